@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// get prints the answer of each URL over a new connection.
+func get(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("get", flag.ContinueOnError)
+	timeout := flags.Duration("timeout", 3*time.Second, "time for one request in all")
+	data := flags.String("data", "", "send this with POST")
+	if err := flags.Parse(args); err != nil || flags.NArg() == 0 {
+		return errors.Join(errUsage, err)
+	}
+	client := &http.Client{Timeout: *timeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	for _, url := range flags.Args() {
+		if err := fetch(ctx, client, url, *data, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fetch(ctx context.Context, client *http.Client, url, data string, out io.Writer) error {
+	method, body := http.MethodGet, io.Reader(nil)
+	if data != "" {
+		method, body = http.MethodPost, strings.NewReader(data)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(out, response.Body); err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", url, err)
+	}
+	if response.StatusCode >= 400 {
+		return fmt.Errorf("getting %s: %s", url, response.Status)
+	}
+	return nil
+}
+
+// udp sends one datagram and prints the answer. There is no second try: a lost packet is a result.
+func udp(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("udp", flag.ContinueOnError)
+	timeout := flags.Duration("timeout", 2*time.Second, "time to wait for the answer")
+	if err := flags.Parse(args); err != nil || flags.NArg() != 2 {
+		return errors.Join(errUsage, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, *timeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "udp", flags.Arg(0))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	// Closing wakes the read at SIGTERM as well as at the deadline.
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if _, err := conn.Write([]byte(flags.Arg(1))); err != nil {
+		return fmt.Errorf("sending to %s: %w", flags.Arg(0), err)
+	}
+	buffer := make([]byte, 65536)
+	n, err := conn.Read(buffer)
+	if ctx.Err() != nil {
+		return fmt.Errorf("waiting for an answer of %s: %w", flags.Arg(0), ctx.Err())
+	}
+	if err != nil {
+		return fmt.Errorf("waiting for an answer of %s: %w", flags.Arg(0), err)
+	}
+	_, err = out.Write(buffer[:n])
+	return err
+}
+
+// lookup prints "NAME ADDRESS" for every address of every name.
+func lookup(ctx context.Context, names []string, out io.Writer) error {
+	if len(names) == 0 {
+		return errUsage
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for _, name := range names {
+		addresses, err := net.DefaultResolver.LookupHost(ctx, name)
+		if err != nil {
+			return err
+		}
+		for _, address := range addresses {
+			fmt.Fprintln(out, name, address)
+		}
+	}
+	return nil
+}
+
+// sleep waits; a signal ends it early and is no failure.
+func sleep(ctx context.Context, text string) error {
+	if text == "infinity" {
+		<-ctx.Done()
+		return nil
+	}
+	if !strings.ContainsAny(text, "nuµmsh") {
+		text += "s"
+	}
+	duration, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(duration):
+	}
+	return nil
+}
+
+func cat(names []string, out io.Writer) error {
+	if len(names) == 0 {
+		return errUsage
+	}
+	for _, name := range names {
+		file, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(out, file)
+		file.Close()
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+// Command testserver is the workload of tests: an echo server over HTTP and UDP, the clients for it, and the few commands
+// a test wants to run in a container that has no shell.
+//
+//	testserver [serve] [-http :8080,:9090] [-udp :5353]   echo until SIGTERM; the default
+//	testserver get [-timeout 3s] [-data TEXT] URL...      print each answer; fails on the first error or status above 399
+//	testserver udp [-timeout 2s] HOST:PORT MESSAGE        send one datagram and print the answer
+//	testserver lookup NAME...                             print the addresses of each name
+//	testserver sleep DURATION|infinity                    wait, or until SIGTERM
+//	testserver cat FILE...                                print files
+//	testserver write FILE TEXT                            write a file
+//	testserver exit CODE                                  end with this exit code
+//
+// It exits with 1 when a command fails and with 2 when the command line makes no sense.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// errUsage marks a command line that makes no sense.
+var errUsage = errors.New("usage: testserver serve|get|udp|lookup|sleep|cat|write|exit ...")
+
+// exitCode is the outcome of the command exit.
+type exitCode int
+
+func (c exitCode) Error() string { return "exit " + strconv.Itoa(int(c)) }
+
+func main() {
+	// PID 1 has no default signal handling: without this a pod would be killed only after its grace period.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	var code exitCode
+	switch {
+	case err == nil:
+	case errors.As(err, &code):
+		os.Exit(int(code))
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run does one command and writes its result to out.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		args = slices.Concat([]string{"serve"}, args)
+	}
+	name, args := args[0], args[1:]
+	switch {
+	case name == "serve":
+		return serve(ctx, args, out)
+	case name == "get":
+		return get(ctx, args, out)
+	case name == "udp":
+		return udp(ctx, args, out)
+	case name == "lookup":
+		return lookup(ctx, args, out)
+	case name == "sleep" && len(args) == 1:
+		return sleep(ctx, args[0])
+	case name == "cat":
+		return cat(args, out)
+	case name == "write" && len(args) == 2:
+		return os.WriteFile(args[0], []byte(args[1]), 0o644)
+	case name == "exit" && len(args) == 1:
+		code, err := strconv.ParseUint(args[0], 10, 8)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errUsage, err)
+		}
+		if code == 0 {
+			return nil
+		}
+		return exitCode(code)
+	}
+	return errUsage
+}
