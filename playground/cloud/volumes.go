@@ -1,0 +1,174 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+)
+
+const (
+	// StorageClassName is the default class of a playground cluster.
+	StorageClassName = "standard"
+	// ProvisionerName is what a StorageClass names to get volumes from here.
+	ProvisionerName = "playground.local/hostpath"
+)
+
+// serveVolumes makes the default StorageClass and provisions until ctx ends.
+func serveVolumes(ctx context.Context, client kubernetes.Interface, config Config) error {
+	if err := os.MkdirAll(config.VolumeRoot, 0o755); err != nil {
+		return fmt.Errorf("making the folder of volumes: %w", err)
+	}
+	if err := makeStorageClass(ctx, client); err != nil {
+		return err
+	}
+	disks := &provisioner{client: client, root: config.VolumeRoot, logger: config.Logger}
+	controller.NewProvisionController(ctx, client, ProvisionerName, disks,
+		controller.LeaderElection(false),
+		controller.AddFinalizer(true), // a volume deleted by hand loses its files too
+		controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, 30*time.Second)),
+	).Run(ctx)
+	return nil
+}
+
+// makeStorageClass tries until the API server answers, because the cloud may be started before it.
+func makeStorageClass(ctx context.Context, client kubernetes.Interface) error {
+	class := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        StorageClassName,
+			Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
+		},
+		Provisioner:       ProvisionerName,
+		ReclaimPolicy:     ptr.To(corev1.PersistentVolumeReclaimDelete),
+		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+	}
+	for {
+		_, err := client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
+		if err == nil || apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
+			return nil
+		}
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+			return fmt.Errorf("making StorageClass %s: %w", StorageClassName, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// provisioner makes and removes the folders behind volumes.
+type provisioner struct {
+	client kubernetes.Interface
+	root   string
+	logger *slog.Logger
+}
+
+// Provision makes the folder of a volume, writable by any user, and describes the volume. Errors are final: nothing goes on
+// in the background.
+func (p *provisioner) Provision(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+	var node *corev1.Node
+	if options.SelectedNodeName != "" {
+		found, err := p.client.CoreV1().Nodes().Get(ctx, options.SelectedNodeName, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, controller.ProvisioningReschedule, fmt.Errorf("finding node %s: %w", options.SelectedNodeName, err)
+		}
+		if err != nil {
+			return nil, controller.ProvisioningNoChange, fmt.Errorf("finding node %s: %w", options.SelectedNodeName, err)
+		}
+		node = found
+	}
+	volume, err := describeVolume(p.root, options, node)
+	if err != nil {
+		return nil, controller.ProvisioningFinished, err
+	}
+	folder := volume.Spec.HostPath.Path
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return nil, controller.ProvisioningFinished, fmt.Errorf("making volume %s: %w", volume.Name, err)
+	}
+	// The umask took bits away from MkdirAll.
+	if err := os.Chmod(folder, 0o777); err != nil {
+		return nil, controller.ProvisioningFinished, fmt.Errorf("making volume %s: %w", volume.Name, err)
+	}
+	p.logger.Info("volume made", "volume", volume.Name, "claim", options.PVC.Namespace+"/"+options.PVC.Name, "node", options.SelectedNodeName)
+	return volume, controller.ProvisioningFinished, nil
+}
+
+// Delete removes the files of a volume. A volume whose path is not the one Provision gives is left alone with an error.
+func (p *provisioner) Delete(_ context.Context, volume *corev1.PersistentVolume) error {
+	folder, err := folderOf(p.root, volume.Name)
+	if err != nil {
+		return err
+	}
+	if volume.Spec.HostPath == nil || volume.Spec.HostPath.Path != folder {
+		return fmt.Errorf("removing volume %s: its files are not in %s", volume.Name, folder)
+	}
+	if err := os.RemoveAll(folder); err != nil {
+		return fmt.Errorf("removing volume %s: %w", volume.Name, err)
+	}
+	p.logger.Info("volume removed", "volume", volume.Name)
+	return nil
+}
+
+// describeVolume returns the volume for a claim, bound to the node; without a node, which is what a class that binds at once
+// asks for, it can be used from every node.
+func describeVolume(root string, options controller.ProvisionOptions, node *corev1.Node) (*corev1.PersistentVolume, error) {
+	claim := options.PVC
+	if claim.Spec.Selector != nil {
+		return nil, errors.New("describing the volume: a claim with a selector cannot be provisioned")
+	}
+	if claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil {
+		return nil, errors.New("describing the volume: a volume cannot be filled from a data source")
+	}
+	folder, err := folderOf(root, options.PVName)
+	if err != nil {
+		return nil, err
+	}
+	for _, mode := range claim.Spec.AccessModes {
+		if node != nil && mode != corev1.ReadWriteOnce && mode != corev1.ReadWriteOncePod {
+			return nil, fmt.Errorf("describing the volume: access mode %s is not possible on a node's own disk", mode)
+		}
+	}
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: options.PVName},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
+			AccessModes:                   claim.Spec.AccessModes,
+			PersistentVolumeReclaimPolicy: ptr.Deref(options.StorageClass.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete),
+			VolumeMode:                    ptr.To(corev1.PersistentVolumeFilesystem),
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: folder, Type: ptr.To(corev1.HostPathDirectoryOrCreate)},
+			},
+		},
+	}
+	if node != nil {
+		host := node.Labels[corev1.LabelHostname]
+		if host == "" {
+			return nil, fmt.Errorf("describing the volume: node %s has no label %s", node.Name, corev1.LabelHostname)
+		}
+		volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}},
+		}}}}
+	}
+	return volume, nil
+}
+
+// folderOf returns the folder of a volume, which is a direct child of root whatever the name.
+func folderOf(root, name string) (string, error) {
+	if name == "" || name == "." || name == ".." || filepath.Base(name) != name {
+		return "", fmt.Errorf("finding the folder of volume %q: not a file name", name)
+	}
+	return filepath.Join(root, name), nil
+}
