@@ -1,0 +1,190 @@
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// NamespaceOffloadingName is the only name a NamespaceOffloading may have: one per namespace.
+const NamespaceOffloadingName = "offloading"
+
+const (
+	// LabelSchedulingEnabled ("true") marks a local namespace whose pods may be offloaded.
+	LabelSchedulingEnabled = "liqo.io/scheduling-enabled"
+	// AnnotationManagedByNamespaceMap, on a remote namespace, proves that a NamespaceMap made it: <namespace>/<name> of that map.
+	AnnotationManagedByNamespaceMap = "liqo.io/managed-by-namespace-map"
+	// AnnotationOriginalName, on a remote namespace, is its name in the consumer.
+	AnnotationOriginalName = "liqo.io/original-name"
+)
+
+// NamespaceMappingStrategy decides how the remote namespace is called.
+// +kubebuilder:validation:Enum=EnforceSameName;DefaultName;SelectedName
+type NamespaceMappingStrategy string
+
+// Mapping strategies.
+const (
+	// EnforceSameName uses the local name.
+	EnforceSameName NamespaceMappingStrategy = "EnforceSameName"
+	// DefaultName appends the consumer's cluster ID to the local name.
+	DefaultName NamespaceMappingStrategy = "DefaultName"
+	// SelectedName uses spec.remoteNamespaceName.
+	SelectedName NamespaceMappingStrategy = "SelectedName"
+)
+
+// PodOffloadingStrategy decides where the pods of a namespace may run.
+// +kubebuilder:validation:Enum=Local;Remote;LocalAndRemote
+type PodOffloadingStrategy string
+
+// Pod offloading strategies.
+const (
+	PodsLocal          PodOffloadingStrategy = "Local"
+	PodsRemote         PodOffloadingStrategy = "Remote"
+	PodsLocalAndRemote PodOffloadingStrategy = "LocalAndRemote"
+)
+
+// OffloadingPhase sums up a NamespaceOffloading.
+type OffloadingPhase string
+
+// Offloading phases.
+const (
+	PhaseReady             OffloadingPhase = "Ready"
+	PhaseNoClusterSelected OffloadingPhase = "NoClusterSelected"
+	PhaseInProgress        OffloadingPhase = "InProgress"
+	PhaseSomeFailed        OffloadingPhase = "SomeFailed"
+	PhaseAllFailed         OffloadingPhase = "AllFailed"
+	PhaseTerminating       OffloadingPhase = "Terminating"
+)
+
+// RemoteNamespaceConditionType is what a RemoteNamespaceCondition speaks about.
+type RemoteNamespaceConditionType string
+
+// Remote namespace condition types and reasons.
+const (
+	// RemoteNamespaceRequired tells whether the cluster was selected: ReasonClusterSelected or ReasonClusterNotSelected.
+	RemoteNamespaceRequired RemoteNamespaceConditionType = "OffloadingRequired"
+	// RemoteNamespaceReady tells whether the twin namespace exists.
+	RemoteNamespaceReady RemoteNamespaceConditionType = "Ready"
+
+	ReasonClusterSelected     = "ClusterSelected"
+	ReasonClusterNotSelected  = "ClusterNotSelected"
+	ReasonNamespaceCreated    = "NamespaceCreated"
+	ReasonCreationLoopBackOff = "CreationLoopBackOff"
+	ReasonTerminating         = "Terminating"
+	ReasonCreating            = "Creating"
+)
+
+// RemoteNamespaceCondition is one observation about the twin of a namespace in one cluster.
+type RemoteNamespaceCondition struct {
+	Type               RemoteNamespaceConditionType `json:"type"`
+	Status             corev1.ConditionStatus       `json:"status"`
+	LastTransitionTime metav1.Time                  `json:"lastTransitionTime,omitempty"`
+	Reason             string                       `json:"reason,omitempty"`
+	Message            string                       `json:"message,omitempty"`
+}
+
+// NamespaceOffloadingSpec decides which clusters a namespace extends to.
+//
+// +kubebuilder:validation:XValidation:rule="self.namespaceMappingStrategy == oldSelf.namespaceMappingStrategy",message="spec.namespaceMappingStrategy is immutable: delete the NamespaceOffloading and create it again"
+// +kubebuilder:validation:XValidation:rule="(has(self.remoteNamespaceName) ? self.remoteNamespaceName : ”) == (has(oldSelf.remoteNamespaceName) ? oldSelf.remoteNamespaceName : ”)",message="spec.remoteNamespaceName is immutable: delete the NamespaceOffloading and create it again"
+// +kubebuilder:validation:XValidation:rule="(self.namespaceMappingStrategy == 'SelectedName') == (has(self.remoteNamespaceName) && self.remoteNamespaceName != ”)",message="spec.remoteNamespaceName goes with namespaceMappingStrategy SelectedName, and only with it"
+type NamespaceOffloadingSpec struct {
+	// +kubebuilder:default=DefaultName
+	NamespaceMappingStrategy NamespaceMappingStrategy `json:"namespaceMappingStrategy,omitempty"`
+	// RemoteNamespaceName is the name of the twin with strategy SelectedName.
+	// +kubebuilder:validation:MaxLength=63
+	RemoteNamespaceName string `json:"remoteNamespaceName,omitempty"`
+	// +kubebuilder:default=LocalAndRemote
+	PodOffloadingStrategy PodOffloadingStrategy `json:"podOffloadingStrategy,omitempty"`
+	// ClusterSelector picks virtual nodes by their labels; none means all.
+	ClusterSelector corev1.NodeSelector `json:"clusterSelector,omitempty"`
+}
+
+// NamespaceOffloadingStatus is what became of it.
+type NamespaceOffloadingStatus struct {
+	OffloadingPhase     OffloadingPhase `json:"offloadingPhase,omitempty"`
+	RemoteNamespaceName string          `json:"remoteNamespaceName,omitempty"`
+	// RemoteNamespacesConditions by cluster ID.
+	RemoteNamespacesConditions map[string][]RemoteNamespaceCondition `json:"remoteNamespacesConditions,omitempty"`
+	ObservedGeneration         int64                                 `json:"observedGeneration,omitempty"`
+}
+
+// NamespaceOffloading extends its namespace to other clusters.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=nso;nsof;nsoff;nsoffloading,categories=liqo
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'offloading'",message="metadata.name must be \"offloading\": there is one NamespaceOffloading per namespace"
+// +kubebuilder:printcolumn:name="NamespaceMappingStrategy",type=string,JSONPath=`.spec.namespaceMappingStrategy`
+// +kubebuilder:printcolumn:name="PodOffloadingStrategy",type=string,JSONPath=`.spec.podOffloadingStrategy`
+// +kubebuilder:printcolumn:name="OffloadingPhase",type=string,JSONPath=`.status.offloadingPhase`
+// +kubebuilder:printcolumn:name="RemoteNamespaceName",type=string,JSONPath=`.status.remoteNamespaceName`,priority=10
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NamespaceOffloading struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   NamespaceOffloadingSpec   `json:"spec"`
+	Status NamespaceOffloadingStatus `json:"status,omitempty"`
+}
+
+// NamespaceOffloadingList is a list of NamespaceOffloadings.
+//
+// +kubebuilder:object:root=true
+type NamespaceOffloadingList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NamespaceOffloading `json:"items"`
+}
+
+// MappingPhase is the state of one twin namespace.
+// +kubebuilder:validation:Enum=Accepted;CreationLoopBackOff;Terminating
+type MappingPhase string
+
+// Mapping phases.
+const (
+	MappingAccepted            MappingPhase = "Accepted"
+	MappingCreationLoopBackOff MappingPhase = "CreationLoopBackOff"
+	MappingTerminating         MappingPhase = "Terminating"
+)
+
+// RemoteNamespaceStatus is one twin namespace as the provider sees it.
+type RemoteNamespaceStatus struct {
+	RemoteNamespace string       `json:"remoteNamespace,omitempty"`
+	Phase           MappingPhase `json:"phase,omitempty"`
+}
+
+// NamespaceMapSpec is what the consumer wants.
+type NamespaceMapSpec struct {
+	// DesiredMapping of local to remote namespace names.
+	DesiredMapping map[string]string `json:"desiredMapping,omitempty"`
+}
+
+// NamespaceMapStatus is what the provider made of it.
+type NamespaceMapStatus struct {
+	// CurrentMapping by local namespace name.
+	CurrentMapping map[string]RemoteNamespaceStatus `json:"currentMapping,omitempty"`
+}
+
+// NamespaceMap holds the namespaces that a consumer extends to one provider; it is replicated there and called after the provider.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=nm;nsmap,categories=liqo
+// +kubebuilder:printcolumn:name="Local",type=string,JSONPath=`.metadata.labels.liqo\.io/replication`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NamespaceMap struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   NamespaceMapSpec   `json:"spec,omitempty"`
+	Status NamespaceMapStatus `json:"status,omitempty"`
+}
+
+// NamespaceMapList is a list of NamespaceMaps.
+//
+// +kubebuilder:object:root=true
+type NamespaceMapList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NamespaceMap `json:"items"`
+}

@@ -1,0 +1,77 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// conflictDelay is how long a pass that lost a race waits for the cache to catch up.
+const conflictDelay = 20 * time.Millisecond
+
+// Ensure makes the object that obj names look as mutate leaves it, and tells whether that took a write. It reads the object into
+// obj (from the cache, where c has one), calls mutate, and creates or patches only what differs. A mutate that can't accept what it finds
+// returns an error, and nothing is written. Fields that mutate leaves alone keep the values others gave them.
+func Ensure(ctx context.Context, c client.Client, obj client.Object, mutate func() error) (bool, error) {
+	key := client.ObjectKeyFromObject(obj)
+	err := c.Get(ctx, key, obj)
+	switch {
+	case apierrors.IsNotFound(err):
+		if err := mutate(); err != nil {
+			return false, err
+		}
+		if err := c.Create(ctx, obj); err != nil {
+			return false, fmt.Errorf("creating %s: %w", describe(c, obj), err)
+		}
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("reading %s: %w", describe(c, obj), err)
+	}
+	before := obj.DeepCopyObject().(client.Object)
+	if err := mutate(); err != nil {
+		return false, err
+	}
+	if key != client.ObjectKeyFromObject(obj) {
+		return false, fmt.Errorf("changing %s: mutate must not rename it", describe(c, before))
+	}
+	if equality.Semantic.DeepEqual(before, obj) {
+		return false, nil
+	}
+	if err := c.Patch(ctx, obj, client.MergeFrom(before)); err != nil {
+		return false, fmt.Errorf("patching %s: %w", describe(c, obj), err)
+	}
+	return true, nil
+}
+
+// Delete removes obj; that it is gone already is fine. When obj carries a UID only that very object is removed, never a later one of
+// the same name.
+func Delete(ctx context.Context, c client.Client, obj client.Object, opts ...client.DeleteOption) error {
+	if uid := obj.GetUID(); uid != "" {
+		opts = append(opts, client.Preconditions{UID: ptr(uid)})
+	}
+	err := c.Delete(ctx, obj, opts...)
+	if apierrors.IsConflict(err) && obj.GetUID() != "" { // another object took the name: ours is gone
+		return nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting %s: %w", describe(c, obj), err)
+	}
+	return nil
+}
+
+func ptr(uid types.UID) *types.UID { return &uid }
+
+// describe names an object for an error: its kind, namespace and name.
+func describe(c client.Client, obj client.Object) string {
+	kind := fmt.Sprintf("%T", obj)
+	if gvk, err := apiutil.GVKForObject(obj, c.Scheme()); err == nil {
+		kind = gvk.Kind
+	}
+	return fmt.Sprintf("%s %s", kind, client.ObjectKeyFromObject(obj))
+}

@@ -1,0 +1,158 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// ConditionReady is the type of the summary condition.
+const ConditionReady = "Ready"
+
+// Reconciler runs one concern on one kind. T is a pointer to the kind's Go type.
+type Reconciler[T client.Object] struct {
+	// Name of the concern, in errors.
+	Name string
+	// Client reads from the cache and writes to the API server.
+	Client client.Client
+	// Finalizer holds the object until Finalize returned nil; empty when nothing outlives it.
+	Finalizer string
+	// Wanted tells whether the object is this concern's at all; nil means yes. What is not wanted gets no finalizer and no Sync; a
+	// finalizer it already has is still honoured.
+	Wanted func(obj T) bool
+	// Sync makes the world follow obj. It may change obj.Status in memory, which is then written once; it must not change metadata
+	// or spec (use Ensure for that).
+	Sync func(ctx context.Context, obj T) error
+	// Finalize undoes what Sync did; nil lets the object go.
+	Finalize func(ctx context.Context, obj T) error
+	// Conditions returns where the kind keeps its conditions; with it, the summary condition "Ready" is kept.
+	Conditions func(obj T) *[]metav1.Condition
+}
+
+// Reconcile does one pass over the object that the request names.
+func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	obj := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+	if err := r.Client.Get(ctx, req.NamespacedName, obj); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	// The cache hands out shared objects to readers that promise not to change them; Sync may change the status.
+	obj = obj.DeepCopyObject().(T)
+	before := obj.DeepCopyObject().(T)
+
+	deleting := !obj.GetDeletionTimestamp().IsZero()
+	wanted := r.Wanted == nil || r.Wanted(obj)
+	var err error
+	switch {
+	case deleting && (r.Finalizer == "" || !controllerutil.ContainsFinalizer(obj, r.Finalizer)):
+		return reconcile.Result{}, nil
+	case deleting:
+		if err = r.finalize(ctx, obj); err == nil {
+			return r.outcome(r.removeFinalizer(ctx, obj))
+		}
+	case !wanted:
+		return reconcile.Result{}, nil
+	default:
+		if err := r.addFinalizer(ctx, obj, before); err != nil {
+			return r.outcome(err)
+		}
+		err = r.Sync(ctx, obj)
+	}
+	r.summarize(obj, err)
+	if werr := r.writeStatus(ctx, obj, before); werr != nil {
+		return r.outcome(errors.Join(err, werr))
+	}
+	return r.outcome(err)
+}
+
+func (r *Reconciler[T]) finalize(ctx context.Context, obj T) error {
+	if r.Finalize == nil {
+		return nil
+	}
+	return r.Finalize(ctx, obj)
+}
+
+// addFinalizer writes the finalizer before anything is made that would outlive the object.
+func (r *Reconciler[T]) addFinalizer(ctx context.Context, obj, before T) error {
+	if r.Finalizer == "" || !controllerutil.AddFinalizer(obj, r.Finalizer) {
+		return nil
+	}
+	// The optimistic lock keeps two controllers from overwriting each other's entry in the list.
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, obj, patch); err != nil {
+		return fmt.Errorf("adding finalizer %s: %w", r.Finalizer, err)
+	}
+	reflect.ValueOf(before).Elem().Set(reflect.ValueOf(obj.DeepCopyObject()).Elem())
+	return nil
+}
+
+func (r *Reconciler[T]) removeFinalizer(ctx context.Context, obj T) error {
+	before := obj.DeepCopyObject().(T)
+	controllerutil.RemoveFinalizer(obj, r.Finalizer)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, obj, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing finalizer %s: %w", r.Finalizer, err)
+	}
+	return nil
+}
+
+// summarize keeps the summary condition.
+func (r *Reconciler[T]) summarize(obj T, err error) {
+	if r.Conditions == nil || apierrors.IsConflict(err) {
+		return
+	}
+	ok, reason, message := explain(err)
+	condition := metav1.Condition{
+		Type: ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: message,
+		ObservedGeneration: obj.GetGeneration(),
+	}
+	if ok {
+		condition.Status = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(r.Conditions(obj), condition)
+}
+
+// writeStatus patches the status if, and only if, the pass changed it.
+func (r *Reconciler[T]) writeStatus(ctx context.Context, obj, before T) error {
+	if equality.Semantic.DeepEqual(statusOf(obj), statusOf(before)) {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, obj, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing status: %w", err)
+	}
+	return nil
+}
+
+// statusOf returns the Status field of a kind's Go type, nil for kinds without one.
+func statusOf(obj client.Object) any {
+	field := reflect.ValueOf(obj).Elem().FieldByName("Status")
+	if !field.IsValid() {
+		return nil
+	}
+	return field.Interface()
+}
+
+// outcome turns the error of a pass into what the work queue does with it.
+func (r *Reconciler[T]) outcome(err error) (reconcile.Result, error) {
+	var w *wait
+	switch {
+	case err == nil:
+		return reconcile.Result{}, nil
+	case errors.As(err, &w):
+		return reconcile.Result{RequeueAfter: w.after}, nil
+	case IsInvalid(err):
+		return reconcile.Result{}, nil // the condition tells; a change of the object brings it back
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil // the cache is behind: no news for anybody
+	default:
+		return reconcile.Result{}, fmt.Errorf("%s: %w", r.Name, err)
+	}
+}

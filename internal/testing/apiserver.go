@@ -1,0 +1,111 @@
+// Package testing starts real API servers for tests: etcd and kube-apiserver as the playground built them, with our custom
+// resources installed. Nothing else runs there, no controller manager and no kubelet, so what a test sees is what the code
+// under test did.
+package testing
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"liqo.io/liqo/internal/kube"
+)
+
+// EnvBinaries names the folder that holds etcd and kube-apiserver; without it the playground is asked.
+const EnvBinaries = "PLAYGROUND_BINARIES"
+
+// APIServer starts an API server of its own for the test, installs our CRDs and returns an administrator's configuration for it.
+// It is stopped when the test ends. A test that can't have one fails.
+func APIServer(t testing.TB) *rest.Config {
+	t.Helper()
+	_, config := Environment(t)
+	return config
+}
+
+// Environment is APIServer for tests that also add users, or stop and start the server by themselves.
+func Environment(t testing.TB) (*envtest.Environment, *rest.Config) {
+	t.Helper()
+	server := &envtest.Environment{
+		BinaryAssetsDirectory: binaries(t),
+		CRDDirectoryPaths:     []string{filepath.Join(root(), "charts", "liqo", "crds")},
+		ErrorIfCRDPathMissing: true,
+		Scheme:                kube.NewScheme(),
+		// A machine with two cores runs several of them at a time.
+		ControlPlaneStartTimeout: 2 * time.Minute,
+		ControlPlaneStopTimeout:  time.Minute,
+	}
+	server.ControlPlane.GetAPIServer().Configure().
+		// Requests per second are ours to bound, not this server's to queue.
+		Set("enable-priority-and-fairness", "false")
+	config, err := server.Start()
+	if err != nil {
+		t.Fatalf("starting an API server from %s: %v", server.BinaryAssetsDirectory, err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Errorf("stopping the API server: %v", err)
+		}
+	})
+	config.QPS = -1
+	return server, config
+}
+
+// Client returns a client that reads and writes the API server directly, without a cache.
+func Client(t testing.TB, config *rest.Config) client.Client {
+	t.Helper()
+	c, err := client.New(config, client.Options{Scheme: kube.NewScheme()})
+	if err != nil {
+		t.Fatalf("making a client: %v", err)
+	}
+	return c
+}
+
+// Eventually waits until check returns nil and fails the test with its last error when that takes longer than within. It looks
+// every 20 ms: tests of level 2 observe another process, there is nothing to be woken by.
+func Eventually(t testing.TB, within time.Duration, what string, check func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waiting %s for %s: %v", within, what, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// binaries finds the folder with etcd and kube-apiserver.
+func binaries(t testing.TB) string {
+	t.Helper()
+	if dir := os.Getenv(EnvBinaries); dir != "" {
+		return dir
+	}
+	playground := filepath.Join(root(), "bin", "playground")
+	out, err := exec.CommandContext(t.Context(), playground, "get", "binaries").Output()
+	if err != nil {
+		t.Fatalf("asking %s for its binaries (make build makes it; or set %s): %v", playground, EnvBinaries, err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// root is the folder of the module's go.mod, found from this very file.
+func root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}
