@@ -53,7 +53,7 @@ const (
 type TenantSpec struct {
 	// ClusterID of the consumer.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="oldSelf == '' || self == oldSelf",message="clusterID is immutable: create another Tenant for another cluster"
+	// +kubebuilder:validation:XValidation:rule=`oldSelf == "" || self == oldSelf`,message="clusterID is immutable: create another Tenant for another cluster"
 	ClusterID string `json:"clusterID,omitempty"`
 	// PublicKey is the consumer's PEM public key.
 	PublicKey []byte `json:"publicKey,omitempty"`

@@ -85,8 +85,8 @@ type RemoteNamespaceCondition struct {
 // NamespaceOffloadingSpec decides which clusters a namespace extends to.
 //
 // +kubebuilder:validation:XValidation:rule="self.namespaceMappingStrategy == oldSelf.namespaceMappingStrategy",message="spec.namespaceMappingStrategy is immutable: delete the NamespaceOffloading and create it again"
-// +kubebuilder:validation:XValidation:rule="(has(self.remoteNamespaceName) ? self.remoteNamespaceName : ”) == (has(oldSelf.remoteNamespaceName) ? oldSelf.remoteNamespaceName : ”)",message="spec.remoteNamespaceName is immutable: delete the NamespaceOffloading and create it again"
-// +kubebuilder:validation:XValidation:rule="(self.namespaceMappingStrategy == 'SelectedName') == (has(self.remoteNamespaceName) && self.remoteNamespaceName != ”)",message="spec.remoteNamespaceName goes with namespaceMappingStrategy SelectedName, and only with it"
+// +kubebuilder:validation:XValidation:rule=`(has(self.remoteNamespaceName) ? self.remoteNamespaceName : "") == (has(oldSelf.remoteNamespaceName) ? oldSelf.remoteNamespaceName : "")`,message="spec.remoteNamespaceName is immutable: delete the NamespaceOffloading and create it again"
+// +kubebuilder:validation:XValidation:rule=`(self.namespaceMappingStrategy == 'SelectedName') == (has(self.remoteNamespaceName) && self.remoteNamespaceName != "")`,message="spec.remoteNamespaceName goes with namespaceMappingStrategy SelectedName, and only with it"
 type NamespaceOffloadingSpec struct {
 	// +kubebuilder:default=DefaultName
 	NamespaceMappingStrategy NamespaceMappingStrategy `json:"namespaceMappingStrategy,omitempty"`

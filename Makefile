@@ -1,0 +1,105 @@
+# Liqo. `make help` lists the targets.
+
+SHELL := /bin/bash -o pipefail
+MAKEFLAGS += --no-print-directory
+
+# The version is a name for these very sources, so that an image tag never means two things. A release sets it: make build VERSION=v1.0.0
+SOURCES := git ls-files -co --exclude-standard -- '*.go' go.mod go.sum charts api | sort
+VERSION ?= v0.1.0-$(shell $(SOURCES) | xargs -r sha1sum 2>/dev/null | sha1sum | cut -c1-12)
+REGISTRY ?= registry.liqo.io/liqo
+export VERSION
+
+BIN := $(CURDIR)/bin
+IMAGES := controller-manager virtual-kubelet
+GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X liqo.io/liqo/internal/version.Version=$(VERSION)'
+# A level prints how long it took.
+timed = @start=$$SECONDS; echo "== $(1)"; { $(2); } && echo "== $(1): $$((SECONDS - start)) s"
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+##@ Use
+
+.PHONY: demo
+demo: ## Two real clusters on this machine, peered, with a pod of one running in the other.
+	@demo/prerequisites.sh
+	@$(MAKE) build
+	@demo/up.sh
+
+.PHONY: demo-down
+demo-down: ## Take the demo down; nothing is left.
+	@demo/down.sh
+
+##@ Build
+
+.PHONY: build
+build: binaries images ## bin/liqoctl, bin/playground, bin/kubectl and the images.
+
+.PHONY: binaries
+binaries: bin/playground
+	@mkdir -p $(BIN)
+	@$(GOBUILD) -o $(BIN)/ ./cmd/...
+
+.PHONY: bin/playground
+bin/playground:
+	@mkdir -p $(BIN)
+	@cd playground && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/playground .
+
+.PHONY: components
+components: bin/playground ## Kubernetes, containerd and the rest of the playground, built once and cached.
+	@$(BIN)/playground build
+	@ln -sf "$$($(BIN)/playground get binaries)/kubectl" $(BIN)/kubectl
+
+.PHONY: images
+images: components binaries ## OCI archives of our components in bin/images.
+	@mkdir -p $(BIN)/images
+	@for c in $(IMAGES); do $(BIN)/playground build-image --name $(REGISTRY)/$$c:$(VERSION) --output $(BIN)/images/$$c.tar \
+		--entrypoint /$$c --user 65532 $(BIN)/$$c:/$$c; done
+
+.PHONY: generate
+generate: bin/tools/controller-gen ## Deep copies, CRDs and RBAC from the sources.
+	@bin/tools/controller-gen object crd paths=./api/... output:crd:dir=charts/liqo/crds
+
+##@ Test
+
+.PHONY: test
+test: lint unit api playground-test scenario ## Everything: levels 0 to 4 and the checks.
+
+.PHONY: lint
+lint: bin/tools/golangci-lint bin/tools/govulncheck ## Format, vet, linters, drift of generated code, known vulnerabilities.
+	$(call timed,lint,bin/tools/golangci-lint run ./... && (cd playground && ../bin/tools/golangci-lint run --config ../.golangci.yaml ./...))
+	$(call timed,generated code,tools/drift.sh)
+	$(call timed,vulnerabilities,tools/vulnerabilities.sh)
+
+.PHONY: unit
+unit: ## Levels 0 and 1: pure and faked, needs nothing.
+	$(call timed,levels 0 and 1,go test ./api/... ./internal/... ./cmd/... ./charts/... -skip OnAPIServer && (cd playground && go test $$(go list ./... | grep -v /test)))
+
+.PHONY: api
+api: components ## Level 2: against real API servers.
+	$(call timed,level 2,go test ./internal/... -run OnAPIServer -p 2 -count=1)
+
+.PHONY: playground-test
+playground-test: components ## The playground itself: boots, twelve clusters, faults, leaves nothing.
+	$(call timed,playground,cd playground && go test ./test/... -count=1 -timeout 20m -v)
+
+.PHONY: scenario
+scenario: build ## Level 4: stories on real clusters.
+	$(call timed,level 4,go test ./test/scenario/... -count=1 -timeout 30m -v)
+
+.PHONY: bench
+bench: build ## The figures we promise, measured side by side.
+	@go run ./test/bench
+
+bin/tools/golangci-lint: tools/lint/go.mod
+	@mkdir -p bin/tools && cd tools/lint && go build -o ../../bin/tools/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+bin/tools/controller-gen bin/tools/govulncheck: tools/go.mod
+	@mkdir -p bin/tools && cd tools && go build -o ../bin/tools/ sigs.k8s.io/controller-tools/cmd/controller-gen golang.org/x/vuln/cmd/govulncheck
+
+.PHONY: clean
+clean: ## Remove what was built here; the playground's cache stays.
+	@rm -rf $(BIN)

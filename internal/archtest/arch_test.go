@@ -1,0 +1,275 @@
+// Package archtest holds the rules of the house as tests: which folders may import which, which names are banned, that the pure
+// roots stay pure. It asks the go command, so it sees what is imported through others too.
+package archtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "liqo.io/liqo"
+
+// pkg is what the go command tells of a package.
+type pkg struct {
+	ImportPath, Dir, Name, Doc string
+	GoFiles                    []string
+	Imports                    []string
+}
+
+// pure are the packages that think: they may import the standard library, our API and Kubernetes' API types, and each other.
+var pure = []string{
+	"internal/peering",
+	"internal/offload",
+	"internal/offload/kinds",
+}
+
+// pureMayImport are the packages outside the standard library that a pure package may use.
+var pureMayImport = []string{
+	module + "/api",
+	"k8s.io/api/",
+	"k8s.io/apimachinery/",
+	"k8s.io/utils/ptr",
+	"sigs.k8s.io/yaml",
+}
+
+// pureMustNot are parts of the standard library, or of what is allowed above, that touch the world.
+var pureMustNot = map[string]string{
+	"math/rand":    "randomness is an argument",
+	"math/rand/v2": "randomness is an argument",
+	"os":           "files and environment belong to the caller",
+	"os/exec":      "processes belong to the caller",
+	"net/http":     "a pure package does not talk",
+	"log":          "log at the edge",
+	"log/slog":     "log at the edge",
+	"sync":         "no goroutines, no locks",
+	"k8s.io/apimachinery/pkg/util/wait": "waiting belongs to the caller",
+	"k8s.io/apimachinery/pkg/watch":     "watching belongs to the caller",
+}
+
+// layers, lowest first: a folder may import those of its own layer and below. The longest prefix counts.
+var layers = []struct {
+	prefix string
+	level  int
+}{
+	{"api", 0},
+	{"internal/version", 0},
+	{"internal/peering", 1}, {"internal/offload", 1}, {"internal/offload/kinds", 1},
+	{"internal/kube", 2}, {"internal/remote", 2},
+	{"internal/peering/controllers", 3}, {"internal/peering/webhook", 3},
+	{"internal/offload/controllers", 3}, {"internal/offload/webhook", 3}, {"internal/offload/reflect", 3}, {"internal/offload/node", 3},
+	{"charts", 0}, {"internal/install", 3}, {"internal/cli", 4},
+	{"internal/app", 4},
+	{"cmd", 5},
+	{"internal/testing", 6}, {"internal/archtest", 6}, {"test", 6},
+}
+
+// concerns must not import one another: they meet through API objects only.
+var concerns = []string{"internal/peering", "internal/offload", "internal/install"}
+
+// bannedNames say nothing about what is inside.
+var bannedNames = []string{"utils", "util", "common", "helpers", "helper", "types", "consts", "constants", "getters", "misc", "base", "shared"}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,Name,Doc,GoFiles,Imports", "./...")
+	cmd.Dir = root(t)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("listing packages: %v\n%s", err, stderr.String())
+	}
+	var all []pkg
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if len(all) < 10 {
+		t.Fatalf("only %d packages found: the test looks at the wrong place", len(all))
+	}
+	return all
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// local returns the path inside the module, and whether it is one of ours.
+func local(importPath string) (string, bool) { return strings.CutPrefix(importPath, module+"/") }
+
+func under(path, prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
+
+func TestPurePackagesExistAndArePure(t *testing.T) {
+	all := packages(t)
+	for _, want := range pure {
+		i := slices.IndexFunc(all, func(p pkg) bool { return p.ImportPath == module+"/"+want })
+		if i < 0 {
+			t.Errorf("%s is on the list of pure packages but does not exist: was it renamed?", want)
+			continue
+		}
+		for _, imported := range all[i].Imports {
+			if why, bad := pureMustNot[imported]; bad {
+				t.Errorf("%s imports %s: %s", want, imported, why)
+			}
+			if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+				continue // the standard library
+			}
+			if path, ours := local(imported); ours && slices.Contains(pure, path) {
+				continue
+			}
+			if !slices.ContainsFunc(pureMayImport, func(ok string) bool { return strings.HasPrefix(imported, ok) }) {
+				t.Errorf("%s imports %s: a pure package knows only the standard library and API types", want, imported)
+			}
+		}
+		for _, file := range all[i].GoFiles {
+			checkPureFile(t, filepath.Join(all[i].Dir, file))
+		}
+	}
+}
+
+// checkPureFile refuses goroutines and the clock.
+func checkPureFile(t *testing.T, file string) {
+	t.Helper()
+	fset := token.NewFileSet()
+	parsed, err := parser.ParseFile(fset, file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			t.Errorf("%s: a goroutine in a pure package", fset.Position(n.Pos()))
+		case *ast.SelectorExpr:
+			name, ok := n.X.(*ast.Ident)
+			if !ok {
+				break
+			}
+			switch name.Name + "." + n.Sel.Name {
+			case "time.Now", "time.Since", "time.Sleep", "time.After", "metav1.Now", "rand.Reader":
+				t.Errorf("%s: %s.%s in a pure package: time and randomness are arguments", fset.Position(n.Pos()), name.Name, n.Sel.Name)
+			}
+		}
+		return true
+	})
+}
+
+func TestDirectionOfImports(t *testing.T) {
+	level := func(path string) int {
+		best, found := -1, ""
+		for _, l := range layers {
+			if under(path, l.prefix) && len(l.prefix) >= len(found) {
+				best, found = l.level, l.prefix
+			}
+		}
+		return best
+	}
+	for _, p := range packages(t) {
+		path, _ := local(p.ImportPath)
+		own := level(path)
+		if own < 0 {
+			t.Errorf("%s has no place in the list of layers: add it where it belongs", path)
+			continue
+		}
+		for _, imported := range p.Imports {
+			other, ours := local(imported)
+			if !ours {
+				continue
+			}
+			if level(other) > own {
+				t.Errorf("%s (layer %d) imports %s (layer %d): imports go down", path, own, other, level(other))
+			}
+			for _, concern := range concerns {
+				if under(other, concern) && !under(path, concern) && slices.ContainsFunc(concerns, func(c string) bool { return under(path, c) }) {
+					t.Errorf("%s imports %s: concerns meet only through API objects", path, other)
+				}
+			}
+		}
+	}
+}
+
+func TestNamesAndDocs(t *testing.T) {
+	for _, p := range packages(t) {
+		path, _ := local(p.ImportPath)
+		for _, part := range strings.Split(path, "/") {
+			if slices.Contains(bannedNames, part) {
+				t.Errorf("%s: the name %q says nothing about what is inside", path, part)
+			}
+			if under(path, "cmd") {
+				continue // programs are called what users type
+			}
+			if strings.ContainsAny(part, "-_") || strings.ToLower(part) != part {
+				t.Errorf("%s: folders are one lower-case word", path)
+			}
+		}
+		if len(p.GoFiles) > 0 && len(strings.Fields(p.Doc)) < 4 {
+			t.Errorf("%s: the package comment should say what the package promises", path)
+		}
+	}
+}
+
+func TestMainsAreShort(t *testing.T) {
+	mains, err := filepath.Glob(filepath.Join(root(t), "cmd", "*", "main.go"))
+	if err != nil || len(mains) == 0 {
+		t.Fatalf("no cmd/*/main.go: %v", err)
+	}
+	for _, file := range mains {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lines := bytes.Count(text, []byte("\n")); lines > 60 {
+			t.Errorf("%s has %d lines, at most 60: composition belongs to internal/app", file, lines)
+		}
+	}
+}
+
+func TestUpstreamIsNotImportedAndPlaygroundStandsAlone(t *testing.T) {
+	forbidden := "github.com/" + "liqotech/" // in two parts, so that this file does not match itself
+	err := filepath.WalkDir(root(t), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == "bin") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !(strings.HasSuffix(path, ".go") || d.Name() == "go.mod") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(text, []byte(forbidden)) {
+			t.Errorf("%s names upstream's module", path)
+		}
+		if rel, _ := filepath.Rel(root(t), path); under(rel, "playground") && bytes.Contains(text, []byte(`"`+module+"/")) {
+			t.Errorf("%s imports the main module: the playground stands alone", rel)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
