@@ -46,14 +46,14 @@ var pureMayImport = []string{
 
 // pureMustNot are parts of the standard library, or of what is allowed above, that touch the world.
 var pureMustNot = map[string]string{
-	"math/rand":    "randomness is an argument",
-	"math/rand/v2": "randomness is an argument",
-	"os":           "files and environment belong to the caller",
-	"os/exec":      "processes belong to the caller",
-	"net/http":     "a pure package does not talk",
-	"log":          "log at the edge",
-	"log/slog":     "log at the edge",
-	"sync":         "no goroutines, no locks",
+	"math/rand":                         "randomness is an argument",
+	"math/rand/v2":                      "randomness is an argument",
+	"os":                                "files and environment belong to the caller",
+	"os/exec":                           "processes belong to the caller",
+	"net/http":                          "a pure package does not talk",
+	"log":                               "log at the edge",
+	"log/slog":                          "log at the edge",
+	"sync":                              "no goroutines, no locks",
 	"k8s.io/apimachinery/pkg/util/wait": "waiting belongs to the caller",
 	"k8s.io/apimachinery/pkg/watch":     "watching belongs to the caller",
 }
