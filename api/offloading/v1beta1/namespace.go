@@ -96,7 +96,7 @@ type NamespaceOffloadingSpec struct {
 	// +kubebuilder:default=LocalAndRemote
 	PodOffloadingStrategy PodOffloadingStrategy `json:"podOffloadingStrategy,omitempty"`
 	// ClusterSelector picks virtual nodes by their labels; none means all.
-	ClusterSelector corev1.NodeSelector `json:"clusterSelector,omitempty"`
+	ClusterSelector *corev1.NodeSelector `json:"clusterSelector,omitempty"`
 }
 
 // NamespaceOffloadingStatus is what became of it.

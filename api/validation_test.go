@@ -1,0 +1,106 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	apitesting "liqo.io/liqo/internal/testing"
+)
+
+func meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "default", Name: name}
+}
+
+// TestValidationOnAPIServer tries what the schemas and their rules refuse, and what a refusal tells.
+func TestValidationOnAPIServer(t *testing.T) {
+	c := apitesting.Client(t, apitesting.APIServer(t))
+	offloading := func(name string, spec offloadingv1beta1.NamespaceOffloadingSpec) client.Object {
+		return &offloadingv1beta1.NamespaceOffloading{ObjectMeta: meta(name), Spec: spec}
+	}
+	for name, row := range map[string]struct {
+		obj    client.Object
+		change func(client.Object) // nil: only creation is tried
+		refuse string              // part of the message; empty: accepted
+	}{
+		"one NamespaceOffloading per namespace": {
+			obj:    offloading("other", offloadingv1beta1.NamespaceOffloadingSpec{}),
+			refuse: `metadata.name must be "offloading"`,
+		},
+		"a selected name has to be given": {
+			obj:    offloading("offloading", offloadingv1beta1.NamespaceOffloadingSpec{NamespaceMappingStrategy: offloadingv1beta1.SelectedName}),
+			refuse: "goes with namespaceMappingStrategy SelectedName",
+		},
+		"a name without the strategy": {
+			obj:    offloading("offloading", offloadingv1beta1.NamespaceOffloadingSpec{RemoteNamespaceName: "x"}),
+			refuse: "goes with namespaceMappingStrategy SelectedName",
+		},
+		"an unknown strategy": {
+			obj:    offloading("offloading", offloadingv1beta1.NamespaceOffloadingSpec{PodOffloadingStrategy: "Everywhere"}),
+			refuse: `"LocalAndRemote"`,
+		},
+		"the mapping is immutable": {
+			obj: offloading("offloading", offloadingv1beta1.NamespaceOffloadingSpec{}),
+			change: func(o client.Object) {
+				o.(*offloadingv1beta1.NamespaceOffloading).Spec.NamespaceMappingStrategy = offloadingv1beta1.EnforceSameName
+			},
+			refuse: "spec.namespaceMappingStrategy is immutable",
+		},
+		"the pod strategy may change": {
+			obj: offloading("offloading", offloadingv1beta1.NamespaceOffloadingSpec{}),
+			change: func(o client.Object) {
+				o.(*offloadingv1beta1.NamespaceOffloading).Spec.PodOffloadingStrategy = offloadingv1beta1.PodsRemote
+			},
+		},
+		"a tenant can't become another cluster": {
+			obj:    &authv1beta1.Tenant{ObjectMeta: meta("rome"), Spec: authv1beta1.TenantSpec{ClusterID: "rome"}},
+			change: func(o client.Object) { o.(*authv1beta1.Tenant).Spec.ClusterID = "milan" },
+			refuse: "clusterID is immutable",
+		},
+		"a cluster ID is a DNS label": {
+			obj:    &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "Not A Label"}},
+			refuse: "should match",
+		},
+		"a foreign cluster can't become another": {
+			obj:    &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "rome"}},
+			change: func(o client.Object) { o.(*corev1beta1.ForeignCluster).Spec.ClusterID = "milan" },
+			refuse: "clusterID is immutable",
+		},
+		"a quota is for somebody": {
+			obj:    &offloadingv1beta1.Quota{ObjectMeta: meta("q")},
+			refuse: "spec.user",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			obj := row.obj.DeepCopyObject().(client.Object)
+			err := c.Create(t.Context(), obj)
+			if err == nil {
+				defer func() {
+					if err := c.Delete(t.Context(), obj); err != nil {
+						t.Error(err)
+					}
+				}()
+			}
+			if row.change != nil {
+				if err != nil {
+					t.Fatalf("creating: %v", err)
+				}
+				row.change(obj)
+				err = c.Update(t.Context(), obj)
+			}
+			switch {
+			case row.refuse == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case row.refuse != "" && err == nil:
+				t.Errorf("accepted, want a refusal with %q", row.refuse)
+			case row.refuse != "" && !strings.Contains(err.Error(), row.refuse):
+				t.Errorf("refused with %q, want %q in it", err, row.refuse)
+			}
+		})
+	}
+}
