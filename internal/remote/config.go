@@ -1,0 +1,77 @@
+// Package remote reaches the other cluster of a peering: it turns the kubeconfig of an Identity into a client configuration that
+// notices a dead link, and it watches whether the other side answers. It knows nothing of what is done there.
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"liqo.io/liqo/api"
+)
+
+// KubeconfigKey is the key of the kubeconfig in the Secret of an Identity.
+const KubeconfigKey = "kubeconfig"
+
+// How long a silent HTTP/2 connection may stay silent before it is pinged, and how long the answer may take. Together they bound
+// the life of a watch on a link that was cut without a word.
+const (
+	readIdle    = 10 * time.Second
+	pingTimeout = 5 * time.Second
+)
+
+// Config reads the kubeconfig Secret of an Identity. The configuration has no client-side rate limit (the other side's priority and
+// fairness decides), does not compress (the answers are small and the processors few), and closes connections that stopped answering.
+// The second result is the tenant namespace in the other cluster, empty if the Secret does not say it.
+func Config(secret *corev1.Secret) (cfg *rest.Config, tenantNamespace string, err error) {
+	data := secret.Data[KubeconfigKey]
+	if len(data) == 0 {
+		return nil, "", fmt.Errorf("reading Secret %s/%s: key %q is empty", secret.Namespace, secret.Name, KubeconfigKey)
+	}
+	cfg, err = clientcmd.RESTConfigFromKubeConfig(data)
+	if err != nil {
+		return nil, "", fmt.Errorf("reading kubeconfig of Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	if cfg.ExecProvider != nil || cfg.AuthProvider != nil {
+		return nil, "", fmt.Errorf("reading kubeconfig of Secret %s/%s: programs and plugins are not run for credentials", secret.Namespace, secret.Name)
+	}
+	Tune(cfg)
+	return cfg, secret.Annotations[api.AnnotationRemoteTenantNamespace], nil
+}
+
+// Tune gives a configuration the properties that Config promises.
+func Tune(cfg *rest.Config) {
+	cfg.QPS = -1
+	cfg.DisableCompression = true
+	cfg.UserAgent = "liqo"
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		watchLink(rt)
+		return rt
+	})
+}
+
+// watchLink arms the HTTP/2 health check of the transport below rt, if it has one that was not armed yet.
+func watchLink(rt http.RoundTripper) {
+	for {
+		if t, ok := rt.(*http.Transport); ok {
+			// client-go shares a transport among configurations: what is armed may be in use, and must not be written.
+			if t.HTTP2 == nil {
+				t.HTTP2 = &http.HTTP2Config{SendPingTimeout: readIdle, PingTimeout: pingTimeout}
+			}
+			return
+		}
+		wrapper, ok := rt.(utilnet.RoundTripperWrapper)
+		if !ok {
+			return
+		}
+		rt = wrapper.WrappedRoundTripper()
+	}
+}
+
+var errNoAnswer = errors.New("not asked yet")
