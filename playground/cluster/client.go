@@ -1,0 +1,149 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/playground/component"
+)
+
+// client talks to a cluster's API server as its administrator.
+type client struct {
+	http   *http.Client
+	server string
+}
+
+func (m Machine) client(state State) (*client, error) {
+	file := func(name string) string { return filepath.Join(m.pki(state.Name), name) }
+	ca, err := os.ReadFile(file("ca.crt"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificates of %s: %w", state.Name, err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	pair, err := tls.LoadX509KeyPair(file("admin.crt"), file("admin.key"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificates of %s: %w", state.Name, err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}
+	return &client{&http.Client{Transport: transport, Timeout: 10 * time.Second}, state.ForwardServer()}, nil
+}
+
+// do returns the body of a successful answer.
+func (c *client) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.server+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if method == http.MethodPatch {
+		request.Header.Set("Content-Type", "application/apply-patch+yaml")
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode >= 300 {
+		return nil, fmt.Errorf("%s %s: %s: %s", method, path, response.Status, bytes.TrimSpace(answer))
+	}
+	return answer, nil
+}
+
+func (c *client) get(ctx context.Context, path string, into any) error {
+	data, err := c.do(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+// ready asks whether the API server is.
+func (c *client) ready(ctx context.Context) error {
+	_, err := c.do(ctx, http.MethodGet, "/readyz", nil)
+	return err
+}
+
+// apply makes or updates an object.
+func (c *client) apply(ctx context.Context, o component.Object) error {
+	if _, err := c.do(ctx, http.MethodPatch, o.Path+"?fieldManager=playground&force=true", o.Body); err != nil {
+		return fmt.Errorf("applying: %w", err)
+	}
+	return nil
+}
+
+// settled asks whether the cluster is ready for work; the error says what is missing.
+func (c *client) settled(ctx context.Context, state State) error {
+	var nodes corev1.NodeList
+	if err := c.get(ctx, "/api/v1/nodes", &nodes); err != nil {
+		return err
+	}
+	want := state.FakeNodes
+	if !state.ControlPlaneOnly {
+		want = state.Nodes
+	}
+	var wrong []string
+	if len(nodes.Items) < want {
+		wrong = append(wrong, fmt.Sprintf("only %d of %d nodes are there", len(nodes.Items), want))
+	}
+	for _, n := range nodes.Items {
+		if !nodeReady(n) {
+			wrong = append(wrong, "node "+n.Name+" is not ready")
+		}
+	}
+	deployments := []string{"coredns"}
+	if state.MetricsServer {
+		deployments = append(deployments, "metrics-server")
+	}
+	if state.ControlPlaneOnly {
+		deployments = nil
+	}
+	for _, name := range deployments {
+		var d appsv1.Deployment
+		if err := c.get(ctx, "/apis/apps/v1/namespaces/kube-system/deployments/"+name, &d); err != nil {
+			return err
+		}
+		if d.Status.AvailableReplicas == 0 {
+			wrong = append(wrong, name+" is not available")
+		}
+	}
+	var account corev1.ServiceAccount
+	if err := c.get(ctx, "/api/v1/namespaces/default/serviceaccounts/default", &account); err != nil {
+		wrong = append(wrong, "the default service account is not there")
+	}
+	if !state.ControlPlaneOnly {
+		if _, err := c.do(ctx, http.MethodGet, "/apis/storage.k8s.io/v1/storageclasses/standard", nil); err != nil {
+			wrong = append(wrong, "the default storage class is not there")
+		}
+	}
+	if len(wrong) > 0 {
+		return errors.New(strings.Join(wrong, ", "))
+	}
+	return nil
+}
+
+func nodeReady(n corev1.Node) bool {
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,195 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"liqo.io/playground/component"
+	"liqo.io/playground/host"
+	"liqo.io/playground/network"
+	"liqo.io/playground/node"
+	"liqo.io/playground/pki"
+)
+
+// ErrExists is in the error for a cluster that is there already.
+var ErrExists = errors.New("exists already")
+
+// Create makes a cluster out of want, whose Index and ForwardPort are chosen here, and returns once it is ready for work.
+// set is the folder of its programs. A creation that was cut short before is carried on, with what it was begun with.
+// If it fails or takes longer than patience, everything is removed again.
+func (m Machine) Create(ctx context.Context, want component.Cluster, set string, patience time.Duration) (err error) {
+	unlock, err := m.lock(ctx, want.Name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	state, err := m.begin(ctx, want, set)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		if cleaning := m.remove(context.WithoutCancel(ctx), want.Name); cleaning != nil {
+			err = errors.Join(err, fmt.Errorf("removing what was made: %w", cleaning))
+		}
+	}()
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not ready after %v", patience))
+	defer cancel()
+
+	if err := pki.Write(m.pki(state.Name), state.Certificates(), state.Kubeconfigs()); err != nil {
+		return err
+	}
+	if err := m.startNodes(state); err != nil {
+		return err
+	}
+	if err := m.forward(state); err != nil {
+		return err
+	}
+	client, err := m.client(state)
+	if err != nil {
+		return err
+	}
+	if err := m.wait(ctx, state, "the API server", client.ready); err != nil {
+		return err
+	}
+	m.Report("the API server answers at %s", state.ForwardServer())
+	if err := apply(ctx, client, state); err != nil {
+		return err
+	}
+	if err := m.wait(ctx, state, "nodes and services", func(ctx context.Context) error { return client.settled(ctx, state) }); err != nil {
+		return err
+	}
+	state.Complete = true
+	return m.save(state)
+}
+
+// begin finds or allocates the cluster and sees to what all clusters share.
+func (m Machine) begin(ctx context.Context, want component.Cluster, set string) (State, error) {
+	unlock, err := m.lock(ctx, machineLock)
+	if err != nil {
+		return State{}, err
+	}
+	defer unlock()
+	state, err := m.Get(want.Name)
+	switch {
+	case err == nil && state.Complete:
+		return state, fmt.Errorf("cluster %q: %w", want.Name, ErrExists)
+	case err == nil:
+		m.Report("carrying on with the creation of %s that was begun at %s", want.Name, state.Created.Format(time.TimeOnly))
+		state.Set = set
+	case !errors.Is(err, ErrNotFound):
+		return state, err
+	default:
+		if state, err = m.allocate(want, set); err != nil {
+			return state, err
+		}
+	}
+	if err := m.share(); err != nil {
+		if removing := os.RemoveAll(m.dir(want.Name)); removing != nil {
+			err = errors.Join(err, removing)
+		}
+		return state, err
+	}
+	return state, nil
+}
+
+// share makes what all clusters of the machine share.
+func (m Machine) share() error {
+	if err := host.Raise(m.record()); err != nil {
+		return err
+	}
+	return m.internet().Ensure()
+}
+
+func (m Machine) startNodes(state State) error {
+	var group errgroup.Group
+	for _, n := range state.List() {
+		group.Go(func() error { return m.startNode(state, n) })
+	}
+	return group.Wait()
+}
+
+func (m Machine) startNode(state State, n component.Node) error {
+	spec := node.Spec{
+		Plan:        state.Plan(n.Name),
+		Dir:         m.node(state.Name, n),
+		Set:         state.Set,
+		Volumes:     filepath.Join(m.dir(state.Name), "volumes"),
+		Group:       m.group(n.Name).Name,
+		Hierarchies: m.Hierarchies,
+	}
+	return node.Start(spec, m.pki(state.Name), m.internet())
+}
+
+// apply brings in the cluster's first objects, Nodes first: kubelets wait for theirs.
+func apply(ctx context.Context, client *client, state State) error {
+	nodes, err := state.NodeObjects()
+	if err != nil {
+		return err
+	}
+	others, err := state.Objects()
+	if err != nil {
+		return err
+	}
+	for _, o := range append(nodes, others...) {
+		if err := client.apply(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wait asks until there is no error any more, and gives up when the context ends or a node has died.
+func (m Machine) wait(ctx context.Context, state State, what string, ask func(context.Context) error) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		last := ask(ctx)
+		if last == nil {
+			return nil
+		}
+		for _, n := range state.List() {
+			if id, err := node.Process(m.node(state.Name, n)); err != nil || !id.Alive() {
+				return fmt.Errorf("waiting for %s of %s: node %s has ended: %s", what, state.Name, n.Name, tail(m.node(state.Name, n)))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s of %s: %w: %w", what, state.Name, context.Cause(ctx), last)
+		case <-tick.C:
+		}
+	}
+}
+
+// tail returns the last words of a node.
+func tail(dir string) string {
+	data, err := os.ReadFile(filepath.Join(dir, "log", "init.log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(data[max(0, len(data)-500):])
+}
+
+// Healthy asks a complete cluster whether it is ready for work now.
+func (m Machine) Healthy(ctx context.Context, state State) error {
+	client, err := m.client(state)
+	if err != nil {
+		return err
+	}
+	if err := client.ready(ctx); err != nil {
+		return err
+	}
+	return client.settled(ctx, state)
+}
+
+// Internet returns the network that the machine's clusters share.
+func (m Machine) Internet() network.Internet { return m.internet() }

@@ -1,0 +1,224 @@
+// Package cluster makes and removes whole clusters: Create and Delete are the recipes, to be read from top to bottom.
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"liqo.io/playground/cgroup"
+	"liqo.io/playground/component"
+	"liqo.io/playground/network"
+)
+
+// defaultHome is where clusters are unless $PLAYGROUND_HOME says otherwise.
+const defaultHome = "/var/lib/liqo-playground"
+
+// Machine is this machine with the clusters of one home folder.
+type Machine struct {
+	// Home holds everything of the clusters: their disks, keys and logs.
+	Home string
+	// Hierarchies are the machine's trees of control groups.
+	Hierarchies []cgroup.Hierarchy
+	// Report takes lines for a person who waits.
+	Report func(format string, args ...any)
+}
+
+// Home returns the folder for a Machine's Home.
+func Home() (string, error) {
+	if dir := os.Getenv("PLAYGROUND_HOME"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	return defaultHome, nil
+}
+
+// State is a cluster and how far it has come.
+type State struct {
+	component.Cluster
+	// Set is the folder of programs the cluster runs.
+	Set     string    `json:"set"`
+	Created time.Time `json:"created"`
+	// Complete is set when creation has come to its end.
+	Complete bool `json:"complete"`
+}
+
+// ErrNotFound is in the error for a cluster or node that is not there.
+var ErrNotFound = errors.New("not found")
+
+func (m Machine) clusters() string       { return filepath.Join(m.Home, "clusters") }
+func (m Machine) dir(name string) string { return filepath.Join(m.clusters(), name) }
+func (m Machine) pki(name string) string { return filepath.Join(m.dir(name), "pki") }
+func (m Machine) record() string         { return filepath.Join(m.Home, "settings.json") }
+func (m Machine) internet() network.Internet {
+	return network.Internet{Path: filepath.Join(m.Home, "internet")}
+}
+func (m Machine) node(name string, n component.Node) string {
+	return filepath.Join(m.dir(name), "nodes", n.Name)
+}
+
+// group names control groups. Another home has other groups, so that equal names don't meet.
+func (m Machine) group(name string) cgroup.Group {
+	parent := "liqo-playground"
+	if m.Home != defaultHome {
+		sum := sha256.Sum256([]byte(m.Home))
+		parent += "-" + hex.EncodeToString(sum[:4])
+	}
+	return cgroup.Group{Hierarchies: m.Hierarchies, Name: filepath.Join(parent, name)}
+}
+
+// List returns the clusters, sorted by name.
+func (m Machine) List() ([]State, error) {
+	entries, err := os.ReadDir(m.clusters())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing clusters: %w", err)
+	}
+	var states []State
+	for _, e := range entries {
+		state, err := m.Get(e.Name())
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		states = append(states, state)
+	}
+	return states, nil
+}
+
+// Get returns one cluster.
+func (m Machine) Get(name string) (State, error) {
+	var state State
+	data, err := os.ReadFile(filepath.Join(m.dir(name), "cluster.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return state, fmt.Errorf("cluster %q: %w", name, ErrNotFound)
+	}
+	if err != nil {
+		return state, fmt.Errorf("reading cluster %s: %w", name, err)
+	}
+	if err := json.Unmarshal(data, &state); err != nil {
+		return state, fmt.Errorf("reading cluster %s: %w", name, err)
+	}
+	return state, nil
+}
+
+func (m Machine) save(state State) error {
+	if err := os.MkdirAll(m.dir(state.Name), 0o755); err != nil {
+		return fmt.Errorf("making folder of cluster %s: %w", state.Name, err)
+	}
+	data, err := json.MarshalIndent(state, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding cluster %s: %w", state.Name, err)
+	}
+	name := filepath.Join(m.dir(state.Name), "cluster.json")
+	if err := os.WriteFile(name+".new", data, 0o644); err != nil {
+		return fmt.Errorf("saving cluster %s: %w", state.Name, err)
+	}
+	return os.Rename(name+".new", name)
+}
+
+// FindNode returns a node by its name, and its cluster.
+func (m Machine) FindNode(name string) (State, component.Node, error) {
+	states, err := m.List()
+	if err != nil {
+		return State{}, component.Node{}, err
+	}
+	var names []string
+	for _, s := range states {
+		for _, n := range s.List() {
+			if n.Name == name {
+				return s, n, nil
+			}
+			names = append(names, n.Name)
+		}
+	}
+	return State{}, component.Node{}, fmt.Errorf("node %q: %w, there are: %s", name, ErrNotFound, strings.Join(names, ", "))
+}
+
+// lock waits until no one else holds the named lock: "machine", or a cluster's.
+func (m Machine) lock(ctx context.Context, name string) (unlock func(), err error) {
+	dir := filepath.Join(m.Home, "locks")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making folder of locks: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening lock: %w", err)
+	}
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return func() { file.Close() }, nil
+		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
+			file.Close()
+			return nil, fmt.Errorf("locking %s: %w", name, err)
+		}
+		select {
+		case <-ctx.Done():
+			file.Close()
+			return nil, fmt.Errorf("waiting for another command on %s: %w", name, ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// allocate gives a new cluster its index and its port and saves it.
+func (m Machine) allocate(want component.Cluster, set string) (State, error) {
+	states, err := m.List()
+	if err != nil {
+		return State{}, err
+	}
+	for want.Index = 1; slices.ContainsFunc(states, func(s State) bool { return s.Index == want.Index }); want.Index++ {
+	}
+	if want.Index > component.MaxIndex {
+		return State{}, fmt.Errorf("allocating addresses: there are %d clusters already", len(states))
+	}
+	taken := func(port int) bool {
+		if slices.ContainsFunc(states, func(s State) bool { return s.ForwardPort == port }) {
+			return true
+		}
+		listener, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			return true
+		}
+		listener.Close()
+		return false
+	}
+	const first, step, last = 16000, 256, 32000 // below the ports that the kernel gives to clients
+	for want.ForwardPort = first + want.Index; taken(want.ForwardPort); want.ForwardPort += step {
+		if want.ForwardPort > last {
+			return State{}, errors.New("allocating a port on 127.0.0.1: all are taken")
+		}
+	}
+	if err := want.Validate(); err != nil {
+		return State{}, fmt.Errorf("cluster %s: %w", want.Name, err)
+	}
+	state := State{Cluster: want, Set: set, Created: time.Now()}
+	return state, m.save(state)
+}
+
+// Names returns the names of all clusters, also of those whose creation or deletion was cut short.
+func (m Machine) Names() ([]string, error) {
+	entries, err := os.ReadDir(m.clusters())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing clusters: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, nil
+}

@@ -1,0 +1,161 @@
+package component
+
+import "fmt"
+
+const etcdURL = "http://127.0.0.1:2379"
+
+// controlPlane returns what turns a node into the control plane.
+func (c Cluster) controlPlane(n Node) (files []File, services []Service, credentials []string) {
+	services = []Service{c.etcd(), c.apiServer(n), c.controllerManager(), scheduler()}
+	if !c.ControlPlaneOnly {
+		services = append(services, c.cloud())
+	}
+	if c.FakeNodes > 0 {
+		services = append(services, c.fakeKubelet())
+	}
+	files = []File{{schedulerFile, schedulerConfiguration}}
+	credentials = []string{
+		"ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-client.crt", "front-proxy-client.key",
+		"apiserver.crt", "apiserver.key", "apiserver-kubelet-client.crt", "apiserver-kubelet-client.key", "sa.key", "sa.pub",
+		"controller-manager.kubeconfig", "scheduler.kubeconfig", "admin.kubeconfig",
+	}
+	if c.Audit {
+		files = append(files, File{auditFile, auditPolicy})
+	}
+	return files, services, credentials
+}
+
+func (c Cluster) etcd() Service {
+	return Service{Name: "etcd", Args: []string{
+		bin("etcd"),
+		"--name=" + c.Name,
+		"--data-dir=/var/lib/etcd",
+		"--listen-client-urls=" + etcdURL,
+		"--advertise-client-urls=" + etcdURL,
+		"--listen-peer-urls=http://127.0.0.1:2380",
+		"--initial-advertise-peer-urls=http://127.0.0.1:2380",
+		"--initial-cluster=" + c.Name + "=http://127.0.0.1:2380",
+		// A killed process loses nothing by this, only a machine that loses its power does.
+		"--unsafe-no-fsync",
+		"--log-level=warn",
+	}}
+}
+
+func (c Cluster) apiServer(n Node) Service {
+	s := Service{Name: "kube-apiserver", Args: []string{
+		bin("kube-apiserver"),
+		"--advertise-address=" + n.Address.String(),
+		"--bind-address=0.0.0.0",
+		fmt.Sprintf("--secure-port=%d", APIPort),
+		"--etcd-servers=" + etcdURL,
+		"--client-ca-file=" + credential("ca.crt"),
+		"--tls-cert-file=" + credential("apiserver.crt"),
+		"--tls-private-key-file=" + credential("apiserver.key"),
+		"--kubelet-client-certificate=" + credential("apiserver-kubelet-client.crt"),
+		"--kubelet-client-key=" + credential("apiserver-kubelet-client.key"),
+		"--kubelet-certificate-authority=" + credential("ca.crt"),
+		"--kubelet-preferred-address-types=InternalIP",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + credential("sa.pub"),
+		"--service-account-signing-key-file=" + credential("sa.key"),
+		"--service-cluster-ip-range=" + c.ServiceCIDR.String(),
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--enable-bootstrap-token-auth=true",
+		"--allow-privileged=true",
+		"--requestheader-client-ca-file=" + credential("front-proxy-ca.crt"),
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-username-headers=X-Remote-User",
+		"--proxy-client-cert-file=" + credential("front-proxy-client.crt"),
+		"--proxy-client-key-file=" + credential("front-proxy-client.key"),
+		"--profiling=false",
+	}}
+	if c.Audit {
+		s.Args = append(s.Args, "--audit-policy-file="+auditFile, "--audit-log-path="+Logs+"/audit.log", "--audit-log-mode=batch")
+	}
+	return s
+}
+
+func (c Cluster) controllerManager() Service {
+	kubeconfig := credential("controller-manager.kubeconfig")
+	s := Service{Name: "kube-controller-manager", Args: []string{
+		bin("kube-controller-manager"),
+		"--kubeconfig=" + kubeconfig,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+		"--bind-address=127.0.0.1",
+		"--leader-elect=false",
+		"--use-service-account-credentials=true",
+		"--controllers=*,bootstrapsigner,tokencleaner",
+		"--root-ca-file=" + credential("ca.crt"),
+		"--service-account-private-key-file=" + credential("sa.key"),
+		// One key for all signers: kube-apiserver-client, kube-apiserver-client-kubelet, kubelet-serving, legacy-unknown.
+		"--cluster-signing-cert-file=" + credential("ca.crt"),
+		"--cluster-signing-key-file=" + credential("ca.key"),
+		"--requestheader-client-ca-file=" + credential("front-proxy-ca.crt"),
+		"--cluster-name=" + c.Name,
+		"--service-cluster-ip-range=" + c.ServiceCIDR.String(),
+		"--cluster-cidr=" + c.PodCIDR.String(),
+		// A control plane alone may have more fake nodes than its pod CIDR has /24s, and no node that needs one.
+		fmt.Sprintf("--allocate-node-cidrs=%t", !c.ControlPlaneOnly),
+		// The default of 20 requests a second makes it take 5 s to start its controllers.
+		"--kube-api-qps=200",
+		"--kube-api-burst=400",
+	}}
+	if !c.ControlPlaneOnly {
+		s.Args = append(s.Args, fmt.Sprintf("--node-cidr-mask-size=%d", nodePrefixBits))
+	}
+	return s
+}
+
+// cloud gives Services of type LoadBalancer their addresses and claims their volumes.
+func (c Cluster) cloud() Service {
+	return Service{Name: "cloud-controller", Args: []string{
+		Self, "cloud-controller",
+		"--kubeconfig=" + credential("admin.kubeconfig"),
+		"--cluster-name=" + c.Name,
+		"--address-pool=" + c.LoadBalancers().String(),
+		"--volume-root=" + Volumes,
+	}}
+}
+
+func (c Cluster) fakeKubelet() Service {
+	return Service{Name: "fake-kubelet", Args: []string{
+		Self, "fake-kubelet",
+		"--kubeconfig=" + credential("admin.kubeconfig"),
+		fmt.Sprintf("--nodes=%d", c.FakeNodes),
+		"--name-prefix=" + c.Name + "-fake",
+		"--pod-cidr=" + c.PodCIDR.String(),
+	}}
+}
+
+const schedulerFile = "/etc/playground/scheduler.yaml"
+
+const schedulerConfiguration = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {kubeconfig: ` + Credentials + `/scheduler.kubeconfig, qps: 500, burst: 1000}
+leaderElection: {leaderElect: false}
+`
+
+func scheduler() Service {
+	return Service{Name: "kube-scheduler", Args: []string{
+		bin("kube-scheduler"),
+		"--config=" + schedulerFile,
+		"--authentication-kubeconfig=" + credential("scheduler.kubeconfig"),
+		"--authorization-kubeconfig=" + credential("scheduler.kubeconfig"),
+		"--bind-address=127.0.0.1",
+	}}
+}
+
+const auditFile = "/etc/playground/audit.yaml"
+
+// Reads are not worth a line: who writes how much is what the log is for.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, verbs: [create, update, patch, delete, deletecollection]}
+- {level: None}
+`

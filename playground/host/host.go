@@ -1,0 +1,134 @@
+// Package host looks at the machine the clusters run on: what it lacks, and the few settings of it that must change.
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// need is a program and the Debian package that has it.
+type need struct{ program, pkg string }
+
+// Require says what is missing to run clusters, and how to get it.
+func Require() error {
+	if runtime.GOOS != "linux" {
+		return fmt.Errorf("clusters need Linux, and this is %s", runtime.GOOS)
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("clusters need root: namespaces, mounts and control groups are made; run it with sudo")
+	}
+	return programs([]need{{"runc", "runc"}, {"nft", "nftables"}, {"busybox", "busybox-static"}, {"mount", "mount"}}, exec.LookPath)
+}
+
+// RequireBuild says what is missing to build programs and images.
+func RequireBuild() error { return programs([]need{{"busybox", "busybox-static"}}, exec.LookPath) }
+
+func programs(needs []need, look func(string) (string, error)) error {
+	var missing, pkgs []string
+	for _, n := range needs {
+		if _, err := look(n.program); err != nil {
+			missing, pkgs = append(missing, n.program), append(pkgs, n.pkg)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("missing on this machine: %s; get it with: apt-get install -y --no-install-recommends %s",
+		strings.Join(missing, ", "), strings.Join(pkgs, " "))
+}
+
+// limits are the machine-wide settings that many clusters outgrow, and what they need. One cluster uses 21 inotify instances.
+func limits() map[string]int {
+	return map[string]int{"fs/inotify/max_user_instances": 8192, "fs/inotify/max_user_watches": 1 << 20}
+}
+
+// Raise raises the limits that are too low, and notes in the file record what they were.
+func Raise(record string) error {
+	before := map[string]int{}
+	if data, err := os.ReadFile(record); err == nil {
+		if err := json.Unmarshal(data, &before); err != nil {
+			return fmt.Errorf("reading %s: %w", record, err)
+		}
+	}
+	for name, want := range limits() {
+		have, err := read(name)
+		if err != nil {
+			return err
+		}
+		if have >= want {
+			continue
+		}
+		if _, noted := before[name]; !noted {
+			before[name] = have
+		}
+		data, err := json.Marshal(before)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(record, data, 0o644); err != nil {
+			return fmt.Errorf("noting the machine's settings: %w", err)
+		}
+		if err := write(name, want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Restore puts the limits back to what the record says, those that are still as Raise left them, and names them.
+func Restore(record string) ([]string, error) {
+	data, err := os.ReadFile(record)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the machine's settings: %w", err)
+	}
+	before := map[string]int{}
+	if err := json.Unmarshal(data, &before); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", record, err)
+	}
+	var restored []string
+	for name, value := range before {
+		have, err := read(name)
+		if err != nil {
+			return nil, err
+		}
+		if have != limits()[name] {
+			continue // someone else has changed it since
+		}
+		if err := write(name, value); err != nil {
+			return nil, err
+		}
+		restored = append(restored, fmt.Sprintf("%s=%d", strings.ReplaceAll(name, "/", "."), value))
+	}
+	slices.Sort(restored)
+	return restored, os.Remove(record)
+}
+
+func read(name string) (int, error) {
+	data, err := os.ReadFile("/proc/sys/" + name)
+	if err != nil {
+		return 0, fmt.Errorf("reading setting: %w", err)
+	}
+	value, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0, fmt.Errorf("reading setting %s: %w", name, err)
+	}
+	return value, nil
+}
+
+func write(name string, value int) error {
+	if err := os.WriteFile("/proc/sys/"+name, []byte(strconv.Itoa(value)), 0o644); err != nil {
+		return fmt.Errorf("changing setting: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"time"
+)
+
+// dialers is how many connections can be under way to being established at once.
+const dialers = 4
+
+type request struct {
+	address string
+	result  chan net.Conn
+}
+
+// Forward accepts connections on the listener, which is in the caller's network namespace, and leads each to the address
+// inside the "internet". It returns when the context ends or the listener fails.
+func (i Internet) Forward(ctx context.Context, listener net.Listener, address string, log *slog.Logger) error {
+	requests := make(chan request)
+	for range dialers {
+		ready := make(chan error)
+		go i.dial(ctx, requests, ready, log)
+		if err := <-ready; err != nil {
+			return err
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	defer stop()
+	for {
+		outer, err := listener.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("accepting on %s: %w", listener.Addr(), err)
+		}
+		go func() {
+			r := request{address, make(chan net.Conn, 1)}
+			requests <- r
+			inner := <-r.result
+			if inner == nil {
+				outer.Close()
+				return
+			}
+			join(outer.(*net.TCPConn), inner.(*net.TCPConn))
+		}()
+	}
+}
+
+// dial lives on one thread inside the "internet". A connection belongs to the namespace it was made in for good.
+func (i Internet) dial(ctx context.Context, requests <-chan request, ready chan<- error, log *slog.Logger) {
+	runtime.LockOSThread()
+	if err := i.enter(); err != nil {
+		ready <- err
+		return
+	}
+	ready <- nil
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-requests:
+			// An IPv4 address literal: the dial happens on this thread and no other.
+			conn, err := net.DialTimeout("tcp4", r.address, 5*time.Second)
+			if err != nil && !errors.Is(err, context.Canceled) {
+				log.Warn("cannot connect", "address", r.address, "error", err)
+				conn = nil
+			}
+			r.result <- conn
+		}
+	}
+}
+
+func join(a, b *net.TCPConn) {
+	done := make(chan struct{}, 2)
+	pass := func(to, from *net.TCPConn) {
+		io.Copy(to, from) // either side may hang up at any time; that is not an error
+		to.CloseWrite()
+		done <- struct{}{}
+	}
+	go pass(a, b)
+	go pass(b, a)
+	<-done
+	<-done
+	a.Close()
+	b.Close()
+}

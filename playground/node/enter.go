@@ -1,0 +1,76 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"liqo.io/playground/cgroup"
+)
+
+// Streams are a program's input and outputs.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// Exec runs a program in all namespaces and in the control group of the node whose folder is dir. The calling process joins
+// the group for good. The error is an *exec.ExitError if the program failed.
+func Exec(dir string, args []string, streams Streams) error {
+	spec, err := Load(dir)
+	if err != nil {
+		return err
+	}
+	id, err := Process(dir)
+	if err != nil {
+		return err
+	}
+	if !id.Alive() {
+		return fmt.Errorf("entering node %s: it does not run", spec.Node.Name)
+	}
+	group := cgroup.Group{Hierarchies: spec.Hierarchies, Name: spec.Group}
+	if err := group.Add(os.Getpid()); err != nil {
+		return err
+	}
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if err := enter(id.PID); err != nil {
+			result <- fmt.Errorf("entering node %s: %w", spec.Node.Name, err)
+			return
+		}
+		os.Setenv("PATH", path) // both for finding the program and for the program itself
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Dir = "/"
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err
+		cmd.Env = append(os.Environ(), "HOME=/root", "CONTAINERD_NAMESPACE=k8s.io")
+		if spec.Node.ControlPlane {
+			cmd.Env = append(cmd.Env, "KUBECONFIG=/etc/kubernetes/admin.kubeconfig")
+		}
+		result <- cmd.Run()
+	}()
+	return <-result
+}
+
+// enter moves the calling thread into the namespaces of a process; its children will be in the PID namespace too.
+func enter(pid int) error {
+	handle, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(handle)
+	// A thread that shares its root and working folder with others may not change its mounts.
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return err
+	}
+	err = unix.Setns(handle, unix.CLONE_NEWNS|unix.CLONE_NEWUTS|unix.CLONE_NEWIPC|unix.CLONE_NEWNET|unix.CLONE_NEWPID|unix.CLONE_NEWCGROUP)
+	if errors.Is(err, unix.ESRCH) {
+		return errors.New("it has just ended")
+	}
+	return err
+}

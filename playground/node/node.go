@@ -1,0 +1,201 @@
+// Package node makes a machine of a cluster out of namespaces, a control group and a folder, and is the machine's first
+// process: it mounts, wires, and keeps the programs of the plan running.
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"liqo.io/playground/cgroup"
+	"liqo.io/playground/component"
+	"liqo.io/playground/network"
+	"liqo.io/playground/process"
+)
+
+// Spec is a node and where on this machine it keeps its things.
+type Spec struct {
+	component.Plan
+	// Dir is the node's folder: its disk, logs and credentials.
+	Dir string `json:"dir"`
+	// Set is the folder of programs and images that package build made.
+	Set string `json:"set"`
+	// Volumes is the folder of the cluster's persistent volumes.
+	Volumes string `json:"volumes"`
+	// Group is the name of the node's control group.
+	Group string `json:"group"`
+	// Hierarchies are those of this machine.
+	Hierarchies []cgroup.Hierarchy `json:"hierarchies"`
+}
+
+// The folders inside Dir.
+const (
+	logs        = "log"
+	credentials = "kubernetes"
+	disk        = "var"
+	optional    = "opt"
+	temporary   = "tmp"
+	etc         = "etc"
+	etcWork     = "etc-work"
+	values      = "sysctl"
+	pidFile     = "init.pid"
+	specFile    = "node.json"
+)
+
+// Start makes the node run. The credentials are copied from the folder pki. A node that runs already is left alone.
+func Start(spec Spec, pki string, internet network.Internet) error {
+	id, err := process.Load(filepath.Join(spec.Dir, pidFile))
+	if err != nil {
+		return err
+	}
+	if id.Alive() {
+		return nil
+	}
+	if err := prepare(spec, pki); err != nil {
+		return fmt.Errorf("preparing node %s: %w", spec.Node.Name, err)
+	}
+	if err := start(spec, internet); err != nil {
+		return fmt.Errorf("starting node %s: %w", spec.Node.Name, err)
+	}
+	return nil
+}
+
+func prepare(spec Spec, pki string) error {
+	for _, dir := range []string{logs, credentials, disk, optional, temporary, etc, etcWork, values} {
+		if err := os.MkdirAll(filepath.Join(spec.Dir, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod(filepath.Join(spec.Dir, temporary), 0o777|fs.ModeSticky); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(spec.Volumes, 0o777); err != nil {
+		return err
+	}
+	for _, name := range spec.Credentials {
+		data, err := os.ReadFile(filepath.Join(pki, name))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(spec.Dir, credentials, name), data, 0o600); err != nil {
+			return err
+		}
+	}
+	data, err := json.MarshalIndent(spec, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(spec.Dir, specFile), data, 0o600)
+}
+
+// start brings up PID 1 and lets it go on only when its control group and its cable are in place.
+func start(spec Spec, internet network.Internet) (err error) {
+	group := cgroup.Group{Hierarchies: spec.Hierarchies, Name: spec.Group}
+	if err := group.Make(); err != nil {
+		return err
+	}
+	if err := internet.Unplug(spec.Node.Cable); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(spec.Dir, logs, "init.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(self, "node-init", filepath.Join(spec.Dir, specFile))
+	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid:     true,
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID | unix.CLONE_NEWNET,
+	}
+	gate, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go cmd.Wait() // collects it if it ends before this program does
+	defer func() {
+		if err != nil {
+			cmd.Process.Kill()
+		}
+	}()
+	id, err := process.Of(cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	if err := id.Save(filepath.Join(spec.Dir, pidFile)); err != nil {
+		return err
+	}
+	if err := group.Add(id.PID); err != nil {
+		return err
+	}
+	if err := internet.Plug(spec.Node.Cable, id.PID); err != nil {
+		return err
+	}
+	if _, err := gate.Write([]byte("go")); err != nil {
+		return err
+	}
+	return gate.Close()
+}
+
+// Process returns PID 1 of the node whose folder is dir. It may not be alive.
+func Process(dir string) (process.ID, error) { return process.Load(filepath.Join(dir, pidFile)) }
+
+// Load reads the spec a node was last started with.
+func Load(dir string) (Spec, error) {
+	var spec Spec
+	data, err := os.ReadFile(filepath.Join(dir, specFile))
+	if err != nil {
+		return spec, fmt.Errorf("reading node: %w", err)
+	}
+	if err := json.Unmarshal(data, &spec); err != nil {
+		return spec, fmt.Errorf("reading node %s: %w", dir, err)
+	}
+	return spec, nil
+}
+
+// Stop ends the node whose folder is dir; its disk stays. With grace its programs are asked to end first, otherwise
+// it is as if the plug were pulled. A node that does not run is fine.
+func Stop(dir string, grace bool, internet network.Internet) error {
+	spec, err := Load(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it was never started
+	}
+	if err != nil {
+		return err
+	}
+	id, err := Process(dir)
+	if err != nil {
+		return err
+	}
+	if grace {
+		if err := id.Signal(unix.SIGTERM); err != nil {
+			return err
+		}
+		id.Wait(shutdown + 2*time.Second) // what does not end by then is killed
+	}
+	if err := id.End(20 * time.Second); err != nil {
+		return fmt.Errorf("stopping node %s: %w", spec.Node.Name, err)
+	}
+	if err := os.Remove(filepath.Join(dir, pidFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := internet.Unplug(spec.Node.Cable); err != nil {
+		return err
+	}
+	return cgroup.Group{Hierarchies: spec.Hierarchies, Name: spec.Group}.Remove()
+}
