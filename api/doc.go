@@ -44,12 +44,12 @@ const (
 	TypeVirtualNode = "virtual-node"
 )
 
-// AnnotationRemoteTenantNamespace, on a kubeconfig Secret, is the tenant namespace in the cluster that the kubeconfig leads to.
+// AnnotationRemoteTenantNamespace (on a kubeconfig Secret) is the tenant namespace in the cluster that the kubeconfig leads to.
 const AnnotationRemoteTenantNamespace = "liqo.io/remote-tenant-namespace"
 
 // Annotations of the controller manager's own objects.
 const (
-	// AnnotationUninstalling, "true" on the controller manager's Deployment, relaxes checks while an installation goes away.
+	// AnnotationUninstalling ("true" on the controller manager's Deployment) relaxes checks while an installation goes away.
 	AnnotationUninstalling = "liqo.io/uninstalling"
 )
 

@@ -41,7 +41,7 @@ const (
 )
 
 const (
-	// LabelIdentityType, on a kubeconfig Secret, is the IdentityType it was made for.
+	// LabelIdentityType (on a kubeconfig Secret) is the IdentityType it was made for.
 	LabelIdentityType = "liqo.io/identity-type"
 	// IdentityControlPlanePrefix precedes the provider's cluster ID in the name of the control-plane Identity.
 	IdentityControlPlanePrefix = "controlplane-"

@@ -9,11 +9,11 @@ import (
 const ResourceSliceClassDefault = "default"
 
 const (
-	// AnnotationCreateVirtualNode, "true" on a ResourceSlice, makes the consumer turn it into a VirtualNode by itself.
+	// AnnotationCreateVirtualNode ("true" on a ResourceSlice) makes the consumer turn it into a VirtualNode by itself.
 	AnnotationCreateVirtualNode = "liqo.io/create-virtual-node"
-	// AnnotationCordon, "true" on the provider's copy of a ResourceSlice or on a Tenant, refuses further resources.
+	// AnnotationCordon ("true" on the provider's copy of a ResourceSlice or on a Tenant) refuses further resources.
 	AnnotationCordon = "liqo.io/cordon"
-	// AnnotationCordonTenant, "true" on the provider's copy, is the cordon inherited from the Tenant.
+	// AnnotationCordonTenant ("true" on the provider's copy) is the cordon inherited from the Tenant.
 	AnnotationCordonTenant = "liqo.io/cordon-tenant"
 )
 

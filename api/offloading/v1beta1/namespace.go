@@ -11,9 +11,9 @@ const NamespaceOffloadingName = "offloading"
 const (
 	// LabelSchedulingEnabled ("true") marks a local namespace whose pods may be offloaded.
 	LabelSchedulingEnabled = "liqo.io/scheduling-enabled"
-	// AnnotationManagedByNamespaceMap, on a remote namespace, proves that a NamespaceMap made it: <namespace>/<name> of that map.
+	// AnnotationManagedByNamespaceMap (on a remote namespace) proves that a NamespaceMap made it: <namespace>/<name> of that map.
 	AnnotationManagedByNamespaceMap = "liqo.io/managed-by-namespace-map"
-	// AnnotationOriginalName, on a remote namespace, is its name in the consumer.
+	// AnnotationOriginalName (on a remote namespace) is its name in the consumer.
 	AnnotationOriginalName = "liqo.io/original-name"
 )
 

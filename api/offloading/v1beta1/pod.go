@@ -8,13 +8,13 @@ import (
 const (
 	// LabelShadowPod ("true") is put on a local Pod once it is offloaded.
 	LabelShadowPod = "liqo.io/shadowPod"
-	// LabelManagedBy, on a remote Pod, is ManagedByShadowPod.
+	// LabelManagedBy (on a remote Pod) is ManagedByShadowPod.
 	LabelManagedBy = "liqo.io/managed-by"
 	// ManagedByShadowPod is the value of LabelManagedBy on a Pod that belongs to a ShadowPod.
 	ManagedByShadowPod = "shadowpod"
-	// LabelCreatorUser, on a ShadowPod, is the user that made it, stamped at admission.
+	// LabelCreatorUser (on a ShadowPod) is the user that made it, stamped at admission.
 	LabelCreatorUser = "liqo.io/creator-user"
-	// LabelNodeName, on a ShadowPod and its Pod, is the virtual node the local Pod is bound to.
+	// LabelNodeName (on a ShadowPod and its Pod) is the virtual node the local Pod is bound to.
 	LabelNodeName = "offloading.liqo.io/nodename"
 )
 

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// LabelComponent, on the pods of a virtual kubelet, is ComponentVirtualKubelet.
+	// LabelComponent (on the pods of a virtual kubelet) is ComponentVirtualKubelet.
 	LabelComponent = "offloading.liqo.io/component"
 	// ComponentVirtualKubelet is the value of LabelComponent.
 	ComponentVirtualKubelet = "virtual-kubelet"
@@ -17,7 +17,7 @@ const (
 	VkOptionsTemplateDefault = "virtual-kubelet-default"
 	// VirtualKubeletDeploymentPrefix precedes the VirtualNode's name in the name of its Deployment.
 	VirtualKubeletDeploymentPrefix = "vk-"
-	// LabelStorageAvailable, on a virtual Node, tells ("true" or "false") whether it offers storage classes.
+	// LabelStorageAvailable (on a virtual Node) tells with "true" or "false" whether it offers storage classes.
 	LabelStorageAvailable = "storage.liqo.io/available"
 )
 
