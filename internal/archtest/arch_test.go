@@ -254,7 +254,7 @@ func TestUpstreamIsNotImportedAndPlaygroundStandsAlone(t *testing.T) {
 		if d.IsDir() && (d.Name() == ".git" || d.Name() == "bin") {
 			return filepath.SkipDir
 		}
-		if d.IsDir() || !(strings.HasSuffix(path, ".go") || d.Name() == "go.mod") {
+		if d.IsDir() || (!strings.HasSuffix(path, ".go") && d.Name() != "go.mod") {
 			return nil
 		}
 		text, err := os.ReadFile(path)
