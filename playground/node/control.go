@@ -138,31 +138,33 @@ func (s *supervisor) obey(o order) error {
 		}
 		return unix.Kill(p.status.PID, unix.SIGKILL)
 	case StopIt:
+		if p.status.State == Done {
+			return fmt.Errorf("it has done its work")
+		}
 		p.wanted = false
-		s.end(p)
 		s.changed.Broadcast()
+		s.end(p)
 	default:
 		return fmt.Errorf("no such verb")
 	}
 	return nil
 }
 
-// end asks a program to end, and kills it if it has not in time. The lock is held, but not while waiting.
+// end asks a program that is no longer wanted to end, kills it if it has not in time, and returns once it is stopped, or
+// wanted again. The lock is held, but not while waiting.
 func (s *supervisor) end(p *program) {
-	pid := p.status.PID
-	if pid == 0 {
-		return
+	if pid := p.status.PID; pid != 0 {
+		unix.Kill(pid, unix.SIGTERM)
+		alarm := time.AfterFunc(patience, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if p.status.PID == pid {
+				unix.Kill(pid, unix.SIGKILL)
+			}
+		})
+		defer alarm.Stop()
 	}
-	unix.Kill(pid, unix.SIGTERM)
-	alarm := time.AfterFunc(patience, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if p.status.PID == pid {
-			unix.Kill(pid, unix.SIGKILL)
-		}
-	})
-	defer alarm.Stop()
-	for p.status.PID == pid {
+	for p.status.State != Stopped && !p.wanted && !s.ending {
 		s.changed.Wait()
 	}
 }

@@ -55,6 +55,10 @@ type supervisor struct {
 	programs []*program
 	children map[int]*program
 	ending   bool
+	// logs is the folder of the programs' logs.
+	logs string
+	// ended gets a signal when processes have ended.
+	ended chan os.Signal
 }
 
 type program struct {
@@ -67,7 +71,7 @@ type program struct {
 }
 
 func newSupervisor(services []component.Service) *supervisor {
-	s := &supervisor{children: map[int]*program{}}
+	s := &supervisor{children: map[int]*program{}, logs: component.Logs, ended: make(chan os.Signal, 1)}
 	s.changed = sync.NewCond(&s.mu)
 	for _, service := range services {
 		p := &program{Service: service, wanted: true}
@@ -78,10 +82,9 @@ func newSupervisor(services []component.Service) *supervisor {
 }
 
 func (s *supervisor) start() {
-	ended := make(chan os.Signal, 1)
-	signal.Notify(ended, unix.SIGCHLD)
+	signal.Notify(s.ended, unix.SIGCHLD)
 	go func() {
-		for range ended {
+		for range s.ended {
 			s.collect()
 		}
 	}()
@@ -114,7 +117,6 @@ func (s *supervisor) collect() {
 // keep is the life of one program.
 func (s *supervisor) keep(p *program) {
 	for {
-		s.set(p, Waiting)
 		if !s.await(p) {
 			return
 		}
@@ -126,12 +128,28 @@ func (s *supervisor) keep(p *program) {
 			s.set(p, Done)
 			return
 		}
-		s.set(p, Pausing)
-		if time.Since(began) < 5*time.Second {
-			time.Sleep(longPause)
-		} else {
-			time.Sleep(shortPause)
+		pause := longPause
+		if time.Since(began) > 5*time.Second {
+			pause = shortPause
 		}
+		s.pause(p, pause)
+	}
+}
+
+// pause waits before a program is started again, but not if it isn't wanted any more.
+func (s *supervisor) pause(p *program, long time.Duration) {
+	end := time.Now().Add(long)
+	wake := time.AfterFunc(long, func() {
+		s.mu.Lock() // so that it can't come between a look at the clock and the wait
+		defer s.mu.Unlock()
+		s.changed.Broadcast()
+	})
+	defer wake.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.status.State = Pausing
+	for p.wanted && !s.ending && time.Now().Before(end) {
+		s.changed.Wait()
 	}
 }
 
@@ -140,7 +158,10 @@ func (s *supervisor) await(p *program) bool {
 	for {
 		s.mu.Lock()
 		for !p.wanted && !s.ending {
-			p.status.State = Stopped
+			if p.status.State != Stopped {
+				p.status.State = Stopped
+				s.changed.Broadcast()
+			}
 			s.changed.Wait()
 		}
 		p.status.State = Waiting
@@ -174,7 +195,7 @@ func (s *supervisor) launch(p *program) error {
 	if s.ending || !p.wanted {
 		return nil
 	}
-	log, err := os.OpenFile(filepath.Join(component.Logs, p.Name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	log, err := os.OpenFile(filepath.Join(s.logs, p.Name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}
@@ -230,6 +251,10 @@ func (s *supervisor) shutdown() {
 	}
 	s.changed.Broadcast()
 	s.mu.Unlock()
+	defer func() {
+		signal.Stop(s.ended)
+		close(s.ended)
+	}()
 	for deadline := time.Now().Add(shutdown); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		s.mu.Lock()
 		left := len(s.children)
