@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Two real clusters on this machine, peered, with a pod of rome running in milan. Running it again is fine.
+# "make demo" builds what it needs before.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+playground=bin/playground liqoctl=bin/liqoctl kubectl=bin/kubectl
+state=bin/demo
+rome=$state/rome.kubeconfig milan=$state/milan.kubeconfig
+
+((EUID == 0)) || { echo "the demo makes namespaces, mounts and control groups: run it as root" >&2; exit 1; }
+for program in "$playground" "$liqoctl" "$kubectl" bin/images/controller-manager.tar bin/images/virtual-kubelet.tar; do
+	[[ -e $program ]] || { echo "$program is missing: run make demo" >&2; exit 1; }
+done
+
+# step TITLE COMMAND... runs the command and says what it was for and how long it took.
+step() {
+	local title=$1 began=$EPOCHREALTIME
+	shift
+	echo "== $title"
+	"$@"
+	awk -v title="$title" -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { printf "== %s: %.1f s\n\n", title, b - a }'
+}
+
+# both FUNCTION runs it for rome and for milan at the same time; it fails if one of them does.
+both() {
+	local pid
+	"$1" rome &
+	pid=$!
+	"$1" milan || { wait "$pid" || true; return 1; }
+	wait "$pid"
+}
+
+cluster() {
+	"$playground" create cluster --name "$1" --nodes 1 --pod-cidr 10.244.0.0/16 --service-cidr 10.96.0.0/16 --if-not-exists
+	(umask 077 && "$playground" get kubeconfig --name "$1" >"$state/$1.kubeconfig")
+}
+
+images() { "$playground" load image-archive bin/images/controller-manager.tar bin/images/virtual-kubelet.tar --name "$1"; }
+
+install() { "$liqoctl" install --kubeconfig "$state/$1.kubeconfig" --cluster-id "$1" --skip-confirm; }
+
+peer() { "$liqoctl" peer --kubeconfig "$rome" --remote-kubeconfig "$milan" --networking-disabled; }
+
+offload() {
+	"$kubectl" --kubeconfig "$rome" create namespace demo --dry-run=client -o yaml | "$kubectl" --kubeconfig "$rome" apply -f -
+	"$liqoctl" offload namespace demo --kubeconfig "$rome" --timeout 1m
+}
+
+deploy() {
+	"$kubectl" --kubeconfig "$rome" apply -f demo/hello.yaml
+	"$kubectl" --kubeconfig "$rome" -n demo rollout status deployment/hello --timeout 2m
+}
+
+# show runs kubectl against rome and prints the command as a person would type it.
+show() {
+	echo "\$ kubectl $*"
+	"$kubectl" --kubeconfig "$rome" "$@"
+	echo
+}
+
+look() {
+	show get nodes
+	show -n demo get pods -o wide
+	show -n demo logs deployment/hello --tail 5
+	show -n demo exec deployment/hello -- /testserver get http://127.0.0.1:8080/hello
+	echo "The same pod, as milan sees it:"
+	"$kubectl" --kubeconfig "$milan" -n demo-rome get pods -o wide
+}
+
+began=$SECONDS
+mkdir -p "$state"
+step "clusters rome and milan, with the same pod and service addresses" both cluster
+step "our images, loaded into their nodes" both images
+step "installing Liqo in both" both install
+step "peering: rome uses milan" peer
+step "offloading namespace demo" offload
+step "a Deployment, pinned to milan's virtual node" deploy
+step "what rome shows" look
+
+cat <<END
+All of it took $((SECONDS - began)) s. Go on with:
+
+  export KUBECONFIG=$PWD/$rome               # or $PWD/$milan
+  bin/kubectl get nodes
+  bin/kubectl -n demo scale deployment hello --replicas 5
+  bin/kubectl -n demo get pods -o wide --watch
+  bin/liqoctl info
+  bin/liqoctl info peer milan
+  bin/playground partition rome milan        # and later: bin/playground heal rome milan
+  bin/playground exec --name milan -- ctr containers ls
+
+Take it all down with:
+
+  make demo-down
+END

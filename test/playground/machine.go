@@ -1,0 +1,99 @@
+package playground
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Images that every node holds from its first second.
+const (
+	// TestServer echoes over HTTP on 8080 and answers /healthz; its program is /testserver.
+	TestServer = "registry.local/testserver:1"
+	// Shell is a static busybox, with /bin/testserver beside it.
+	Shell = "registry.local/shell:1"
+)
+
+// Machine is this checkout, built, on this machine.
+type Machine struct {
+	// Root is the folder of the checkout.
+	Root string
+	// Dir takes kubeconfigs and whatever else a run leaves for reading.
+	Dir string
+}
+
+// Find returns the checkout that the working folder is in. It fails if something has not been built. Kubeconfigs go to dir.
+func Find(dir string) (Machine, error) {
+	root, err := os.Getwd()
+	if err != nil {
+		return Machine{}, err
+	}
+	for !exists(filepath.Join(root, "go.mod")) {
+		parent := filepath.Dir(root)
+		if parent == root {
+			return Machine{}, errors.New("finding the checkout: the working folder is not inside it")
+		}
+		root = parent
+	}
+	m := Machine{Root: root, Dir: dir}
+	for _, built := range append(m.images(), m.bin("playground"), m.bin("liqoctl")) {
+		if !exists(built) {
+			return Machine{}, fmt.Errorf("%s is missing: run make build", built)
+		}
+	}
+	return m, nil
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func (m Machine) bin(name string) string { return filepath.Join(m.Root, "bin", name) }
+
+func (m Machine) images() []string {
+	return []string{m.bin("images/controller-manager.tar"), m.bin("images/virtual-kubelet.tar")}
+}
+
+// Playground runs bin/playground and returns what it printed to stdout; the error has what it said to stderr.
+func (m Machine) Playground(ctx context.Context, args ...string) (string, error) {
+	return run(ctx, m.bin("playground"), args...)
+}
+
+// Liqoctl runs bin/liqoctl, never asking for confirmation, and returns what it printed to stdout and stderr together.
+func (m Machine) Liqoctl(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, m.bin("liqoctl"), append(args, "--skip-confirm")...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("liqoctl %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+func run(ctx context.Context, program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), nil
+}
+
+// Partition cuts all traffic between two clusters; this machine still reaches both.
+func (m Machine) Partition(ctx context.Context, a, b *Cluster) error {
+	_, err := m.Playground(ctx, "partition", a.Name, b.Name)
+	return err
+}
+
+// Heal ends a partition.
+func (m Machine) Heal(ctx context.Context, a, b *Cluster) error {
+	_, err := m.Playground(ctx, "heal", a.Name, b.Name)
+	return err
+}

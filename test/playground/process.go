@@ -1,0 +1,112 @@
+package playground
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Processes returns the process IDs, as this machine sees them, of the containers of a pod in a cluster of the playground. The processes
+// of a node are ordinary processes of the machine; the kubelet puts those of a pod into a control group named after the pod's UID.
+func Processes(pod *corev1.Pod) ([]int, error) {
+	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	var found []int
+	for _, file := range files {
+		groups, err := os.ReadFile(file)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading control groups: %w", err)
+		}
+		if !bytes.Contains(groups, []byte("/pod"+string(pod.UID)+"/")) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			return nil, err
+		}
+		name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "comm"))
+		if gone(err) || strings.TrimSpace(string(name)) == "pause" {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, pid)
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("pod %s/%s has no process", pod.Namespace, pod.Name)
+	}
+	return found, nil
+}
+
+// gone tells whether a process ended while it was looked at.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
+
+// Kill ends the containers of a pod with SIGKILL, which no process can prepare for.
+func Kill(pod *corev1.Pod) error {
+	pids, err := Processes(pod)
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("killing a process of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	return nil
+}
+
+// Usage is what the processes of a pod have used so far and hold now.
+type Usage struct {
+	// CPU is in seconds since the processes started.
+	CPU float64
+	// Resident memory is in bytes.
+	Resident uint64
+}
+
+// ticks is the kernel's USER_HZ, which is 100 on every architecture that Go runs Linux on.
+const ticks = 100
+
+// Measure returns the usage of a pod's processes.
+func Measure(pod *corev1.Pod) (Usage, error) {
+	pids, err := Processes(pod)
+	if err != nil {
+		return Usage{}, err
+	}
+	var total Usage
+	for _, pid := range pids {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return Usage{}, fmt.Errorf("measuring pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		// The name is in parentheses and may hold anything; proc(5) counts the fields after it from 3.
+		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+		const utime, stime, rss = 14 - 3, 15 - 3, 24 - 3
+		for _, i := range []int{utime, stime} {
+			n, err := strconv.ParseFloat(fields[i], 64)
+			if err != nil {
+				return Usage{}, err
+			}
+			total.CPU += n / ticks
+		}
+		pages, err := strconv.ParseUint(fields[rss], 10, 64)
+		if err != nil {
+			return Usage{}, err
+		}
+		total.Resident += pages * uint64(os.Getpagesize())
+	}
+	return total, nil
+}

@@ -1,0 +1,91 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/test/playground"
+	"liqo.io/liqo/test/scenario/story"
+)
+
+// crash: everything of ours dies while 50 pods are being started; all of them run in the end, and none ran twice.
+func crash(s *story.Story) {
+	const ns, count = "crash", 50
+	rome, milan := s.Rome, s.Milan
+	twin := story.Twin(ns)
+	s.Step("offload a namespace", func() { s.Offload(ns) })
+	here, there := s.Record(rome, ns), s.Record(milan, twin)
+
+	virtualKubelet := only(s, rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"})
+	managers := []*corev1.Pod{controllerManager(s, rome), controllerManager(s, milan)}
+
+	began := time.Now()
+	s.Step("some of 50 pods run in milan", func() {
+		s.Must(rome.Create(s.Context(), story.DeploymentOn("milan", ns, "many", count, playground.TestServer)))
+		s.Eventually(start, "some pods to run", func(ctx) error {
+			if n := there.Started(); n < 5 {
+				return fmt.Errorf("%d containers have started", n)
+			}
+			return nil
+		})
+	})
+	s.Step("the virtual kubelet and both controller managers die", func() {
+		for _, pod := range append(managers, virtualKubelet) {
+			s.Must(playground.Kill(pod))
+		}
+		fmt.Printf("             with %d pods in milan, %d containers started\n", len(there.Pods()), there.Started())
+		if n := there.Started(); n >= count {
+			s.Fatal("all containers had started: it was too late for this story")
+		}
+	})
+	s.Step("all 50 run", func() {
+		s.PodsReady(rome, ns, count, 3*time.Minute)
+		fmt.Printf("             %.1f s after they were asked for\n", time.Since(began).Seconds())
+	})
+	s.Step("none ran twice", func() {
+		same(s, s.Pods(rome, ns), s.PodsReady(milan, twin, count, start))
+		if got := there.Pods(); len(got) != count || len(slices.Compact(got)) != count {
+			s.Errorf("milan has seen %d pods, want each of %d once: %v", len(got), count, got)
+		}
+		if got := there.Started(); got != count {
+			s.Errorf("milan has seen %d containers start, want %d", got, count)
+		}
+		if got := here.Pods(); len(got) != count {
+			s.Errorf("rome has seen %d pods, want %d", len(got), count)
+		}
+		for _, pod := range s.Pods(rome, ns) {
+			if n := story.Restarts(pod); n != 0 {
+				s.Errorf("rome's pod %s counts %d restarts", pod.Name, n)
+			}
+		}
+	})
+	s.Step("each of ours was restarted once", func() {
+		for i, pod := range append(managers, virtualKubelet) {
+			c := []*playground.Cluster{rome, milan, rome}[i]
+			now := s.PodReady(c, pod.Namespace, pod.Name, start)
+			if n := story.Restarts(*now) - story.Restarts(*pod); n != 1 {
+				s.Errorf("pod %s of %s was restarted %d times, want once", pod.Name, c.ID, n)
+			}
+		}
+	})
+}
+
+func controllerManager(s *story.Story, c *playground.Cluster) *corev1.Pod {
+	s.Helper()
+	return only(s, c, api.Namespace, client.MatchingLabels{"app.kubernetes.io/component": "controller-manager"})
+}
+
+// only returns the one pod with these labels.
+func only(s *story.Story, c *playground.Cluster, namespace string, labels client.MatchingLabels) *corev1.Pod {
+	s.Helper()
+	pods := s.Pods(c, namespace, labels)
+	if len(pods) != 1 {
+		s.Fatalf("%s has the pods %v with labels %v in namespace %s, want one", c.ID, story.Names(pods), labels, namespace)
+	}
+	return &pods[0]
+}

@@ -1,0 +1,87 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/test/playground"
+	"liqo.io/liqo/test/scenario/story"
+)
+
+// start is how long a pod may take from its creation to Ready, on a machine that is busy with other things.
+const start = 40 * time.Second
+
+// look: a pod that runs in milan answers logs, exec, attach and port-forward of rome's API server like any other.
+func look(s *story.Story) {
+	const ns = "look"
+	rome := s.Rome
+	s.Step("offload a namespace", func() { s.Offload(ns, "--pod-offloading-strategy", "Remote") })
+
+	s.Step("pods run in milan", func() {
+		talker := story.PodOn("milan", ns, "talker", playground.Shell, "sh", "-c",
+			`if [ ! -e /state/seen ]; then touch /state/seen; echo first life; exit 3; fi; i=0; while true; do echo tick $i; i=$((i+1)); sleep 0.2; done`)
+		talker.Spec.Volumes = []corev1.Volume{{Name: "state", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		talker.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "state", MountPath: "/state"}}
+		echo := story.PodOn("milan", ns, "echo", playground.Shell, "sh", "-c", `while read line; do echo "heard $line"; done; sleep 1000`)
+		echo.Spec.Containers[0].Stdin = true
+		server := story.PodOn("milan", ns, "server", playground.TestServer)
+		for _, pod := range []*corev1.Pod{talker, echo, server} {
+			s.Must(rome.Create(s.Context(), pod))
+		}
+		s.PodReady(rome, ns, "server", start)
+		s.PodReady(rome, ns, "echo", start)
+		s.Eventually(start, "talker to be in its second life", func(ctx ctx) error {
+			pod := s.Pod(rome, ns, "talker")
+			if !story.Ready(*pod) || story.Restarts(*pod) != 1 {
+				return fmt.Errorf("status %+v", pod.Status.ContainerStatuses)
+			}
+			return nil
+		})
+		here, there := s.Pods(rome, ns), s.Pods(s.Milan, story.Twin(ns))
+		if !slices.Equal(story.Names(here), story.Names(there)) {
+			s.Errorf("rome has the pods %v, milan has %v", story.Names(here), story.Names(there))
+		}
+		for _, pod := range here {
+			if pod.Spec.NodeName != "milan" {
+				s.Errorf("pod %s is on node %q, want milan", pod.Name, pod.Spec.NodeName)
+			}
+		}
+	})
+
+	s.Step("logs", func() {
+		if got := s.Logs(rome, ns, "talker", corev1.PodLogOptions{Previous: true}); got != "first life\n" {
+			s.Errorf("logs --previous: %q", got)
+		}
+		tail := int64(2)
+		if got := s.Logs(rome, ns, "talker", corev1.PodLogOptions{TailLines: &tail}); strings.Count(got, "\n") != 2 || !strings.HasPrefix(got, "tick ") {
+			s.Errorf("logs --tail 2: %q", got)
+		}
+		if got := s.Logs(rome, ns, "talker", corev1.PodLogOptions{Timestamps: true}); !strings.Contains(got, "Z tick 0\n") {
+			s.Errorf("logs --timestamps: %q", got)
+		}
+		// A line that is said only after the request has begun proves that it is handed on as it comes.
+		var last int
+		_, err := fmt.Sscanf(s.Logs(rome, ns, "talker", corev1.PodLogOptions{TailLines: new(int64(1))}), "tick %d", &last)
+		s.Must(err)
+		s.Follow(rome, ns, "talker", 20*time.Second, func(line string) bool { return line == fmt.Sprintf("tick %d", last+5) })
+	})
+
+	for _, transport := range []story.Transport{story.WebSocket, story.SPDY} {
+		s.Step("exec, attach and port-forward over "+string(transport), func() {
+			got := s.Exec(rome, transport, ns, "talker", "hello\n", "sh", "-c", `read x; echo out $x; echo err $x >&2; exit 7`)
+			if want := (story.Said{Out: "out hello\n", Err: "err hello\n", Code: 7}); got != want {
+				s.Errorf("exec: %+v, want %+v", got, want)
+			}
+			if got := s.Attach(rome, transport, ns, "echo", "knock"); got != "heard knock" {
+				s.Errorf("attach: %q", got)
+			}
+			if got := s.Forward(rome, transport, ns, "server", 8080, "/door"); !strings.Contains(got, "pod: server\n") || !strings.Contains(got, "request: GET /door\n") {
+				s.Errorf("port-forward: %q", got)
+			}
+		})
+	}
+}

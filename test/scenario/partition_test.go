@@ -1,0 +1,167 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/test/playground"
+	"liqo.io/liqo/test/scenario/story"
+)
+
+// notice is how long rome may take to see that milan can't be reached.
+const notice = 40 * time.Second
+
+// partition: milan keeps rome's pods alive while rome is away, rome never takes an unreachable provider for an empty one, the other
+// provider's pods notice nothing, and afterwards both agree.
+func partition(s *story.Story) {
+	const ns = "partition"
+	rome, milan, naples := s.Rome, s.Milan, s.Naples
+	twin := story.Twin(ns)
+	s.Step("offload a namespace", func() { s.Offload(ns) })
+
+	s.Step("two pods in milan, two in naples", func() {
+		s.Must(rome.Create(s.Context(), story.DeploymentOn("milan", ns, "north", 2, playground.TestServer)))
+		s.Must(rome.Create(s.Context(), story.DeploymentOn("naples", ns, "south", 2, playground.TestServer)))
+		s.PodsReady(rome, ns, 4, start)
+	})
+	inRome := uids(s.Pods(rome, ns))
+	inMilan, inNaples := s.Pods(milan, twin), s.PodsReady(naples, twin, 2, start)
+	victim, bystander, doomed := inMilan[0].Name, inMilan[1], "doomed"
+	s.Step("another pod in milan", func() {
+		s.Must(rome.Create(s.Context(), story.PodOn("milan", ns, doomed, playground.TestServer)))
+		s.PodReady(rome, ns, doomed, start)
+	})
+	there := s.Record(milan, twin)
+
+	s.Step("cut rome off from milan", func() {
+		s.Must(s.Partition(s.Context(), rome, milan))
+		s.Cleanup(func() {
+			// The story's own context has ended by now.
+			if err := s.Heal(context.WithoutCancel(s.Context()), rome, milan); err != nil {
+				s.Error(err)
+			}
+		})
+	})
+
+	s.Step("milan brings back a pod that was deleted there", func() {
+		old := s.Pod(milan, twin, victim)
+		s.Must(milan.Delete(s.Context(), old))
+		s.Eventually(start, "another pod of that name to run in milan", func(ctx) error {
+			pods := s.Pods(milan, twin)
+			i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Name == victim })
+			if i < 0 || pods[i].UID == old.UID || !story.Ready(pods[i]) {
+				return fmt.Errorf("milan has %v", story.Names(pods))
+			}
+			return nil
+		})
+	})
+
+	s.Step("in rome, a pod is deleted and another is made", func() {
+		s.Must(rome.Delete(s.Context(), s.Pod(rome, ns, doomed)))
+		s.Must(rome.Create(s.Context(), story.PodOn("milan", ns, "late", playground.TestServer)))
+	})
+
+	s.Step("node milan turns NotReady", func() {
+		took := s.NodeReady("milan", false, notice)
+		fmt.Printf("             after %.1f s\n", took.Seconds())
+		s.NodeReady("naples", true, time.Second)
+	})
+
+	s.Step("rome's pods are not lost", func() {
+		now := uids(s.Pods(rome, ns))
+		for name, uid := range inRome {
+			if now[name] != uid {
+				s.Errorf("rome's pod %s had the UID %s and has %q", name, uid, now[name])
+			}
+		}
+		if now[doomed] == "" {
+			s.Errorf("rome has let go of pod %s, though it can't know whether it ended", doomed)
+		}
+		if pods := s.Pods(milan, twin); len(pods) != 3 {
+			s.Errorf("milan has the pods %v, want three: it has heard nothing", story.Names(pods))
+		}
+	})
+
+	s.Step("heal: node milan is Ready again", func() {
+		s.Must(s.Heal(s.Context(), rome, milan))
+		took := s.NodeReady("milan", true, 40*time.Second)
+		fmt.Printf("             after %.1f s\n", took.Seconds())
+	})
+
+	s.Step("both agree", func() {
+		s.PodReady(rome, ns, "late", start)
+		s.Gone(rome, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: doomed}}, start)
+		s.Gone(milan, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: doomed}}, start)
+		s.Eventually(start, "rome to show what runs in milan", func(ctx) error {
+			return shows(s.Pods(rome, ns), s.Pods(milan, twin), s.Pods(naples, twin))
+		})
+		for name, uid := range inRome {
+			if now := s.Pod(rome, ns, name).UID; now != uid {
+				s.Errorf("rome's pod %s had the UID %s and has %s", name, uid, now)
+			}
+		}
+	})
+
+	s.Step("nothing ran twice, nothing else was restarted", func() {
+		// The victim has had two pods in milan, every other one.
+		want := append(story.Names(s.Pods(milan, twin)), victim, doomed)
+		slices.Sort(want)
+		if got := there.Pods(); !slices.Equal(got, want) {
+			s.Errorf("pods that were ever in milan: %v, want %v", got, want)
+		}
+		untouched(s, bystander, *s.Pod(milan, twin, bystander.Name))
+		now := s.Pods(naples, twin)
+		if len(now) != len(inNaples) {
+			s.Fatalf("naples has the pods %v, had %v", story.Names(now), story.Names(inNaples))
+		}
+		for i := range now {
+			untouched(s, inNaples[i], now[i])
+		}
+	})
+}
+
+func uids(pods []corev1.Pod) map[string]types.UID {
+	found := map[string]types.UID{}
+	for _, pod := range pods {
+		found[pod.Name] = pod.UID
+	}
+	return found
+}
+
+// shows tells whether rome's pods, all of them, show the containers of one provider's pod of the same name each.
+func shows(here []corev1.Pod, providers ...[]corev1.Pod) error {
+	there := map[string]corev1.Pod{}
+	for _, pods := range providers {
+		for _, pod := range pods {
+			if other, twice := there[pod.Name]; twice {
+				return fmt.Errorf("pod %s is there twice: %s and %s", pod.Name, pod.UID, other.UID)
+			}
+			there[pod.Name] = pod
+		}
+	}
+	if len(here) != len(there) {
+		return fmt.Errorf("rome has %d pods, the providers have %d", len(here), len(there))
+	}
+	for _, pod := range here {
+		if !story.Ready(pod) || !slices.Equal(story.Containers(pod), story.Containers(there[pod.Name])) {
+			return fmt.Errorf("rome shows pod %s with containers %v (Ready: %t), the provider %v", pod.Name, story.Containers(pod),
+				story.Ready(pod), story.Containers(there[pod.Name]))
+		}
+	}
+	return nil
+}
+
+// untouched checks that it is still the same pod with the same containers.
+func untouched(s *story.Story, before, now corev1.Pod) {
+	s.Helper()
+	if before.UID != now.UID || story.Restarts(before) != story.Restarts(now) || !slices.Equal(story.Containers(before), story.Containers(now)) {
+		s.Errorf("pod %s was touched: UID %s, restarts %d, containers %v; before %s, %d, %v", now.Name, now.UID, story.Restarts(now),
+			story.Containers(now), before.UID, story.Restarts(before), story.Containers(before))
+	}
+}

@@ -1,0 +1,22 @@
+package scenario
+
+import (
+	"testing"
+	"time"
+
+	"liqo.io/liqo/test/scenario/story"
+)
+
+// budget is for everything, clusters included, on two cores.
+const budget = 12 * time.Minute
+
+// TestStories tells all stories on one world, each of which leaves it as it was. One of them alone: -run TestStories/partition.
+func TestStories(t *testing.T) {
+	w := story.New(t, budget)
+	w.Tell(t, "look", look)
+	w.Tell(t, "delete", deleteBothWays)
+	w.Tell(t, "peer", peerAgain)
+	w.Tell(t, "partition", partition)
+	w.Tell(t, "crash", crash)
+	w.Tell(t, "leave", leave)
+}

@@ -1,0 +1,139 @@
+package story
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"liqo.io/liqo/test/playground"
+)
+
+// Snapshot is every object a cluster holds: what it says, as YAML, by resource, namespace and name.
+type Snapshot map[string]string
+
+// ignored are the resources that a snapshot leaves out, each with its reason.
+func ignored(resource string) (why string, is bool) {
+	why, is = map[string]string{
+		"events":            "a record of what happened; the API server forgets it after an hour",
+		"componentstatuses": "computed when it is asked for, never stored",
+	}[resource]
+	return why, is
+}
+
+// churns are the resources whose contents change by themselves; only their names count.
+func churns(resource string) (why string, is bool) {
+	why, is = map[string]string{
+		"leases":               "holders renew them all the time",
+		"resourceclaims":       "the scheduler fills them",
+		"csistoragecapacities": "drivers measure them",
+	}[resource]
+	return why, is
+}
+
+// Take lists every object of every resource that can be listed.
+func Take(ctx context.Context, c *playground.Cluster) (Snapshot, error) {
+	lists, err := discovery.ServerPreferredResources(c.Set.Discovery())
+	if err != nil {
+		return nil, fmt.Errorf("discovering resources of %s: %w", c.ID, err)
+	}
+	objects, err := dynamic.NewForConfig(c.Config)
+	if err != nil {
+		return nil, err
+	}
+	snapshot := Snapshot{}
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, resource := range list.APIResources {
+			if _, skip := ignored(resource.Name); skip || !slices.Contains(resource.Verbs, "list") {
+				continue
+			}
+			found, err := objects.Resource(version.WithResource(resource.Name)).List(ctx, metav1.ListOptions{})
+			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+				continue // the resource has just gone
+			}
+			if err != nil {
+				return nil, fmt.Errorf("listing %s of %s: %w", resource.Name, c.ID, err)
+			}
+			for _, item := range found.Items {
+				key := strings.TrimPrefix(version.Group+"/", "/") + resource.Name + " " + strings.TrimPrefix(item.GetNamespace()+"/", "/") + item.GetName()
+				if snapshot[key], err = content(resource.Name, item); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return snapshot, nil
+}
+
+// content is what an object says, without what tells only when and by whom it was written, and without its status.
+func content(resource string, item unstructured.Unstructured) (string, error) {
+	if _, is := churns(resource); is {
+		return "", nil
+	}
+	object := item.DeepCopy().Object
+	delete(object, "status")
+	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
+		unstructured.RemoveNestedField(object, "metadata", field)
+	}
+	// The endpoints controller notes when it saw a pod change last.
+	unstructured.RemoveNestedField(object, "metadata", "annotations", "endpoints.kubernetes.io/last-change-trigger-time")
+	// An owner that was made again has another UID.
+	if owners, found, err := unstructured.NestedSlice(object, "metadata", "ownerReferences"); err == nil && found {
+		for _, owner := range owners {
+			if fields, ok := owner.(map[string]any); ok {
+				delete(fields, "uid")
+			}
+		}
+		if err := unstructured.SetNestedSlice(object, owners, "metadata", "ownerReferences"); err != nil {
+			return "", err
+		}
+	}
+	data, err := yaml.Marshal(object)
+	if err != nil {
+		return "", fmt.Errorf("encoding %s %s: %w", resource, item.GetName(), err)
+	}
+	if resource == "secrets" { // differences are printed
+		sum := sha256.Sum256(data)
+		return hex.EncodeToString(sum[:]), nil
+	}
+	return string(data), nil
+}
+
+// Differs tells what came, went and changed, or returns nil.
+func (s Snapshot) Differs(now Snapshot) error {
+	var lines []string
+	for key, text := range now {
+		before, was := s[key]
+		switch {
+		case !was:
+			lines = append(lines, "+ "+key)
+		case before != text:
+			lines = append(lines, "~ "+key+"\n"+cmp.Diff(strings.Split(before, "\n"), strings.Split(text, "\n")))
+		}
+	}
+	for key := range s {
+		if _, is := now[key]; !is {
+			lines = append(lines, "- "+key)
+		}
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	slices.Sort(lines)
+	return fmt.Errorf("of %d objects %d differ (+ came, - went, ~ changed):\n  %s", len(s), len(lines), strings.Join(lines, "\n  "))
+}

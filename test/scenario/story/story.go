@@ -1,0 +1,153 @@
+package story
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/test/playground"
+)
+
+// Story is a test on the world. Its clients' requests end with it.
+type Story struct {
+	*testing.T
+	*World
+	namespaces []string
+}
+
+// Tell runs one story as a subtest. Liqo is installed and peered before; afterwards, unless the story says so itself by calling
+// Leaves, everything has to be as it was.
+func (w *World) Tell(t *testing.T, name string, body func(s *Story)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		began := time.Now()
+		s := &Story{T: t, World: w}
+		fmt.Printf("== story %s\n", name)
+		defer func() { fmt.Printf("== story %s: %.1f s\n", name, time.Since(began).Seconds()) }()
+		defer func() {
+			if t.Failed() {
+				s.describe()
+			}
+		}()
+		w.ready(s)
+		before := w.snapshots(s)
+		body(s)
+		s.removeNamespaces()
+		if installed, err := w.Installed(s.Context(), w.Rome); err != nil || !installed {
+			s.Must(err)
+			return // the story took everything down, and has compared with the empty clusters
+		}
+		s.Step("nothing is left", func() {
+			for _, c := range w.Clusters() {
+				s.Same(c, before[c])
+			}
+		})
+	})
+}
+
+func (w *World) snapshots(s *Story) map[*playground.Cluster]Snapshot {
+	all := map[*playground.Cluster]Snapshot{}
+	for _, c := range w.Clusters() {
+		snapshot, err := Take(s.Context(), c)
+		s.Must(err)
+		all[c] = snapshot
+	}
+	return all
+}
+
+// Same waits until the cluster holds what it held before, and fails with the difference.
+func (s *Story) Same(c *playground.Cluster, before Snapshot) {
+	s.Helper()
+	s.Eventually(90*time.Second, c.ID+" to be as it was", func(ctx context.Context) error {
+		now, err := Take(ctx, c)
+		if err != nil {
+			return err
+		}
+		return before.Differs(now)
+	})
+}
+
+// Step does a part of the story and prints its title and how long it took.
+func (s *Story) Step(title string, do func()) {
+	s.Helper()
+	say(title, do)
+}
+
+// Must ends the story if there is an error.
+func (s *Story) Must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// Eventually asks until check returns nil, and ends the story with its last error if that takes longer than within.
+func (s *Story) Eventually(within time.Duration, what string, check func(context.Context) error) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), within)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	var last error
+	for {
+		// A check that is cut short by the deadline says less than the one before it.
+		if err := check(ctx); err == nil {
+			return
+		} else if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			s.Fatalf("waited %v for %s: %v", within, what, last)
+		case <-tick.C:
+		}
+	}
+}
+
+// Offload makes a namespace in rome and offloads it to all providers; its twin there is called name-rome. The story's end deletes it.
+func (s *Story) Offload(name string, flags ...string) {
+	s.Helper()
+	s.Must(s.Rome.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	s.namespaces = append(s.namespaces, name)
+	_, err := s.Liqoctl(s.Context(), append([]string{"offload", "namespace", name, "--kubeconfig", s.Rome.Kubeconfig, "--timeout", "60s"}, flags...)...)
+	s.Must(err)
+}
+
+// Twin is the name of an offloaded namespace in the providers.
+func Twin(namespace string) string { return namespace + "-rome" }
+
+// removeNamespaces deletes what Offload made, twins included.
+func (s *Story) removeNamespaces() {
+	s.Helper()
+	if len(s.namespaces) == 0 {
+		return
+	}
+	s.Step("delete the namespace", func() {
+		for _, name := range s.namespaces {
+			s.Must(client.IgnoreNotFound(s.Rome.Delete(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})))
+		}
+		for _, name := range s.namespaces {
+			s.Gone(s.Rome, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, 90*time.Second)
+			s.Gone(s.Milan, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Twin(name)}}, 90*time.Second)
+			s.Gone(s.Naples, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Twin(name)}}, 90*time.Second)
+		}
+	})
+}
+
+// Gone waits until the object is not there.
+func (s *Story) Gone(c *playground.Cluster, object client.Object, within time.Duration) {
+	s.Helper()
+	key := client.ObjectKeyFromObject(object)
+	s.Eventually(within, fmt.Sprintf("%T %s to be gone from %s", object, key, c.ID), func(ctx context.Context) error {
+		err := c.Get(ctx, key, object)
+		if err == nil {
+			return fmt.Errorf("it is there, deletion timestamp %v, finalizers %v", object.GetDeletionTimestamp(), object.GetFinalizers())
+		}
+		return client.IgnoreNotFound(err)
+	})
+}

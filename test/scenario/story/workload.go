@@ -1,0 +1,162 @@
+package story
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/test/playground"
+)
+
+// PodOn is a pod for the virtual node called node, of one container that runs a command of its image, the entrypoint if there is none.
+func PodOn(node, namespace, name, image string, command ...string) *corev1.Pod {
+	grace := int64(1)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}},
+		Spec: corev1.PodSpec{
+			NodeSelector:                  map[string]string{corev1.LabelHostname: node},
+			TerminationGracePeriodSeconds: &grace, // a shell as the first process takes no notice of SIGTERM
+			Containers:                    []corev1.Container{{Name: "main", Image: image, Command: command}},
+		},
+	}
+}
+
+// DeploymentOn makes many copies of such a pod.
+func DeploymentOn(node, namespace, name string, replicas int32, image string, command ...string) *appsv1.Deployment {
+	pod := PodOn(node, namespace, name, image, command...)
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: pod.Labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels}, Spec: pod.Spec},
+		},
+	}
+}
+
+// Pods returns the pods of a namespace, sorted by name.
+func (s *Story) Pods(c *playground.Cluster, namespace string, selector ...client.ListOption) []corev1.Pod {
+	s.Helper()
+	pods, err := pods(s.Context(), c, namespace, selector...)
+	s.Must(err)
+	return pods
+}
+
+func pods(ctx context.Context, c *playground.Cluster, namespace string, options ...client.ListOption) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	if err := c.List(ctx, &list, append(options, client.InNamespace(namespace))...); err != nil {
+		return nil, fmt.Errorf("listing pods of %s: %w", c.ID, err)
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Pod) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return list.Items, nil
+}
+
+// Pod reads a pod.
+func (s *Story) Pod(c *playground.Cluster, namespace, name string) *corev1.Pod {
+	s.Helper()
+	var pod corev1.Pod
+	s.Must(c.Get(s.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &pod))
+	return &pod
+}
+
+// PodReady waits until a pod is Ready as the cluster sees it, and returns it.
+func (s *Story) PodReady(c *playground.Cluster, namespace, name string, within time.Duration) *corev1.Pod {
+	s.Helper()
+	var pod corev1.Pod
+	s.Eventually(within, fmt.Sprintf("pod %s/%s to be Ready in %s", namespace, name, c.ID), func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod); err != nil {
+			return err
+		}
+		if !Ready(pod) {
+			return fmt.Errorf("phase %s, conditions %v", pod.Status.Phase, pod.Status.Conditions)
+		}
+		return nil
+	})
+	return &pod
+}
+
+// PodsReady waits until the namespace has exactly so many pods, all of them Ready, and returns them sorted by name.
+func (s *Story) PodsReady(c *playground.Cluster, namespace string, count int, within time.Duration) []corev1.Pod {
+	s.Helper()
+	var all []corev1.Pod
+	s.Eventually(within, fmt.Sprintf("%d pods to be Ready in %s of %s", count, namespace, c.ID), func(ctx context.Context) error {
+		var err error
+		if all, err = pods(ctx, c, namespace); err != nil {
+			return err
+		}
+		ready := 0
+		for _, pod := range all {
+			if Ready(pod) {
+				ready++
+			}
+		}
+		if ready != count || len(all) != count {
+			return fmt.Errorf("%d of %d pods are Ready", ready, len(all))
+		}
+		return nil
+	})
+	return all
+}
+
+// Ready tells whether a pod runs and is not about to go.
+func Ready(pod corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// NodeReady waits until rome's node is Ready, or is not, and returns how long that took.
+func (s *Story) NodeReady(name string, want bool, within time.Duration) time.Duration {
+	s.Helper()
+	began := time.Now()
+	s.Eventually(within, fmt.Sprintf("node %s to be Ready: %t", name, want), func(ctx context.Context) error {
+		var node corev1.Node
+		if err := s.Rome.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+			return err
+		}
+		ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+		if ready != want {
+			return fmt.Errorf("conditions %v", node.Status.Conditions)
+		}
+		return nil
+	})
+	return time.Since(began)
+}
+
+// Restarts counts the restarts of all containers.
+func Restarts(pod corev1.Pod) (n int32) {
+	for _, c := range pod.Status.ContainerStatuses {
+		n += c.RestartCount
+	}
+	return n
+}
+
+// Containers names the running containers of a pod: it changes when one is started again.
+func Containers(pod corev1.Pod) (ids []string) {
+	for _, c := range pod.Status.ContainerStatuses {
+		ids = append(ids, c.ContainerID)
+	}
+	return ids
+}
+
+// Names returns the pods' names.
+func Names(pods []corev1.Pod) []string {
+	names := make([]string, len(pods))
+	for i, pod := range pods {
+		names[i] = pod.Name
+	}
+	return names
+}

@@ -1,0 +1,137 @@
+package story
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/test/playground"
+)
+
+// EnvKeep, set to anything, leaves the clusters running at the end for a look at them.
+const EnvKeep = "SCENARIO_KEEP"
+
+// prefix keeps our clusters apart from those of people who try Liqo on the same machine.
+const prefix = "scenario-"
+
+// World is three clusters with the same pod and service addresses.
+type World struct {
+	playground.Machine
+	// Rome uses Milan and Naples.
+	Rome, Milan, Naples *playground.Cluster
+	// empty is what each cluster held before anything was installed.
+	empty map[*playground.Cluster]Snapshot
+	// Budget is how long all stories together may take.
+	Budget time.Duration
+	began  time.Time
+}
+
+// New makes the clusters; Liqo is installed when the first story begins. They are deleted when the test ends.
+func New(t *testing.T, budget time.Duration) *World {
+	t.Helper()
+	machine, err := playground.Find(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &World{Machine: machine, empty: map[*playground.Cluster]Snapshot{}, Budget: budget, began: time.Now()}
+	t.Cleanup(func() { w.end(t) })
+	say("clusters rome, milan and naples", func() {
+		ids := []string{"rome", "milan", "naples"}
+		clusters := make([]*playground.Cluster, len(ids))
+		var group errgroup.Group
+		for i, id := range ids {
+			group.Go(func() error {
+				// What an earlier run left, if it was killed.
+				if err := machine.Delete(t.Context(), &playground.Cluster{Name: prefix + id}); err != nil {
+					return err
+				}
+				var err error
+				clusters[i], err = machine.Create(t.Context(), prefix, id)
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		w.Rome, w.Milan, w.Naples = clusters[0], clusters[1], clusters[2]
+		for _, c := range w.Clusters() {
+			if w.empty[c], err = Take(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	return w
+}
+
+// Clusters returns all of them.
+func (w *World) Clusters() []*playground.Cluster {
+	return []*playground.Cluster{w.Rome, w.Milan, w.Naples}
+}
+
+// Empty is what the cluster held before anything was installed.
+func (w *World) Empty(c *playground.Cluster) Snapshot { return w.empty[c] }
+
+func (w *World) end(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	if os.Getenv(EnvKeep) == "" {
+		for _, id := range []string{"rome", "milan", "naples"} {
+			if err := w.Delete(ctx, &playground.Cluster{Name: prefix + id}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	took := time.Since(w.began)
+	fmt.Printf("== all stories: %.1f s, of %.0f s\n", took.Seconds(), w.Budget.Seconds())
+	if took > w.Budget {
+		t.Errorf("the stories took %v, which is more than %v", took.Round(time.Second), w.Budget)
+	}
+}
+
+// ready installs Liqo everywhere and peers rome with the others, where that is not so already.
+func (w *World) ready(s *Story) {
+	installed, err := w.Installed(s.Context(), w.Rome)
+	s.Must(err)
+	if installed {
+		return
+	}
+	s.Step("install everywhere", func() {
+		var group errgroup.Group
+		for _, c := range w.Clusters() {
+			group.Go(func() error { return w.Install(s.Context(), c) })
+		}
+		s.Must(group.Wait())
+	})
+	s.Step("peer rome with milan and naples", func() {
+		s.Must(w.Peer(s.Context(), w.Rome, w.Milan))
+		s.Must(w.Peer(s.Context(), w.Rome, w.Naples))
+	})
+}
+
+// Installed tells whether the cluster knows our kinds.
+func (w *World) Installed(ctx context.Context, c *playground.Cluster) (bool, error) {
+	// A client of its own: which kinds there are changes in the course of a run, and a client remembers.
+	fresh, err := client.New(c.Config, client.Options{Scheme: c.Scheme()})
+	if err != nil {
+		return false, err
+	}
+	err = fresh.List(ctx, &corev1beta1.ForeignClusterList{})
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// say runs something and prints what it was and how long it took.
+func say(title string, do func()) {
+	began := time.Now()
+	defer func() { fmt.Printf("   %6.1f s  %s\n", time.Since(began).Seconds(), title) }()
+	do()
+}
