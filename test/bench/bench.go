@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/test/playground"
+)
+
+// prefix keeps our clusters apart from others on the machine.
+const prefix = "bench-"
+
+// Namespaces of the measured pods.
+const (
+	offloadedNamespace = "bench"        // in rome
+	twinNamespace      = "bench-rome"   // in milan, of the one above
+	directNamespace    = "bench-direct" // in milan
+)
+
+// settle is how long after the last pod is Ready, or gone, our writes still count for it.
+const settle = 3 * time.Second
+
+type bench struct {
+	pods, runs int
+
+	machine     playground.Machine
+	rome, milan *playground.Cluster
+	// processes are ours, by the name they have in the report.
+	processes map[string]*corev1.Pod
+}
+
+// run does everything; the clusters are gone when it returns.
+func (b *bench) run(ctx context.Context) (result *Result, err error) {
+	dir, err := os.MkdirTemp("", "liqo-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if b.machine, err = playground.Find(dir); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.remove(context.WithoutCancel(ctx))) }()
+	if err := b.prepare(ctx); err != nil {
+		return nil, err
+	}
+	result = &Result{Pods: b.pods}
+	for i := range b.runs {
+		// Alternating, so that a machine that grows slower or faster in the course of the run favours neither.
+		kinds := []func(context.Context, int) (Run, error){b.direct, b.offloaded}
+		if i%2 == 1 {
+			kinds[0], kinds[1] = kinds[1], kinds[0]
+		}
+		for _, kind := range kinds {
+			r, err := kind(ctx, b.pods)
+			if err != nil {
+				return nil, err
+			}
+			report("%s: %d pods Ready after %.2f s", r.Kind, b.pods, r.Seconds)
+			result.Runs = append(result.Runs, r)
+		}
+	}
+	if err := b.audit(ctx, result); err != nil {
+		return nil, err
+	}
+	result.conclude()
+	return result, nil
+}
+
+func (b *bench) remove(ctx context.Context) error {
+	var errs []error
+	for _, id := range []string{"rome", "milan"} {
+		errs = append(errs, b.machine.Delete(ctx, &playground.Cluster{Name: prefix + id}))
+	}
+	return errors.Join(errs...)
+}
+
+// prepare makes the clusters, peers them and starts a few pods of both kinds, so that nothing measured is the first of its kind.
+func (b *bench) prepare(ctx context.Context) error {
+	if err := b.remove(ctx); err != nil { // what a run that was killed has left
+		return err
+	}
+	began := time.Now()
+	var group errgroup.Group
+	for id, cluster := range map[string]**playground.Cluster{"rome": &b.rome, "milan": &b.milan} {
+		group.Go(func() (err error) {
+			if *cluster, err = b.machine.Create(ctx, prefix, id, "--audit"); err != nil {
+				return err
+			}
+			return b.machine.Install(ctx, *cluster)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := b.machine.Peer(ctx, b.rome, b.milan); err != nil {
+		return err
+	}
+	for cluster, name := range map[*playground.Cluster]string{b.rome: offloadedNamespace, b.milan: directNamespace} {
+		if err := cluster.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return err
+		}
+	}
+	if _, err := b.machine.Liqoctl(ctx, "offload", "namespace", offloadedNamespace, "--kubeconfig", b.rome.Kubeconfig, "--timeout", "60s"); err != nil {
+		return err
+	}
+	if err := b.find(ctx); err != nil {
+		return err
+	}
+	for _, kind := range []func(context.Context, int) (Run, error){b.direct, b.offloaded} {
+		if _, err := kind(ctx, 5); err != nil {
+			return err
+		}
+	}
+	report("clusters rome and milan are peered and warm after %.0f s", time.Since(began).Seconds())
+	return nil
+}
+
+// find finds our pods.
+func (b *bench) find(ctx context.Context) error {
+	b.processes = map[string]*corev1.Pod{}
+	for _, want := range []struct {
+		name      string
+		cluster   *playground.Cluster
+		namespace string
+		labels    client.MatchingLabels
+	}{
+		{"controller-manager of rome", b.rome, api.Namespace, client.MatchingLabels{"app.kubernetes.io/component": "controller-manager"}},
+		{"controller-manager of milan", b.milan, api.Namespace, client.MatchingLabels{"app.kubernetes.io/component": "controller-manager"}},
+		{"virtual-kubelet in rome", b.rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"}},
+	} {
+		var pods corev1.PodList
+		if err := want.cluster.List(ctx, &pods, client.InNamespace(want.namespace), want.labels); err != nil {
+			return fmt.Errorf("finding the %s: %w", want.name, err)
+		}
+		if len(pods.Items) != 1 {
+			return fmt.Errorf("finding the %s: there are %d pods, want one", want.name, len(pods.Items))
+		}
+		b.processes[want.name] = &pods.Items[0]
+	}
+	return nil
+}
+
+func report(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
