@@ -1,0 +1,49 @@
+// Command controller-manager runs in every cluster that takes part: it peers with others, offers resources, and turns what is offloaded
+// into objects.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"liqo.io/liqo/internal/app"
+	"liqo.io/liqo/internal/version"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintf(os.Stderr, "controller-manager: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	flags := flag.NewFlagSet("controller-manager", flag.ExitOnError)
+	verbose := flags.Bool("verbose", false, "log what is waited for, too")
+	var opts app.ControllerManagerOptions
+	opts.AddFlags(flags)
+	if err := flags.Parse(os.Args[1:]); err != nil {
+		return fmt.Errorf("reading flags: %w", err)
+	}
+	level := slog.LevelInfo
+	if *verbose {
+		level = slog.LevelDebug
+	}
+	handler := slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})
+	log := logr.FromSlogHandler(handler)
+	ctrl.SetLogger(log)
+	klog.SetSlogLogger(slog.New(handler))
+	log.Info("starting", "version", version.Version, "cluster", opts.ClusterID)
+
+	cfg, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("reading the configuration of the API server: %w", err)
+	}
+	return app.ControllerManager(ctrl.SetupSignalHandler(), cfg, &opts)
+}

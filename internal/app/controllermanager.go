@@ -1,0 +1,130 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"liqo.io/liqo/internal/kube"
+	offloadcontrollers "liqo.io/liqo/internal/offload/controllers"
+	offloadwebhook "liqo.io/liqo/internal/offload/webhook"
+	"liqo.io/liqo/internal/peering"
+	peeringcontrollers "liqo.io/liqo/internal/peering/controllers"
+)
+
+const (
+	// leaderLease is the Lease that replicas of the controller manager compete for.
+	leaderLease = "66cf253f.ctrlmgr.liqo.io"
+	// endTimeout is how long the parts of the program may take to end.
+	endTimeout = 5 * time.Second
+	// syncTimeout is how long a readiness check waits for the caches.
+	syncTimeout = 500 * time.Millisecond
+)
+
+// ControllerManager runs the controller manager until ctx ends.
+func ControllerManager(ctx context.Context, cfg *rest.Config, opts *ControllerManagerOptions) error {
+	if err := opts.Validate(); err != nil {
+		return err
+	}
+	cfg = rest.CopyConfig(cfg)
+	// The API server's priority and fairness bounds what we ask; a limit of our own would only delay what it accepts.
+	cfg.QPS = -1
+	end := endTimeout
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme:                  kube.NewScheme(),
+		Cache:                   controllerManagerCache(),
+		Metrics:                 metricsserver.Options{BindAddress: opts.metricsAddress()},
+		HealthProbeBindAddress:  opts.HealthAddress,
+		GracefulShutdownTimeout: &end,
+		// A single replica never waits for a lease: not for its own, and not for that of its predecessor.
+		LeaderElection:                opts.Replicas > 1,
+		LeaderElectionID:              leaderLease,
+		LeaderElectionNamespace:       opts.LiqoNamespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return fmt.Errorf("making the manager: %w", err)
+	}
+	if err := setupControllerManager(mgr, opts); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("running the controller manager: %w", err)
+	}
+	return nil
+}
+
+// setupControllerManager is the list of everything that runs.
+func setupControllerManager(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
+	for _, part := range []struct {
+		name    string
+		enabled bool
+		setup   func(ctrl.Manager, *ControllerManagerOptions) error
+	}{
+		{"health checks", true, setupHealth},
+		{"peering", opts.EnableAuthentication, setupPeering},
+		{"offloading", opts.EnableOffloading, setupOffloading},
+		{"webhooks", opts.EnableOffloading, setupWebhooks},
+	} {
+		if !part.enabled {
+			continue
+		}
+		if err := part.setup(mgr, opts); err != nil {
+			return fmt.Errorf("setting up %s: %w", part.name, err)
+		}
+	}
+	return nil
+}
+
+func setupHealth(mgr ctrl.Manager, _ *ControllerManagerOptions) error {
+	return errors.Join(
+		mgr.AddHealthzCheck("alive", healthz.Ping),
+		mgr.AddReadyzCheck("caches", func(req *http.Request) error {
+			ctx, cancel := context.WithTimeout(req.Context(), syncTimeout)
+			defer cancel()
+			if !mgr.GetCache().WaitForCacheSync(ctx) {
+				return errors.New("the caches are not synced")
+			}
+			return nil
+		}),
+	)
+}
+
+func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
+	pods, err := virtualKubeletPods(mgr)
+	if err != nil {
+		return err
+	}
+	return peeringcontrollers.Setup(mgr, peeringcontrollers.Options{
+		ClusterID: opts.ClusterID,
+		Namespace: opts.LiqoNamespace,
+		Algorithm: opts.algorithm(),
+		APIServer: peeringcontrollers.APIServer{Address: opts.APIServerAddress, CA: opts.APIServerCA, TrustedCA: opts.TrustedCA},
+		Offer: peering.Offer{
+			Enabled: opts.DefaultClassEnabled, Defaults: opts.DefaultNodeResources, NodeLabels: opts.ClusterLabels,
+		},
+		Enforcement:        opts.DefaultLimitsEnforcement,
+		VirtualKubeletPods: pods,
+	})
+}
+
+func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
+	return offloadcontrollers.Setup(mgr, offloadcontrollers.Options{
+		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace,
+		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
+	})
+}
+
+func setupWebhooks(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
+	return offloadwebhook.Setup(mgr, offloadwebhook.Options{
+		Namespace: opts.LiqoNamespace, Service: opts.WebhookService, Port: opts.WebhookPort,
+		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
+	})
+}

@@ -1,0 +1,108 @@
+package app
+
+import (
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadcontrollers "liqo.io/liqo/internal/offload/controllers"
+)
+
+// controllerManagerCache keeps the cache to what is ours: of Kubernetes' own kinds only what carries our labels, and nowhere the book of
+// who wrote which field.
+func controllerManagerCache() cache.Options {
+	byObject := offloadcontrollers.Cache()
+	for object, restriction := range byObject {
+		if _, ok := object.(*corev1.Node); ok {
+			restriction.Transform = keepReadiness(restriction.Transform)
+			byObject[object] = restriction
+		}
+	}
+	byObject[&corev1.Secret{}] = cache.ByObject{Label: existing(api.LabelRemoteClusterID)}
+	// Both our own requests and those of virtual kubelets; the many of real kubelets for their client certificates are not looked at.
+	byObject[&certificatesv1.CertificateSigningRequest{}] = cache.ByObject{
+		Field: fields.OneTermNotEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientKubeletSignerName),
+	}
+	return cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()}
+}
+
+// existing selects what has a label.
+func existing(key string) labels.Selector {
+	requirement, err := labels.NewRequirement(key, selection.Exists, nil)
+	if err != nil {
+		panic(fmt.Sprintf("selecting by label %s: %v", key, err)) // the key is a constant
+	}
+	return labels.NewSelector().Add(*requirement)
+}
+
+// keepReadiness lets a Node keep, beside what another transformation leaves of it, whether it is ready: peering shows that. The time of the
+// heartbeat is left out.
+func keepReadiness(strip toolscache.TransformFunc) toolscache.TransformFunc {
+	return func(obj any) (any, error) {
+		before, ok := obj.(*corev1.Node)
+		if !ok || strip == nil {
+			return obj, nil
+		}
+		out, err := strip(obj)
+		after, ok := out.(*corev1.Node)
+		if err != nil || !ok {
+			return out, err
+		}
+		for _, condition := range before.Status.Conditions {
+			if condition.Type == corev1.NodeReady {
+				condition.LastHeartbeatTime = metav1.Time{}
+				after.Status.Conditions = []corev1.NodeCondition{condition}
+			}
+		}
+		return after, nil
+	}
+}
+
+// virtualKubeletPods caches the pods of virtual kubelets, of which only the addresses are wanted. They need a cache of their own: that of
+// the manager holds the pods of ShadowPods, under another label.
+func virtualKubeletPods(mgr ctrl.Manager) (cache.Cache, error) {
+	pods, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}: {
+				Label: labels.SelectorFromSet(labels.Set{
+					offloadingv1beta1.LabelComponent: offloadingv1beta1.ComponentVirtualKubelet,
+				}),
+				Transform: keepAddresses,
+			},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a cache of virtual kubelets' pods: %w", err)
+	}
+	if err := mgr.Add(pods); err != nil {
+		return nil, fmt.Errorf("adding the cache of virtual kubelets' pods: %w", err)
+	}
+	return pods, nil
+}
+
+// keepAddresses leaves of a Pod its name, labels and addresses.
+func keepAddresses(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			Labels: pod.Labels, DeletionTimestamp: pod.DeletionTimestamp,
+		},
+		Status: corev1.PodStatus{PodIP: pod.Status.PodIP, PodIPs: pod.Status.PodIPs},
+	}, nil
+}

@@ -1,0 +1,163 @@
+package app
+
+import (
+	"encoding/base64"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/peering"
+)
+
+// ControllerManagerOptions are the flags of the controller manager.
+type ControllerManagerOptions struct {
+	// ClusterID of this cluster, and the namespace of the installation.
+	ClusterID, LiqoNamespace string
+	// ClusterLabels describe this cluster to its consumers.
+	ClusterLabels map[string]string
+	// APIServerAddress, APIServerCA (PEM) and TrustedCA are how consumers reach the API server; found out where empty.
+	APIServerAddress string
+	APIServerCA      []byte
+	TrustedCA        bool
+	// DefaultNodeResources are granted for what a ResourceSlice does not name.
+	DefaultNodeResources corev1.ResourceList
+	// DefaultLimitsEnforcement is written into Quotas.
+	DefaultLimitsEnforcement offloadingv1beta1.LimitsEnforcement
+	// EnableResourceEnforcement turns Quotas on.
+	EnableResourceEnforcement bool
+	// DefaultClassEnabled tells whether ResourceSlices of the default class are answered.
+	DefaultClassEnabled bool
+	// TLSCompatibilityMode makes RSA keys instead of Ed25519.
+	TLSCompatibilityMode bool
+	// EnableAuthentication and EnableOffloading turn the modules on.
+	EnableAuthentication, EnableOffloading bool
+	// Replicas of this program: more than one elect a leader.
+	Replicas int
+	// WebhookPort to listen on, and the Service in front of it.
+	WebhookPort    int
+	WebhookService string
+	// HealthAddress and MetricsAddress to listen on; no metrics when empty.
+	HealthAddress, MetricsAddress string
+	// GlobalLabels and GlobalAnnotations are put on everything that is made.
+	GlobalLabels, GlobalAnnotations map[string]string
+}
+
+// AddFlags declares the flags, with their defaults.
+func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
+	flags.StringVar(&o.ClusterID, "cluster-id", "", "ID of this cluster: a DNS label, unique among its peers")
+	flags.StringVar(&o.LiqoNamespace, "liqo-namespace", "liqo", "namespace of the installation")
+	flags.Func("cluster-labels", "labels that describe this cluster to consumers: key=value,...", pairs(&o.ClusterLabels))
+	flags.StringVar(&o.APIServerAddress, "api-server-address", "", "URL of the API server for consumers; the endpoint of Service default/kubernetes when empty")
+	flags.Func("api-server-ca", "base64 of the API server's CA bundle for consumers; ConfigMap kube-root-ca.crt when empty", func(value string) (err error) {
+		o.APIServerCA, err = base64.StdEncoding.DecodeString(value)
+		return err
+	})
+	flags.BoolVar(&o.TrustedCA, "trusted-ca", false, "the API server has a publicly trusted certificate: send no CA")
+	o.DefaultNodeResources = defaultNodeResources()
+	flags.Func("default-node-resources", "resources granted for what a ResourceSlice does not name: cpu=4,memory=8Gi,...", o.setNodeResources)
+	o.DefaultLimitsEnforcement = offloadingv1beta1.EnforcementNone
+	flags.Func("default-limits-enforcement", "how strictly quotas count: None, Soft or Hard", o.setEnforcement)
+	flags.BoolVar(&o.EnableResourceEnforcement, "enable-resource-enforcement", true, "refuse pods beyond the quota of a consumer")
+	flags.BoolVar(&o.DefaultClassEnabled, "default-resource-slice-class-enabled", true, "answer ResourceSlices of the default class")
+	flags.BoolVar(&o.TLSCompatibilityMode, "tls-compatibility-mode", false, "make RSA keys, for control planes that refuse Ed25519")
+	flags.BoolVar(&o.EnableAuthentication, "enable-authentication", true, "run the authentication module")
+	flags.BoolVar(&o.EnableOffloading, "enable-offloading", true, "run the offloading module")
+	flags.IntVar(&o.Replicas, "replicas", 1, "number of replicas of this program; more than one elect a leader")
+	flags.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhooks")
+	flags.StringVar(&o.WebhookService, "webhook-service", "liqo-controller-manager-webhook", "Service in front of the webhooks")
+	flags.StringVar(&o.HealthAddress, "health-address", ":8081", "address of /healthz and /readyz")
+	flags.StringVar(&o.MetricsAddress, "metrics-address", "", "address of /metrics; off when empty")
+	flags.Func("global-labels", "labels of everything that is made: key=value,...", pairs(&o.GlobalLabels))
+	flags.Func("global-annotations", "annotations of everything that is made: key=value,...", pairs(&o.GlobalAnnotations))
+}
+
+// Validate tells what is missing or wrong.
+func (o *ControllerManagerOptions) Validate() error {
+	var problems []error
+	if o.ClusterID == "" {
+		problems = append(problems, errors.New("--cluster-id is empty"))
+	}
+	if o.LiqoNamespace == "" {
+		problems = append(problems, errors.New("--liqo-namespace is empty"))
+	}
+	if o.APIServerAddress != "" && !strings.HasPrefix(o.APIServerAddress, "https://") {
+		problems = append(problems, fmt.Errorf("--api-server-address is %q, want https://host[:port]", o.APIServerAddress))
+	}
+	return errors.Join(problems...)
+}
+
+func (o *ControllerManagerOptions) algorithm() peering.Algorithm {
+	if o.TLSCompatibilityMode {
+		return peering.RSA2048
+	}
+	return peering.Ed25519
+}
+
+// metricsAddress is what the manager takes for "off" when empty.
+func (o *ControllerManagerOptions) metricsAddress() string {
+	if o.MetricsAddress == "" {
+		return "0"
+	}
+	return o.MetricsAddress
+}
+
+func defaultNodeResources() corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse("4"),
+		corev1.ResourceMemory:           resource.MustParse("8Gi"),
+		corev1.ResourcePods:             resource.MustParse("110"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("20Gi"),
+	}
+}
+
+func (o *ControllerManagerOptions) setNodeResources(value string) error {
+	var given map[string]string
+	if err := pairs(&given)(value); err != nil {
+		return err
+	}
+	o.DefaultNodeResources = make(corev1.ResourceList, len(given))
+	for name, text := range given {
+		quantity, err := resource.ParseQuantity(text)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+		o.DefaultNodeResources[corev1.ResourceName(name)] = quantity
+	}
+	return nil
+}
+
+func (o *ControllerManagerOptions) setEnforcement(value string) error {
+	for _, known := range []offloadingv1beta1.LimitsEnforcement{
+		offloadingv1beta1.EnforcementNone, offloadingv1beta1.EnforcementSoft, offloadingv1beta1.EnforcementHard,
+	} {
+		if strings.EqualFold(value, string(known)) {
+			o.DefaultLimitsEnforcement = known
+			return nil
+		}
+	}
+	return errors.New("want None, Soft or Hard")
+}
+
+// pairs reads key=value,... into a map.
+func pairs(into *map[string]string) func(string) error {
+	return func(value string) error {
+		read := map[string]string{}
+		for pair := range strings.SplitSeq(value, ",") {
+			if pair == "" {
+				continue
+			}
+			key, v, ok := strings.Cut(pair, "=")
+			if !ok || key == "" {
+				return fmt.Errorf("%q is not key=value", pair)
+			}
+			read[key] = v
+		}
+		*into = read
+		return nil
+	}
+}

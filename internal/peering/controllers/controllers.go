@@ -1,0 +1,110 @@
+// Package controllers carries out what package peering decides: the handshake on both sides, identities and their renewal, ResourceSlices
+// and quotas, the replication of objects to providers, ForeignClusters, and the serving certificates of virtual kubelets.
+//
+// Every controller gathers from caches, plans with a pure function and applies the plan. They meet only through API objects, so each may
+// be restarted at any moment, and objects may be made in any order, by liqoctl or by hand.
+package controllers
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/remote"
+)
+
+// Options of the controllers.
+type Options struct {
+	// ClusterID of this cluster.
+	ClusterID string
+	// Namespace of the installation.
+	Namespace string
+	// Algorithm of the key pair that is made when there is none.
+	Algorithm peering.Algorithm
+	// APIServer tells consumers how to reach this cluster.
+	APIServer APIServer
+	// Offer to ResourceSlices of the default class.
+	Offer peering.Offer
+	// Enforcement written into Quotas.
+	Enforcement offloadingv1beta1.LimitsEnforcement
+	// VirtualKubeletPods caches the pods of virtual kubelets: those with the label offloading.liqo.io/component=virtual-kubelet.
+	VirtualKubeletPods cache.Cache
+
+	// Now and Random are the clock and the source of randomness; time.Now and crypto/rand when nil.
+	Now    func() time.Time
+	Random io.Reader
+	// RemoteConfig reads the Secret of an Identity; remote.Config when nil.
+	RemoteConfig func(*corev1.Secret) (cfg *rest.Config, tenantNamespace string, err error)
+	// Health tunes the probe of remote API servers.
+	Health remote.HealthOptions
+}
+
+// APIServer is what an installation was told about its API server.
+type APIServer struct {
+	// Address is its URL; read from EndpointSlice default/kubernetes when empty.
+	Address string
+	// CA is its PEM bundle; read from ConfigMap kube-root-ca.crt when empty.
+	CA []byte
+	// TrustedCA tells that consumers trust it anyway, so no CA is sent.
+	TrustedCA bool
+}
+
+// Setup adds every controller of the peering to the manager.
+func Setup(mgr ctrl.Manager, opts Options) error {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Random == nil {
+		opts.Random = rand.Reader
+	}
+	if opts.RemoteConfig == nil {
+		opts.RemoteConfig = remote.Config
+	}
+	c := mgr.GetClient()
+	keys := &keys{client: c, reader: mgr.GetAPIReader(), namespace: opts.Namespace, algorithm: opts.Algorithm, random: opts.Random}
+	signing := &signing{client: c, now: opts.Now}
+	address := &address{reader: mgr.GetAPIReader(), namespace: opts.Namespace, given: opts.APIServer}
+	links := newLinks(opts, mgr.GetScheme(), mgr.GetLogger().WithName("links"))
+	provider := providerSide{client: c, own: opts.ClusterID, signing: signing, address: address, now: opts.Now}
+	consumer := consumerSide{client: c, own: opts.ClusterID, keys: keys, now: opts.Now, random: opts.Random}
+
+	for _, part := range []struct {
+		name  string
+		setup func(ctrl.Manager) error
+	}{
+		{"keys", func(mgr ctrl.Manager) error { return mgr.Add(keys) }},
+		{"links", func(mgr ctrl.Manager) error { return mgr.Add(links) }},
+		// The handshake.
+		{"nonce", (&nonces{client: c, random: opts.Random}).setup},
+		{"signed nonce", (&signedNonces{client: c, keys: keys}).setup},
+		{"tenant", (&tenants{providerSide: provider}).setup},
+		{"identity", (&identities{consumerSide: consumer}).setup},
+		// Resources.
+		{"local resource slice", (&localSlices{consumerSide: consumer}).setup},
+		{"remote resource slice", (&remoteSlices{providerSide: provider, offer: opts.Offer}).setup},
+		{"quota", (&quotas{providerSide: provider, enforcement: opts.Enforcement}).setup},
+		{"resource slice identity", (&sliceIdentities{consumerSide: consumer}).setup},
+		// Renewal.
+		{"renewal", (&renewals{consumerSide: consumer}).setup},
+		{"remote renewal", (&remoteRenewals{providerSide: provider}).setup},
+		// The other cluster.
+		{"link", (&linkSecrets{client: c, links: links}).setup},
+		{"replication", (&replication{client: c, own: opts.ClusterID, links: links}).setup},
+		{"foreign cluster", (&foreignClusters{client: c, own: opts.ClusterID, links: links, now: opts.Now}).setup},
+		// Virtual kubelets.
+		{"serving certificates", (&servingCertificates{client: c, pods: opts.VirtualKubeletPods, now: opts.Now}).setup},
+	} {
+		if err := part.setup(mgr); err != nil {
+			return fmt.Errorf("setting up %s: %w", part.name, err)
+		}
+	}
+	return nil
+}

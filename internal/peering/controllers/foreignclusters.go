@@ -1,0 +1,155 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+)
+
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch;create;update;patch
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list;watch
+
+// foreignClusters keeps one ForeignCluster for every cluster that we consume from or provide to. It makes them and rebuilds their status; it
+// never removes one: the record of a former peer stays until the administrator deletes it.
+type foreignClusters struct {
+	client client.Client
+	own    string
+	links  *links
+	now    func() time.Time
+}
+
+func (r *foreignClusters) setup(mgr ctrl.Manager) error {
+	inner := &kube.Reconciler[*corev1beta1.ForeignCluster]{Name: "foreign cluster", Client: r.client, Sync: r.sync}
+	return ctrl.NewControllerManagedBy(mgr).Named("foreign-cluster").
+		For(&corev1beta1.ForeignCluster{}).
+		Watches(&authv1beta1.Tenant{}, byClusterID(func(o client.Object) string { return o.(*authv1beta1.Tenant).Spec.ClusterID })).
+		Watches(&authv1beta1.Identity{}, byClusterID(func(o client.Object) string { return o.(*authv1beta1.Identity).Spec.ClusterID }), only(isControlPlane)).
+		Watches(&offloadingv1beta1.VirtualNode{}, byClusterID(func(o client.Object) string { return o.(*offloadingv1beta1.VirtualNode).Spec.ClusterID })).
+		Watches(&corev1.Node{}, byClusterID(byLabel), only(labelled(api.LabelType, api.TypeVirtualNode)), nodeChanges()).
+		Watches(&corev1.Namespace{}, byClusterID(byLabel), onlyTenantNamespaces()).
+		WatchesRawSource(r.links.peers.source()).
+		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			if err := r.ensure(ctx, req.Name); err != nil {
+				return outcome(err)
+			}
+			return inner.Reconcile(ctx, req)
+		}))
+}
+
+func byLabel(o client.Object) string { return o.GetLabels()[api.LabelRemoteClusterID] }
+
+// byClusterID maps objects to the ForeignCluster of the cluster they belong to.
+func byClusterID(of func(client.Object) string) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		if id := of(o); id != "" {
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: id}}}
+		}
+		return nil
+	})
+}
+
+// ensure makes the ForeignCluster of a cluster that means something to us.
+func (r *foreignClusters) ensure(ctx context.Context, clusterID string) error {
+	fc := &corev1beta1.ForeignCluster{}
+	err := r.client.Get(ctx, types.NamespacedName{Name: clusterID}, fc)
+	if err == nil || !apierrors.IsNotFound(err) {
+		return err
+	}
+	facts, err := r.gather(ctx, clusterID)
+	if err != nil || !facts.Any() || clusterID == r.own {
+		return err
+	}
+	fc.Name = clusterID
+	fc.Labels = map[string]string{api.LabelRemoteClusterID: clusterID}
+	fc.Spec.ClusterID = clusterID
+	if err := r.client.Create(ctx, fc); err != nil {
+		return fmt.Errorf("creating ForeignCluster %s: %w", clusterID, err)
+	}
+	return nil
+}
+
+func (r *foreignClusters) sync(ctx context.Context, fc *corev1beta1.ForeignCluster) error {
+	facts, err := r.gather(ctx, fc.Spec.ClusterID)
+	if err != nil {
+		return err
+	}
+	if facts.Identity != nil {
+		if facts.APIServer = r.links.probe(facts.Identity.Namespace, r.now()); facts.APIServer == nil {
+			facts.APIServer = known(&fc.Status)
+		}
+	}
+	fc.Status = peering.CompileForeignCluster(facts, &fc.Status, fc.Generation, metav1.NewTime(r.now()))
+	return nil
+}
+
+// known is the last answer of the API server as the status shows it: while nothing newer is known, it stands.
+func known(status *corev1beta1.ForeignClusterStatus) *peering.Probe {
+	for i := range status.Conditions {
+		if condition := &status.Conditions[i]; condition.Type == corev1beta1.APIServerStatus {
+			return &peering.Probe{Up: condition.Status == corev1beta1.StatusEstablished, Message: condition.Message}
+		}
+	}
+	return nil
+}
+
+// gather reads everything that is known about a cluster, from caches only.
+func (r *foreignClusters) gather(ctx context.Context, clusterID string) (*peering.Facts, error) {
+	facts := &peering.Facts{}
+	namespaces, tenants := &corev1.NamespaceList{}, &authv1beta1.TenantList{}
+	identities, virtual, nodes := &authv1beta1.IdentityList{}, &offloadingv1beta1.VirtualNodeList{}, &corev1.NodeList{}
+	ofCluster := client.MatchingLabels{api.LabelRemoteClusterID: clusterID}
+	for _, q := range []struct {
+		list client.ObjectList
+		opts []client.ListOption
+	}{
+		{namespaces, []client.ListOption{ofCluster, client.MatchingLabels{api.LabelTenantNamespace: api.True}}},
+		{tenants, nil}, {identities, nil}, {virtual, nil},
+		{nodes, []client.ListOption{client.MatchingLabels{api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: clusterID}}},
+	} {
+		if err := r.client.List(ctx, q.list, q.opts...); err != nil {
+			return nil, fmt.Errorf("listing what is known of cluster %s: %w", clusterID, err)
+		}
+	}
+	for i := range namespaces.Items {
+		if first := &namespaces.Items[i]; facts.TenantNamespace == "" || first.Name < facts.TenantNamespace {
+			facts.TenantNamespace = first.Name
+		}
+	}
+	for i := range tenants.Items {
+		tenant := &tenants.Items[i]
+		if tenant.Spec.ClusterID == clusterID && (facts.Tenant == nil || older(tenant, facts.Tenant)) {
+			facts.Tenant = tenant
+		}
+	}
+	for i := range identities.Items {
+		identity := &identities.Items[i]
+		if isControlPlane(identity) && identity.Spec.ClusterID == clusterID && (facts.Identity == nil || older(identity, facts.Identity)) {
+			facts.Identity = identity
+		}
+	}
+	for i := range virtual.Items {
+		if virtual.Items[i].Spec.ClusterID == clusterID {
+			facts.VirtualNodes = append(facts.VirtualNodes, virtual.Items[i])
+		}
+	}
+	facts.Nodes = nodes.Items
+	return facts, nil
+}

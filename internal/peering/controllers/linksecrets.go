@@ -1,0 +1,113 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+)
+
+// linkSecrets runs one link for each control-plane kubeconfig, and holds the Secret until nothing replicated with it is left.
+type linkSecrets struct {
+	client client.Client
+	links  *links
+}
+
+func controlPlaneSecret(o client.Object) bool {
+	return o.GetLabels()[authv1beta1.LabelIdentityType] == string(authv1beta1.IdentityControlPlane)
+}
+
+func (r *linkSecrets) setup(mgr ctrl.Manager) error {
+	inner := &kube.Reconciler[*corev1.Secret]{
+		Name: "link", Client: r.client, Finalizer: peering.FinalizerReplicator, Sync: r.sync, Finalize: r.finalize,
+		Wanted: func(secret *corev1.Secret) bool { return controlPlaneSecret(secret) },
+	}
+	all := func() client.ObjectList { return &corev1.SecretList{} }
+	ours := client.MatchingLabels{authv1beta1.LabelIdentityType: string(authv1beta1.IdentityControlPlane)}
+	return ctrl.NewControllerManagedBy(mgr).Named("link").
+		For(&corev1.Secret{}, only(controlPlaneSecret)).
+		Watches(&authv1beta1.ResourceSlice{}, sameNamespace(r.client, all, ours), only(leavingSource)).
+		Watches(&offloadingv1beta1.NamespaceMap{}, sameNamespace(r.client, all, ours), only(leavingSource)).
+		Watches(&authv1beta1.Renew{}, sameNamespace(r.client, all, ours), only(leavingSource)).
+		Watches(&corev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+			return requests(ctx, r.client, all(), ours, client.MatchingLabels{api.LabelRemoteClusterID: o.GetName()})
+		}), only(unreachable)).
+		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			if err := r.client.Get(ctx, req.NamespacedName, &corev1.Secret{}); apierrors.IsNotFound(err) {
+				r.links.stop(req.Namespace) // whatever became of its finalizer
+			}
+			return inner.Reconcile(ctx, req)
+		}))
+}
+
+// leavingSource matches sources whose copy is not ours to keep any more: they may be what a Secret waits for.
+func leavingSource(o client.Object) bool {
+	return peering.Selected(o) && !controllerutil.ContainsFinalizer(o, peering.FinalizerReplicated)
+}
+
+// unreachable matches ForeignClusters that will never come back.
+func unreachable(o client.Object) bool {
+	return o.GetAnnotations()[peering.AnnotationUnreachable] == api.True
+}
+
+func (r *linkSecrets) sync(_ context.Context, secret *corev1.Secret) error {
+	if err := r.links.ensure(secret); err != nil {
+		return fmt.Errorf("opening the link to cluster %s: %w", secret.Labels[api.LabelRemoteClusterID], err)
+	}
+	return nil
+}
+
+// finalize lets the Secret go when no source in its namespace is held for its copy. The replication removes the copies, for it sees that
+// the Secret is leaving; it needs the link for that.
+func (r *linkSecrets) finalize(ctx context.Context, secret *corev1.Secret) error {
+	gone, err := isUnreachable(ctx, r.client, secret.Labels[api.LabelRemoteClusterID])
+	if err != nil {
+		return err
+	}
+	if !gone {
+		if err := r.links.ensure(secret); err != nil {
+			return fmt.Errorf("opening the link to cluster %s: %w", secret.Labels[api.LabelRemoteClusterID], err)
+		}
+	}
+	held := 0
+	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{}} {
+		if err := r.client.List(ctx, list, client.InNamespace(secret.Namespace)); err != nil {
+			return fmt.Errorf("listing what is replicated to cluster %s: %w", secret.Labels[api.LabelRemoteClusterID], err)
+		}
+		_ = eachItem(list, func(o client.Object) error { // the function never fails
+			if controllerutil.ContainsFinalizer(o, peering.FinalizerReplicated) {
+				held++
+			}
+			return nil
+		})
+	}
+	if held > 0 {
+		return kube.Wait("RemovingCopies", "waiting for the copies of %d objects in cluster %s to be gone", held, secret.Labels[api.LabelRemoteClusterID])
+	}
+	r.links.stop(secret.Namespace)
+	return nil
+}
+
+// isUnreachable tells whether an administrator declared that the cluster will never come back.
+func isUnreachable(ctx context.Context, c client.Reader, clusterID string) (bool, error) {
+	fc := &corev1beta1.ForeignCluster{}
+	err := c.Get(ctx, types.NamespacedName{Name: clusterID}, fc)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading ForeignCluster %s: %w", clusterID, err)
+	}
+	return err == nil && unreachable(fc), nil
+}

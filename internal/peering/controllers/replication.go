@@ -1,0 +1,242 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/peering"
+)
+
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=get;update;patch
+
+// retrySoon is when a removal is looked at again that no watch will report: the provider lets us delete, but not watch.
+const retrySoon = time.Second
+
+// replication keeps, for every source, its copy in the provider, and brings the copy's status back. An unreachable provider makes it wait;
+// only a provider that answers can say that a copy is gone.
+type replication struct {
+	client client.Client
+	own    string
+	links  *links
+}
+
+func (r *replication) setup(mgr ctrl.Manager) error {
+	for _, kind := range peering.Kinds() {
+		gvk, err := apiutil.GVKForObject(kind.New(), mgr.GetScheme())
+		if err != nil {
+			return err
+		}
+		all := func() client.ObjectList {
+			list, err := mgr.GetScheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+			if err != nil {
+				panic(err) // every kind has a list in the scheme, or it would not be one
+			}
+			return list.(client.ObjectList)
+		}
+		if err := ctrl.NewControllerManagedBy(mgr).Named("replication-"+strings.ToLower(kind.Name)).
+			For(kind.New(), only(func(o client.Object) bool {
+				return sources(o) || controllerutil.ContainsFinalizer(o, peering.FinalizerReplicated)
+			})).
+			Watches(&corev1.Secret{}, sameNamespace(r.client, all), only(controlPlaneSecret)).
+			Watches(&corev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+				return requests(ctx, r.client, all(), client.MatchingLabels{api.LabelRemoteID: o.GetName()})
+			}), only(unreachable)).
+			WatchesRawSource(r.links.objects[kind.Name].source()).
+			WatchesRawSource(mappedSource(&r.links.resync, func(ctx context.Context, req reconcile.Request) []reconcile.Request {
+				return requests(ctx, r.client, all(), client.InNamespace(req.Name))
+			})).
+			Complete(&replicator{replication: *r, kind: kind}); err != nil {
+			return fmt.Errorf("replicating %s: %w", kind.Name, err)
+		}
+	}
+	return nil
+}
+
+// replicator replicates one kind.
+type replicator struct {
+	replication
+	kind peering.Kind
+}
+
+// Reconcile brings one source and its copy closer together.
+func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	source := r.kind.New()
+	if err := r.client.Get(ctx, req.NamespacedName, source); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	held := controllerutil.ContainsFinalizer(source, peering.FinalizerReplicated)
+	deleting := !source.GetDeletionTimestamp().IsZero()
+	if !held && (deleting || !peering.Selected(source)) {
+		return reconcile.Result{}, nil
+	}
+	provider := source.GetLabels()[api.LabelRemoteID]
+	secret, err := r.secret(ctx, source.GetNamespace(), provider)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	leaving := deleting || !peering.Selected(source) || (secret != nil && !secret.DeletionTimestamp.IsZero())
+	gone, err := isUnreachable(ctx, r.client, provider)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	switch {
+	case leaving && (gone || secret == nil):
+		// Nobody waits for a provider that an administrator gave up, and without an identity there is no way to it.
+		return outcome(r.release(ctx, source))
+	case gone || secret == nil:
+		return reconcile.Result{}, nil
+	}
+	k := r.links.get(source.GetNamespace())
+	if k == nil || k.clusterID != provider || !k.up() {
+		return reconcile.Result{}, nil // the link announces when it is there
+	}
+	copy, known, err := r.copy(ctx, k, source, leaving)
+	if apierrors.IsForbidden(err) && leaving {
+		// The provider took our rights back. With them go the copies: it removes them itself.
+		return outcome(r.release(ctx, source))
+	}
+	if err != nil || !known {
+		return reconcile.Result{}, err
+	}
+	link := peering.Link{
+		Own: r.own, Remote: provider, RemoteNamespace: k.remoteNamespace, Withdrawn: !secret.DeletionTimestamp.IsZero(),
+	}
+	step := r.kind.Plan(link, source, copy)
+	result, err := outcome(r.apply(ctx, k, source, copy, step))
+	if err == nil && leaving && step.Wait != "" && k.copies() == nil {
+		result.RequeueAfter = retrySoon
+	}
+	return result, err
+}
+
+// secret is the control-plane kubeconfig towards a provider, nil when there is none.
+func (r *replicator) secret(ctx context.Context, namespace, provider string) (*corev1.Secret, error) {
+	list := &corev1.SecretList{}
+	err := r.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{
+		authv1beta1.LabelIdentityType: string(authv1beta1.IdentityControlPlane), api.LabelRemoteClusterID: provider,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing kubeconfigs in namespace %s: %w", namespace, err)
+	}
+	if len(list.Items) == 0 {
+		return nil, nil
+	}
+	return &list.Items[0], nil
+}
+
+// copy reads the copy of a source; known is false as long as the provider's answer is not there. What is to be removed is read from the
+// provider itself: a cache that is behind must not end a removal early.
+func (r *replicator) copy(ctx context.Context, k *link, source client.Object, leaving bool) (copy peering.Object, known bool, err error) {
+	var reader client.Reader = k.live
+	if !leaving {
+		if reader = k.copies(); reader == nil {
+			return nil, false, nil
+		}
+	}
+	copy = r.kind.New()
+	err = reader.Get(ctx, client.ObjectKey{Namespace: k.remoteNamespace, Name: source.GetName()}, copy)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, true, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("reading the copy of %s %s in cluster %s: %w", r.kind.Name, source.GetName(), k.clusterID, err)
+	}
+	return copy, true, nil
+}
+
+// errRefused tells that the copy's name is taken in the provider.
+var errRefused = errors.New("not replicating")
+
+func (r *replicator) apply(ctx context.Context, k *link, source, copy peering.Object, step peering.Step) error {
+	in := func(err error) error {
+		if err != nil {
+			return fmt.Errorf("replicating %s %s/%s to cluster %s: %w", r.kind.Name, source.GetNamespace(), source.GetName(), k.clusterID, err)
+		}
+		return nil
+	}
+	switch {
+	case step.Refuse != "":
+		return fmt.Errorf("%w: %s", errRefused, step.Refuse)
+	case step.Release:
+		return r.release(ctx, source)
+	case step.Delete:
+		uid := copy.GetUID()
+		return in(client.IgnoreNotFound(k.live.Delete(ctx, copy, client.Preconditions{UID: &uid})))
+	case step.Create != nil:
+		if err := r.hold(ctx, source); err != nil {
+			return err
+		}
+		return r.create(ctx, k, step.Create)
+	}
+	if step.Update != nil {
+		if err := k.live.Patch(ctx, step.Update, client.MergeFrom(copy)); err != nil {
+			return in(err)
+		}
+	}
+	if step.Status != nil {
+		if err := r.client.Status().Patch(ctx, step.Status, client.MergeFrom(source)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("bringing back the status of %s %s/%s: %w", r.kind.Name, source.GetNamespace(), source.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// create makes the copy. The cache holds our copies only, so the name may be taken by something else.
+func (r *replicator) create(ctx context.Context, k *link, copy peering.Object) error {
+	err := k.live.Create(ctx, copy)
+	if !apierrors.IsAlreadyExists(err) {
+		if err != nil {
+			err = fmt.Errorf("creating the copy of %s %s in cluster %s: %w", r.kind.Name, copy.GetName(), k.clusterID, err)
+		}
+		return err
+	}
+	present := r.kind.New()
+	if get := k.live.Get(ctx, client.ObjectKeyFromObject(copy), present); get == nil && !peering.IsCopy(present, r.own) {
+		return fmt.Errorf("%w: %s %s/%s in cluster %s was not made by this cluster",
+			errRefused, r.kind.Name, copy.GetNamespace(), copy.GetName(), k.clusterID)
+	}
+	return err // ours, and the cache is behind
+}
+
+// hold writes the finalizer that keeps a source until its copy is gone.
+func (r *replicator) hold(ctx context.Context, source peering.Object) error {
+	before := source.DeepCopyObject().(client.Object)
+	if !controllerutil.AddFinalizer(source, peering.FinalizerReplicated) {
+		return nil
+	}
+	return r.client.Patch(ctx, source, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+func (r *replicator) release(ctx context.Context, source peering.Object) error {
+	before := source.DeepCopyObject().(client.Object)
+	if !controllerutil.RemoveFinalizer(source, peering.FinalizerReplicated) {
+		return nil
+	}
+	return client.IgnoreNotFound(r.client.Patch(ctx, source, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+}
+
+// raceDelay is how long a pass that lost a race waits for the caches to catch up.
+const raceDelay = 20 * time.Millisecond
+
+// outcome makes lost races silent retries: somebody was faster, or a cache is behind.
+func outcome(err error) (reconcile.Result, error) {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return reconcile.Result{RequeueAfter: raceDelay}, nil
+	}
+	return reconcile.Result{}, err
+}

@@ -1,0 +1,145 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+)
+
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,verbs=approve,resourceNames=kubernetes.io/kubelet-serving
+// +kubebuilder:rbac:groups=core,resources=pods,verbs=get;list;watch
+
+// nodeChanges lets those changes of Nodes through that a ForeignCluster shows: readiness, not heartbeats.
+func nodeChanges() builder.Predicates {
+	return builder.WithPredicates(predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok1 := e.ObjectOld.(*corev1.Node)
+			after, ok2 := e.ObjectNew.(*corev1.Node)
+			return !ok1 || !ok2 || readiness(before) != readiness(after)
+		},
+	})
+}
+
+func readiness(node *corev1.Node) corev1.ConditionStatus {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			return node.Status.Conditions[i].Status
+		}
+	}
+	return ""
+}
+
+// servingCertificates approves the serving certificates of virtual kubelets: those of a VirtualNode's own ServiceAccount, for its own Node
+// and its own pod, and no others. What it does not approve it leaves alone: another approver may know better.
+type servingCertificates struct {
+	client client.Client
+	pods   cache.Cache
+	now    func() time.Time
+}
+
+func (r *servingCertificates) setup(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("serving-certificate").
+		For(&certificatesv1.CertificateSigningRequest{}, only(func(o client.Object) bool {
+			csr, ok := o.(*certificatesv1.CertificateSigningRequest)
+			return ok && pending(csr)
+		})).
+		WatchesRawSource(source.Kind(r.pods, client.Object(&corev1.Pod{}), r.ofNamespace())).
+		Watches(&offloadingv1beta1.VirtualNode{}, r.ofNamespace(), builder.WithPredicates(predicate.Funcs{
+			UpdateFunc: func(event.UpdateEvent) bool { return false }, // what matters of it never changes
+		})).
+		Complete(reconcile.Func(r.reconcile))
+}
+
+// pending matches requests of ServiceAccounts for serving certificates that nobody has decided on.
+func pending(csr *certificatesv1.CertificateSigningRequest) bool {
+	_, _, ok := peering.ServingRequester(csr)
+	approved, refused := verdict(csr)
+	return ok && !approved && refused == ""
+}
+
+// ofNamespace maps virtual kubelets' objects to the pending requests from their namespace.
+func (r *servingCertificates) ofNamespace() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		list := &certificatesv1.CertificateSigningRequestList{}
+		if err := r.client.List(ctx, list); err != nil {
+			return nil // the cache is not started: every request is looked at when it is
+		}
+		var out []reconcile.Request
+		for i := range list.Items {
+			csr := &list.Items[i]
+			if namespace, _, _ := peering.ServingRequester(csr); pending(csr) && namespace == o.GetNamespace() {
+				out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(csr)})
+			}
+		}
+		return out
+	})
+}
+
+func (r *servingCertificates) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	csr := &certificatesv1.CertificateSigningRequest{}
+	if err := r.client.Get(ctx, req.NamespacedName, csr); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !pending(csr) {
+		return reconcile.Result{}, nil
+	}
+	log := ctrl.LoggerFrom(ctx)
+	err := r.check(ctx, csr)
+	switch {
+	case kube.IsWait(err), errors.Is(err, peering.ErrNotPodIP):
+		log.V(1).Info("a serving certificate waits", "why", err.Error()) // a pod or a VirtualNode that becomes known brings it back
+		return reconcile.Result{}, nil
+	case kube.IsInvalid(err):
+		log.Info("a serving certificate is not approved", "requester", csr.Spec.Username, "why", err.Error())
+		return reconcile.Result{}, nil
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	return outcome(approve(ctx, r.client, csr, "LiqoApproval", "the serving certificate of a virtual kubelet, checked by Liqo", r.now()))
+}
+
+// check is nil if the request may be approved.
+func (r *servingCertificates) check(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
+	namespace, name, _ := peering.ServingRequester(csr)
+	node := &offloadingv1beta1.VirtualNode{}
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, node)
+	if apierrors.IsNotFound(err) {
+		return kube.Wait("VirtualNodeNotFound", "there is no VirtualNode %s/%s", namespace, name)
+	}
+	if err != nil {
+		return fmt.Errorf("reading VirtualNode %s/%s: %w", namespace, name, err)
+	}
+	if err := inTenantNamespace(ctx, r.client, namespace, node.Spec.ClusterID); err != nil {
+		return err
+	}
+	pods := &corev1.PodList{}
+	if err := r.pods.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{api.LabelVirtualNode: name}); err != nil {
+		return fmt.Errorf("listing the pods of virtual kubelet %s/%s: %w", namespace, name, err)
+	}
+	if err := peering.CheckServing(csr, node, pods.Items); err != nil {
+		if errors.Is(err, peering.ErrNotPodIP) {
+			return err
+		}
+		return kube.Invalid("ServingCertificateRefused", "%v", err)
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package controllers
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+)
+
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests/approval,verbs=update
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,verbs=approve,resourceNames=kubernetes.io/kube-apiserver-client
+
+// signing gets certificates from the cluster's own signer. It never blocks: the answer arrives as an event.
+type signing struct {
+	client client.Client
+	now    func() time.Time
+}
+
+// order is one certificate to be had.
+type order struct {
+	// owner is the object that the certificate is for; its end is the end of the Secret that keeps it.
+	owner client.Object
+	// consumer is the cluster ID of who holds the key.
+	consumer string
+	// secret is the name of the Secret that keeps the certificate, in the owner's namespace.
+	secret string
+	// request is the PEM request, checked by the caller.
+	request []byte
+	// subject is who the request is for.
+	subject peering.Subject
+	// present is the certificate that the owner's status already holds, if any.
+	present []byte
+}
+
+// kept returns the certificate that answers the order if there is one that needs no renewal yet, nil else.
+func (s *signing) kept(ctx context.Context, o order) ([]byte, error) {
+	if len(o.present) > 0 && peering.CheckCertificate(o.present, o.request, o.subject, s.now()) == nil {
+		return o.present, nil // the cache of Secrets may be behind the owner's
+	}
+	secret := &corev1.Secret{}
+	err := s.client.Get(ctx, client.ObjectKey{Namespace: o.owner.GetNamespace(), Name: o.secret}, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", o.owner.GetNamespace(), o.secret, err)
+	}
+	certificate := secret.Data[peering.CertificateKey]
+	if !metav1.IsControlledBy(secret, o.owner) || !bytes.Equal(secret.Data[peering.CertificateRequestKey], o.request) ||
+		peering.CheckCertificate(certificate, o.request, o.subject, s.now()) != nil {
+		return nil, nil
+	}
+	return certificate, nil
+}
+
+// certificate returns the certificate that answers the order. As long as there is none it asks for one and returns a kube.Wait: the caller
+// watches CertificateSigningRequests by requestedFor.
+func (s *signing) certificate(ctx context.Context, o order) ([]byte, error) {
+	csr := &certificatesv1.CertificateSigningRequest{}
+	csr.Name = peering.RequestName(string(o.owner.GetUID()), o.request)
+	err := s.client.Get(ctx, client.ObjectKeyFromObject(csr), csr)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading CertificateSigningRequest %s: %w", csr.Name, err)
+	}
+	found := err == nil
+	if certificate, err := s.kept(ctx, o); err != nil || certificate != nil {
+		if found && err == nil { // left over from a pass that ended early
+			err = kube.Delete(ctx, s.client, csr)
+		}
+		return certificate, err
+	}
+	waiting := kube.Wait("Signing", "waiting for the cluster's signer %s to answer CertificateSigningRequest %s", certificatesv1.KubeAPIServerClientSignerName, csr.Name)
+	if !found {
+		if csr, err = s.ask(ctx, o, csr.Name); err != nil {
+			return nil, err
+		}
+	}
+	switch approved, refused := verdict(csr); {
+	case refused != "":
+		if err := kube.Delete(ctx, s.client, csr); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("the signer refused CertificateSigningRequest %s: %s", csr.Name, refused)
+	case !approved:
+		if err := s.approve(ctx, csr); err != nil {
+			return nil, err
+		}
+		return nil, waiting
+	case len(csr.Status.Certificate) == 0:
+		return nil, waiting
+	}
+	certificate := csr.Status.Certificate
+	if err := peering.CheckCertificate(certificate, o.request, o.subject, s.now()); err != nil {
+		// An answer of long ago: ask again. Its deletion brings us back.
+		if err := kube.Delete(ctx, s.client, csr); err != nil {
+			return nil, err
+		}
+		return nil, waiting
+	}
+	if err := s.keep(ctx, o, certificate); err != nil {
+		return nil, err
+	}
+	return certificate, kube.Delete(ctx, s.client, csr)
+}
+
+func (s *signing) ask(ctx context.Context, o order, name string) (*certificatesv1.CertificateSigningRequest, error) {
+	gvk, err := apiutil.GVKForObject(o.owner, s.client.Scheme())
+	if err != nil {
+		return nil, err
+	}
+	csr := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name,
+			Labels: map[string]string{
+				peering.LabelRemoteTenantCSR: api.True,
+				api.LabelRemoteClusterID:     o.consumer,
+			},
+			Annotations: map[string]string{
+				peering.AnnotationRequestedFor: gvk.Kind + "/" + o.owner.GetNamespace() + "/" + o.owner.GetName(),
+			},
+		},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    o.request,
+			SignerName: certificatesv1.KubeAPIServerClientSignerName,
+			Usages: []certificatesv1.KeyUsage{
+				certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth,
+			},
+		},
+	}
+	if err := s.client.Create(ctx, csr); err != nil {
+		return nil, fmt.Errorf("creating CertificateSigningRequest %s: %w", name, err)
+	}
+	return csr, nil
+}
+
+func (s *signing) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
+	return approve(ctx, s.client, csr, "IdentityManagerApproval", "the identity of a consumer, checked by Liqo", s.now())
+}
+
+// approve writes the approval of a certificate signing request.
+func approve(ctx context.Context, c client.Client, csr *certificatesv1.CertificateSigningRequest, reason, message string, now time.Time) error {
+	csr = csr.DeepCopy()
+	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue,
+		Reason: reason, Message: message, LastUpdateTime: metav1.NewTime(now),
+	})
+	if err := c.SubResource("approval").Update(ctx, csr); err != nil {
+		return fmt.Errorf("approving CertificateSigningRequest %s: %w", csr.Name, err)
+	}
+	return nil
+}
+
+// verdict tells whether a request is approved, or why it will never be answered.
+func verdict(csr *certificatesv1.CertificateSigningRequest) (approved bool, refused string) {
+	for _, condition := range csr.Status.Conditions {
+		switch condition.Type {
+		case certificatesv1.CertificateApproved:
+			approved = true
+		case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
+			return false, condition.Reason + ": " + condition.Message
+		}
+	}
+	return approved, ""
+}
+
+func (s *signing) keep(ctx context.Context, o order, certificate []byte) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.owner.GetNamespace(), Name: o.secret}}
+	_, err := kube.Ensure(ctx, s.client, secret, func() error {
+		if secret.Labels == nil {
+			secret.Labels = map[string]string{}
+		}
+		secret.Labels[api.LabelRemoteClusterID] = o.consumer
+		secret.Labels[peering.LabelManagedBy] = peering.ManagedBy
+		secret.Data = map[string][]byte{peering.CertificateRequestKey: o.request, peering.CertificateKey: certificate}
+		return controllerutil.SetControllerReference(o.owner, secret, s.client.Scheme())
+	})
+	return err
+}

@@ -1,0 +1,121 @@
+package controllers
+
+import (
+	"context"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+)
+
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas,verbs=get;list;watch;create;update;patch;delete
+
+// remoteSlices answers the ResourceSlices of consumers: an identity, and resources.
+type remoteSlices struct {
+	providerSide
+	offer peering.Offer
+}
+
+func (r *remoteSlices) setup(mgr ctrl.Manager) error {
+	all := func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }
+	return ctrl.NewControllerManagedBy(mgr).Named("remote-resource-slice").
+		For(&authv1beta1.ResourceSlice{}, only(copies)).
+		Owns(&corev1.Secret{}).
+		Watches(&authv1beta1.Tenant{}, sameNamespace(r.client, all)).
+		Watches(&certificatesv1.CertificateSigningRequest{}, requestedFor("ResourceSlice")).
+		Complete(renewed(r.client, r.now, &kube.Reconciler[*authv1beta1.ResourceSlice]{
+			Name: "remote resource slice", Client: r.client, Sync: r.sync,
+			Wanted: func(slice *authv1beta1.ResourceSlice) bool { return copies(slice) },
+		}, func(slice *authv1beta1.ResourceSlice) []byte { return signed(slice.Status.AuthParams) }))
+}
+
+func (r *remoteSlices) sync(ctx context.Context, slice *authv1beta1.ResourceSlice) error {
+	tenant, err := r.tenantOf(ctx, slice.Namespace)
+	if err != nil {
+		return err
+	}
+	if tenant == nil || !peering.IsCopy(slice, tenant.Spec.ClusterID) {
+		return kube.Wait("TenantNotFound", "waiting for the Tenant of namespace %s", slice.Namespace)
+	}
+	now := metav1.NewTime(r.now())
+	grants := peering.GrantsOf(tenant)
+	if denied := peering.CheckSlice(slice, tenant, r.own); denied != nil {
+		peering.SetAuthentication(&slice.Status, nil, denied, now)
+		peering.DecideResources(slice, grants, r.offer, now)
+		return nil
+	}
+	if !grants.Access {
+		peering.DecideResources(slice, grants, r.offer, now)
+		return nil // its rights are gone; the Tenant's controller removes this copy
+	}
+	certificate, err := r.signing.certificate(ctx, order{
+		owner: slice, consumer: tenant.Spec.ClusterID, request: slice.Spec.CSR,
+		secret:  peering.CertificateSecretName(slice.Name),
+		subject: peering.ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID),
+		present: signed(slice.Status.AuthParams),
+	})
+	if err != nil {
+		return err
+	}
+	params, err := r.address.params(ctx, certificate, tenant.Spec.ProxyURL)
+	if err != nil {
+		return err
+	}
+	// Both verdicts in one write: each one travels to the consumer.
+	peering.SetAuthentication(&slice.Status, params, nil, now)
+	peering.DecideResources(slice, grants, r.offer, now)
+	return nil
+}
+
+// quotas bounds what the user of each answered ResourceSlice may run.
+type quotas struct {
+	providerSide
+	enforcement offloadingv1beta1.LimitsEnforcement
+}
+
+func (r *quotas) setup(mgr ctrl.Manager) error {
+	all := func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }
+	return ctrl.NewControllerManagedBy(mgr).Named("quota").
+		For(&authv1beta1.ResourceSlice{}, only(copies)).
+		Owns(&offloadingv1beta1.Quota{}).
+		Watches(&authv1beta1.Tenant{}, sameNamespace(r.client, all)).
+		Complete(&kube.Reconciler[*authv1beta1.ResourceSlice]{
+			Name: "quota", Client: r.client, Sync: r.sync,
+			Wanted: func(slice *authv1beta1.ResourceSlice) bool { return copies(slice) },
+		})
+}
+
+func (r *quotas) sync(ctx context.Context, slice *authv1beta1.ResourceSlice) error {
+	tenant, err := r.tenantOf(ctx, slice.Namespace)
+	if err != nil || tenant == nil || !peering.IsCopy(slice, tenant.Spec.ClusterID) {
+		return err
+	}
+	quota := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{
+		Namespace: slice.Namespace, Name: peering.ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID).User,
+	}}
+	want := peering.QuotaOf(slice, tenant, r.enforcement)
+	if want == nil {
+		if err := r.client.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if !metav1.IsControlledBy(quota, slice) {
+			return nil
+		}
+		return kube.Delete(ctx, r.client, quota)
+	}
+	_, err = kube.Ensure(ctx, r.client, quota, func() error {
+		label(quota, tenant.Spec.ClusterID)
+		quota.Spec = *want
+		return controllerutil.SetControllerReference(slice, quota, r.client.Scheme())
+	})
+	return err
+}

@@ -1,0 +1,172 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+)
+
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-remote-controlplane;liqo-virtual-kubelet-remote-clusterwide
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;renews,verbs=get;list;watch;update;patch;delete
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;update;patch;delete
+
+// deletions lets only the end of objects through.
+func deletions() builder.Predicates {
+	return builder.WithPredicates(predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	})
+}
+
+// bindings are what a Tenant may do: its control plane in the tenant namespace, its virtual kubelets in the whole cluster.
+func bindings(tenant *authv1beta1.Tenant) (*rbacv1.RoleBinding, *rbacv1.ClusterRoleBinding) {
+	return &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: peering.BindingName(peering.RoleControlPlane)},
+			RoleRef:    clusterRole(peering.RoleControlPlane),
+			Subjects:   subjects(rbacv1.UserKind, peering.ControlPlaneSubject(tenant.Spec.ClusterID).User),
+		}, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: peering.ClusterBindingName(peering.RoleVirtualKubeletClusterwide, tenant.Spec.ClusterID)},
+			RoleRef:    clusterRole(peering.RoleVirtualKubeletClusterwide),
+			Subjects:   subjects(rbacv1.GroupKind, peering.ResourceSliceSubject("", tenant.Spec.ClusterID).Group),
+		}
+}
+
+func clusterRole(name string) rbacv1.RoleRef {
+	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
+}
+
+func subjects(kind, name string) []rbacv1.Subject {
+	return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}}
+}
+
+// bind gives the Tenant its roles. It owns the binding in its namespace; the other one is found by its name.
+func (r *tenants) bind(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	local, wide := bindings(tenant)
+	wantLocal, wantWide := local.DeepCopy(), wide.DeepCopy()
+	if _, err := kube.Ensure(ctx, r.client, local, func() error {
+		local.RoleRef, local.Subjects = wantLocal.RoleRef, wantLocal.Subjects
+		label(local, tenant.Spec.ClusterID)
+		return controllerutil.SetControllerReference(tenant, local, r.client.Scheme())
+	}); err != nil {
+		return err
+	}
+	_, err := kube.Ensure(ctx, r.client, wide, func() error {
+		wide.RoleRef, wide.Subjects = wantWide.RoleRef, wantWide.Subjects
+		label(wide, tenant.Spec.ClusterID)
+		return nil
+	})
+	return err
+}
+
+// label marks an object as made by us for a remote cluster.
+func label(o client.Object, remoteClusterID string) {
+	labels := o.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[api.LabelRemoteClusterID] = remoteClusterID
+	labels[peering.LabelManagedBy] = peering.ManagedBy
+	o.SetLabels(labels)
+}
+
+// revoke takes everything back: first the rights, so that nothing new appears, then what the consumer left here. It is done when all of
+// it is gone.
+func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	if err := r.unbind(ctx, tenant); err != nil {
+		return err
+	}
+	left := 0
+	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{}} {
+		n, err := r.removeCopies(ctx, tenant, list)
+		if err != nil {
+			return err
+		}
+		left += n
+	}
+	if left > 0 {
+		return kube.Wait("RemovingCopies", "waiting for %d objects that cluster %s replicated to namespace %s to be gone", left, tenant.Spec.ClusterID, tenant.Namespace)
+	}
+	return nil
+}
+
+// unbind removes the bindings, unless they are another Tenant's.
+func (r *tenants) unbind(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	local, wide := bindings(tenant)
+	err := r.client.Get(ctx, client.ObjectKeyFromObject(local), local)
+	if err == nil && metav1.IsControlledBy(local, tenant) {
+		err = kube.Delete(ctx, r.client, local)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("unbinding %s: %w", local.Name, err)
+	}
+	if other, err := r.successor(ctx, tenant); err != nil || other {
+		return err
+	}
+	err = r.client.Get(ctx, client.ObjectKeyFromObject(wide), wide)
+	if err == nil {
+		err = kube.Delete(ctx, r.client, wide)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("unbinding %s: %w", wide.Name, err)
+	}
+	return nil
+}
+
+// successor tells whether another Tenant of the same cluster holds the cluster-wide binding.
+func (r *tenants) successor(ctx context.Context, tenant *authv1beta1.Tenant) (bool, error) {
+	list := &authv1beta1.TenantList{}
+	if err := r.client.List(ctx, list); err != nil {
+		return false, fmt.Errorf("listing Tenants: %w", err)
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.UID != tenant.UID && other.Spec.ClusterID == tenant.Spec.ClusterID && other.DeletionTimestamp.IsZero() &&
+			other.Status.AuthParams != nil && peering.GrantsOf(other).Access {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// removeCopies deletes what the consumer replicated here and tells how much is left of it. The finalizers on NamespaceMaps are ours; on the
+// other kinds nothing of ours needs one, and a consumer must not be able to stay by putting one there.
+func (r *tenants) removeCopies(ctx context.Context, tenant *authv1beta1.Tenant, list client.ObjectList) (int, error) {
+	if err := r.client.List(ctx, list, client.InNamespace(tenant.Namespace)); err != nil {
+		return 0, fmt.Errorf("listing what cluster %s replicated: %w", tenant.Spec.ClusterID, err)
+	}
+	_, keepFinalizers := list.(*offloadingv1beta1.NamespaceMapList)
+	left := 0
+	err := eachItem(list, func(o client.Object) error {
+		if !peering.IsCopy(o, tenant.Spec.ClusterID) {
+			return nil
+		}
+		left++
+		if o.GetDeletionTimestamp().IsZero() {
+			if err := kube.Delete(ctx, r.client, o); err != nil {
+				return err
+			}
+		}
+		if keepFinalizers || len(o.GetFinalizers()) == 0 {
+			return nil
+		}
+		before := o.DeepCopyObject().(client.Object)
+		o.SetFinalizers(nil)
+		return client.IgnoreNotFound(r.client.Patch(ctx, o, client.MergeFrom(before)))
+	})
+	return left, err
+}

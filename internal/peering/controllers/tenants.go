@@ -1,0 +1,178 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+)
+
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch;update;patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/finalizers,verbs=update
+
+// providerSide is what the controllers of a provider share.
+type providerSide struct {
+	client  client.Client
+	own     string
+	signing *signing
+	address *address
+	now     func() time.Time
+}
+
+// tenantOf returns the Tenant of a namespace, nil when there is none.
+func (p *providerSide) tenantOf(ctx context.Context, namespace string) (*authv1beta1.Tenant, error) {
+	list := &authv1beta1.TenantList{}
+	if err := p.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing Tenants in namespace %s: %w", namespace, err)
+	}
+	var first *authv1beta1.Tenant
+	for i := range list.Items {
+		if tenant := &list.Items[i]; tenant.DeletionTimestamp.IsZero() && (first == nil || older(tenant, first)) {
+			first = tenant
+		}
+	}
+	return first, nil
+}
+
+// older orders objects by age, then by name.
+func older(a, b client.Object) bool {
+	ta, tb := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	if ta.Equal(&tb) {
+		return a.GetNamespace()+"/"+a.GetName() < b.GetNamespace()+"/"+b.GetName()
+	}
+	return ta.Before(&tb)
+}
+
+// tenants admits consumers: it verifies who they are, has their certificate signed and binds their roles.
+type tenants struct{ providerSide }
+
+func (r *tenants) setup(mgr ctrl.Manager) error {
+	all := func() client.ObjectList { return &authv1beta1.TenantList{} }
+	return ctrl.NewControllerManagedBy(mgr).Named("tenant").
+		For(&authv1beta1.Tenant{}).
+		Owns(&corev1.Secret{}).
+		Owns(&rbacv1.RoleBinding{}).
+		Watches(&corev1.Secret{}, sameNamespace(r.client, all), only(labelled(authv1beta1.LabelNonce, api.True))).
+		Watches(&corev1.Namespace{}, sameNamespace(r.client, all), onlyTenantNamespaces()).
+		Watches(&certificatesv1.CertificateSigningRequest{}, requestedFor("Tenant")).
+		Watches(&authv1beta1.ResourceSlice{}, sameNamespace(r.client, all), only(copies), deletions()).
+		Watches(&authv1beta1.Renew{}, sameNamespace(r.client, all), only(copies), deletions()).
+		Watches(&offloadingv1beta1.NamespaceMap{}, sameNamespace(r.client, all), only(copies), deletions()).
+		Complete(renewed(mgr.GetClient(), r.now, &kube.Reconciler[*authv1beta1.Tenant]{
+			Name: "tenant", Client: r.client, Finalizer: peering.FinalizerTenant,
+			Sync: r.sync, Finalize: r.revoke,
+			Conditions: func(t *authv1beta1.Tenant) *[]metav1.Condition { return &t.Status.Conditions },
+		}, func(t *authv1beta1.Tenant) []byte { return signed(t.Status.AuthParams) }))
+}
+
+func (r *tenants) sync(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	if err := r.identify(ctx, tenant); err != nil {
+		return err
+	}
+	tenant.Status.TenantNamespace = tenant.Namespace
+	if !peering.GrantsOf(tenant).Access {
+		return r.revoke(ctx, tenant)
+	}
+	o := order{
+		owner: tenant, consumer: tenant.Spec.ClusterID, request: tenant.Spec.CSR,
+		secret:  peering.CertificateSecretName(""),
+		subject: peering.ControlPlaneSubject(tenant.Spec.ClusterID),
+		present: signed(tenant.Status.AuthParams),
+	}
+	if err := r.verify(ctx, tenant, o); err != nil {
+		return err
+	}
+	if err := r.bind(ctx, tenant); err != nil {
+		return err
+	}
+	if len(tenant.Spec.CSR) == 0 {
+		tenant.Status.AuthParams = nil
+		return nil // vouched for, and authenticated by other means
+	}
+	certificate, err := r.signing.certificate(ctx, o)
+	if err != nil {
+		return err
+	}
+	tenant.Status.AuthParams, err = r.address.params(ctx, certificate, tenant.Spec.ProxyURL)
+	return err
+}
+
+// identify refuses Tenants in the wrong place and second ones of a cluster, and gives the label that lookups go by.
+func (r *tenants) identify(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	if err := inTenantNamespace(ctx, r.client, tenant.Namespace, tenant.Spec.ClusterID); err != nil {
+		return err
+	}
+	list := &authv1beta1.TenantList{}
+	if err := r.client.List(ctx, list); err != nil {
+		return fmt.Errorf("listing Tenants: %w", err)
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		same := other.Spec.ClusterID == tenant.Spec.ClusterID || other.Namespace == tenant.Namespace
+		if same && other.UID != tenant.UID && older(other, tenant) {
+			return kube.Invalid("Duplicate", "Tenant %s/%s of cluster %q is older: there is one Tenant per cluster and per namespace",
+				other.Namespace, other.Name, other.Spec.ClusterID)
+		}
+	}
+	if tenant.Labels[api.LabelRemoteClusterID] == tenant.Spec.ClusterID {
+		return nil
+	}
+	labelled := tenant.DeepCopy()
+	_, err := kube.Ensure(ctx, r.client, labelled, func() error {
+		if labelled.Labels == nil {
+			labelled.Labels = map[string]string{}
+		}
+		labelled.Labels[api.LabelRemoteClusterID] = tenant.Spec.ClusterID
+		return nil
+	})
+	return err
+}
+
+func (r *tenants) verify(ctx context.Context, tenant *authv1beta1.Tenant, o order) error {
+	admitted, err := r.signing.kept(ctx, o)
+	if err != nil {
+		return err
+	}
+	nonces := &corev1.SecretList{}
+	if err := r.client.List(ctx, nonces, client.InNamespace(tenant.Namespace), client.MatchingLabels{authv1beta1.LabelNonce: api.True}); err != nil {
+		return fmt.Errorf("listing the nonce of namespace %s: %w", tenant.Namespace, err)
+	}
+	var nonce []byte
+	for i := range nonces.Items {
+		if nonces.Items[i].Name == authv1beta1.NonceSecret || len(nonces.Items) == 1 {
+			nonce = nonces.Items[i].Data[authv1beta1.NonceKey]
+		}
+	}
+	err = peering.CheckTenant(tenant, r.own, nonce, admitted != nil)
+	switch {
+	case errors.Is(err, peering.ErrNoNonce):
+		return kube.Wait("NonceNotFound", "waiting for Secret %s/%s: %v", tenant.Namespace, authv1beta1.NonceSecret, err)
+	case errors.Is(err, peering.ErrSignature):
+		return kube.Invalid("SignatureVerificationFailed", "%v", err)
+	case err != nil:
+		return kube.Invalid("InvalidCSR", "%v", err)
+	}
+	return nil
+}
+
+// signed is the certificate of AuthParams that may be missing.
+func signed(params *authv1beta1.AuthParams) []byte {
+	if params == nil {
+		return nil
+	}
+	return params.SignedCRT
+}

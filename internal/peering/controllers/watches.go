@@ -1,0 +1,155 @@
+package controllers
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+)
+
+// +kubebuilder:rbac:groups=core,resources=namespaces,verbs=get;list;watch
+
+// only restricts a watch.
+func only(match func(client.Object) bool) builder.Predicates {
+	return builder.WithPredicates(predicate.NewPredicateFuncs(match))
+}
+
+// labelled matches objects with the label.
+func labelled(key, value string) func(client.Object) bool {
+	return func(o client.Object) bool { return o.GetLabels()[key] == value }
+}
+
+// copies matches what other clusters replicated to us.
+func copies(o client.Object) bool { return peering.IsCopy(o, "") }
+
+// sources matches what we replicate to others.
+func sources(o client.Object) bool { return peering.Selected(o) }
+
+func onlyTenantNamespaces() builder.Predicates {
+	return only(labelled(api.LabelTenantNamespace, api.True))
+}
+
+// requests returns the keys of the objects that the options select. A cache that can't answer is a cache that is not started: every object
+// is looked at when it is.
+func requests(ctx context.Context, c client.Reader, list client.ObjectList, opts ...client.ListOption) []reconcile.Request {
+	if err := c.List(ctx, list, opts...); err != nil {
+		return nil
+	}
+	var out []reconcile.Request
+	_ = meta.EachListItem(list, func(item runtime.Object) error { // the function never fails
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(item.(client.Object))})
+		return nil
+	})
+	return out
+}
+
+// sameNamespace maps an object to all objects of the list's kind in its namespace; a Namespace to those in it.
+func sameNamespace(c client.Reader, list func() client.ObjectList, opts ...client.ListOption) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		namespace := o.GetNamespace()
+		if namespace == "" {
+			namespace = o.GetName()
+		}
+		return requests(ctx, c, list(), append([]client.ListOption{client.InNamespace(namespace)}, opts...)...)
+	})
+}
+
+func secretsOf(c client.Reader, key, value string) handler.EventHandler {
+	return sameNamespace(c, func() client.ObjectList { return &corev1.SecretList{} }, client.MatchingLabels{key: value})
+}
+
+// requestedFor maps a certificate signing request to the object of the kind that it was made for.
+func requestedFor(kind string) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		parts := strings.Split(o.GetAnnotations()[peering.AnnotationRequestedFor], "/")
+		if len(parts) != 3 || parts[0] != kind {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: parts[1], Name: parts[2]}}}
+	})
+}
+
+// inTenantNamespace is nil if the namespace is the tenant namespace of the remote cluster.
+func inTenantNamespace(ctx context.Context, c client.Reader, name, remoteClusterID string) error {
+	namespace := &corev1.Namespace{}
+	err := c.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if apierrors.IsNotFound(err) {
+		return kube.Wait("TenantNamespaceNotFound", "waiting for namespace %s to be known", name)
+	}
+	if err != nil {
+		return err
+	}
+	if err := peering.CheckTenantNamespace(namespace, remoteClusterID); err != nil {
+		return kube.Invalid("WrongNamespace", "%v", err)
+	}
+	return nil
+}
+
+// announcer hands keys to the work queues of the controllers that subscribed to it. Announcing never blocks.
+type announcer struct {
+	mu     sync.Mutex
+	queues []workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+// source is what a controller watches to be told.
+func (a *announcer) source() source.Source {
+	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.queues = append(a.queues, queue)
+		return nil
+	})
+}
+
+func (a *announcer) announce(key types.NamespacedName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, queue := range a.queues {
+		queue.Add(reconcile.Request{NamespacedName: key})
+	}
+}
+
+// eachItem calls f with every object of a list.
+func eachItem(list client.ObjectList, f func(client.Object) error) error {
+	return meta.EachListItem(list, func(item runtime.Object) error { return f(item.(client.Object)) })
+}
+
+// mappedSource is the announcer's source with each key mapped to others.
+func mappedSource(a *announcer, to func(context.Context, reconcile.Request) []reconcile.Request) source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.queues = append(a.queues, mappedQueue{queue, ctx, to})
+		return nil
+	})
+}
+
+// mappedQueue adds to its queue what a request maps to.
+type mappedQueue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	ctx context.Context
+	to  func(context.Context, reconcile.Request) []reconcile.Request
+}
+
+// Add adds what the request maps to.
+func (q mappedQueue) Add(req reconcile.Request) {
+	for _, mapped := range q.to(q.ctx, req) {
+		q.TypedRateLimitingInterface.Add(mapped)
+	}
+}

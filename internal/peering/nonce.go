@@ -1,0 +1,95 @@
+package peering
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// NonceSize is how many random bytes a nonce has.
+const NonceSize = 64
+
+// NewNonce returns the base64 text of NonceSize bytes read from random.
+func NewNonce(random io.Reader) ([]byte, error) {
+	raw := make([]byte, NonceSize)
+	if _, err := io.ReadFull(random, raw); err != nil {
+		return nil, fmt.Errorf("reading %d random bytes: %w", NonceSize, err)
+	}
+	return []byte(base64.StdEncoding.EncodeToString(raw)), nil
+}
+
+// CheckNonce refuses what is not the base64 text of NonceSize bytes. A cluster signs nothing else: a key that signed whatever it is given
+// would also sign a certificate request.
+func CheckNonce(nonce []byte) error {
+	raw, err := base64.StdEncoding.Strict().DecodeString(string(nonce))
+	if err != nil {
+		return fmt.Errorf("decoding the nonce as base64: %w", err)
+	}
+	if len(raw) != NonceSize {
+		return fmt.Errorf("the nonce has %d bytes, want %d", len(raw), NonceSize)
+	}
+	return nil
+}
+
+// Sign signs a nonce: Ed25519 over the text itself, RSA by PKCS #1 v1.5 over its SHA-256. Both are deterministic.
+func Sign(key crypto.Signer, nonce []byte) ([]byte, error) {
+	if err := CheckNonce(nonce); err != nil {
+		return nil, err
+	}
+	var signature []byte
+	var err error
+	switch key.Public().(type) {
+	case ed25519.PublicKey:
+		signature, err = key.Sign(nil, nonce, crypto.Hash(0))
+	case *rsa.PublicKey:
+		digest := sha256.Sum256(nonce)
+		signature, err = key.Sign(nil, digest[:], crypto.SHA256)
+	default:
+		return nil, fmt.Errorf("signing the nonce: %T is neither Ed25519 nor RSA", key.Public())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("signing the nonce: %w", err)
+	}
+	return signature, nil
+}
+
+// ErrSignature tells that a signature was not made over the nonce by the key.
+var ErrSignature = errors.New("the signature over the nonce was not made with this public key")
+
+// Verify tells whether signature was made over nonce with the private half of the PEM key publicKey.
+func Verify(publicKey, nonce, signature []byte) error {
+	if err := CheckNonce(nonce); err != nil {
+		return err
+	}
+	key, err := ParsePublicKey(publicKey)
+	if err != nil {
+		return err
+	}
+	switch key := key.(type) {
+	case ed25519.PublicKey:
+		if !ed25519.Verify(key, nonce, signature) {
+			return ErrSignature
+		}
+	case *rsa.PublicKey:
+		digest := sha256.Sum256(nonce)
+		if rsa.VerifyPKCS1v15(key, crypto.SHA256, digest[:], signature) != nil {
+			return ErrSignature
+		}
+	}
+	return nil
+}
+
+// SignedNonce decides what a Secret of a signed nonce should hold as signature: the present one where it still verifies with our
+// key, else a new one.
+func SignedNonce(key crypto.Signer, publicKey, nonce, present []byte) ([]byte, error) {
+	if len(present) > 0 && Verify(publicKey, nonce, present) == nil {
+		return bytes.Clone(present), nil
+	}
+	return Sign(key, nonce)
+}

@@ -1,0 +1,25 @@
+package peering
+
+import (
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// QuotaOf is the bound on what the user of a replicated ResourceSlice may run, nil as long as nothing is granted. The Quota is named
+// after its user.
+func QuotaOf(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, enforcement offloadingv1beta1.LimitsEnforcement) *offloadingv1beta1.QuotaSpec {
+	grants := GrantsOf(tenant)
+	if !grants.Access ||
+		ConditionOf(&slice.Status, authv1beta1.ResourceSliceAuthentication) != authv1beta1.ResourceSliceAccepted ||
+		ConditionOf(&slice.Status, authv1beta1.ResourceSliceResources) != authv1beta1.ResourceSliceAccepted {
+		return nil
+	}
+	cordoned := !grants.More || slice.Annotations[authv1beta1.AnnotationCordon] == api.True || slice.Annotations[authv1beta1.AnnotationCordonTenant] == api.True
+	return &offloadingv1beta1.QuotaSpec{
+		User:              ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID).User,
+		LimitsEnforcement: enforcement,
+		Resources:         slice.Status.Resources.DeepCopy(),
+		Cordoned:          &cordoned,
+	}
+}

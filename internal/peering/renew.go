@@ -1,0 +1,68 @@
+package peering
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+)
+
+// CheckRenew tells who a replicated Renew may be signed for; an error tells why it may not. It is bound to the holder of the key that the
+// Tenant was admitted with: neither a new key nor another subject can be slipped in by renewing. slice is the ResourceSlice that
+// spec.resourceSliceRef names in the same namespace, nil when there is none.
+func CheckRenew(renew *authv1beta1.Renew, tenant *authv1beta1.Tenant, slice *authv1beta1.ResourceSlice) (Subject, error) {
+	spec := &renew.Spec
+	consumer := tenant.Spec.ClusterID
+	if spec.ConsumerClusterID != consumer {
+		return Subject{}, fmt.Errorf("spec.consumerClusterID is %q, but this namespace belongs to %q", spec.ConsumerClusterID, consumer)
+	}
+	if !GrantsOf(tenant).Access {
+		return Subject{}, errors.New("the tenant is drained")
+	}
+	if len(tenant.Spec.PublicKey) == 0 {
+		return Subject{}, errors.New("the Tenant has no public key that the renewal could be bound to")
+	}
+	var subject Subject
+	switch spec.IdentityType {
+	case authv1beta1.IdentityControlPlane:
+		subject = ControlPlaneSubject(consumer)
+	case authv1beta1.IdentityResourceSlice:
+		if spec.ResourceSliceRef == nil || slice == nil || slice.Name != spec.ResourceSliceRef.Name || !IsCopy(slice, consumer) {
+			return Subject{}, errors.New("spec.resourceSliceRef names no ResourceSlice of this consumer")
+		}
+		subject = ResourceSliceSubject(slice.Name, consumer)
+	default:
+		return Subject{}, fmt.Errorf("spec.identityType is %q, want %q or %q", spec.IdentityType, authv1beta1.IdentityControlPlane, authv1beta1.IdentityResourceSlice)
+	}
+	if err := CheckRequest(spec.CSR, subject, tenant.Spec.PublicKey); err != nil {
+		return Subject{}, inField("spec.csr", err)
+	}
+	return subject, nil
+}
+
+// Renewal is what the holder of an Identity does about its certificate.
+type Renewal struct {
+	// Ask the provider for a new one now.
+	Ask bool
+	// Adopt the answer of the provider.
+	Adopt bool
+	// At is when to look again, zero when there is nothing to wait for.
+	At time.Time
+}
+
+// PlanRenewal looks at an Identity and the Renew of the same name, nil when there is none.
+func PlanRenewal(identity *authv1beta1.Identity, renew *authv1beta1.Renew, now time.Time) (Renewal, error) {
+	present := identity.Spec.AuthParams.SignedCRT
+	if renew != nil && renew.Status.AuthParams != nil && Fresher(renew.Status.AuthParams.SignedCRT, present) {
+		return Renewal{Adopt: true}, nil
+	}
+	certificate, err := Certificate(present)
+	if err != nil {
+		return Renewal{}, fmt.Errorf("spec.authParams.signedCRT: %w", err)
+	}
+	if at := RenewAt(certificate); now.Before(at) {
+		return Renewal{At: at}, nil
+	}
+	return Renewal{Ask: true}, nil
+}

@@ -1,0 +1,101 @@
+package peering
+
+import (
+	"crypto"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// OrganizationControlPlane is the group of every control-plane identity.
+const OrganizationControlPlane = "liqo.io"
+
+// Subject is the user and group that a certificate stands for: its only CN and its only O.
+type Subject struct {
+	// User is the common name.
+	User string
+	// Group is the organization.
+	Group string
+}
+
+// ControlPlaneSubject is who the controller manager of consumer is in its providers.
+func ControlPlaneSubject(consumer string) Subject {
+	return Subject{User: consumer, Group: OrganizationControlPlane}
+}
+
+// ResourceSliceSubject is who the virtual kubelet of a ResourceSlice is. The hash of the consumer's ID keeps equally named slices of two
+// consumers apart, and a slice's user can't be any cluster's control-plane user unless that cluster's ID was made to look like it,
+// which the different group tells.
+func ResourceSliceSubject(slice, consumer string) Subject {
+	sum := sha256.Sum256([]byte(consumer))
+	return Subject{User: slice + "-" + hex.EncodeToString(sum[:])[:12], Group: consumer}
+}
+
+// NewRequest makes a PEM certificate request for the subject, signed by key.
+func NewRequest(random io.Reader, key crypto.Signer, subject Subject) ([]byte, error) {
+	der, err := x509.CreateCertificateRequest(random, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: subject.User, Organization: []string{subject.Group}},
+	}, key)
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate request for %s: %w", subject.User, err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: der}), nil
+}
+
+// CheckRequest accepts a PEM certificate request only if it asks for subject and for nothing else, is signed by its own key, and that
+// key is publicKey (PEM). An empty publicKey accepts any key: for consumers that the administrator vouches for.
+func CheckRequest(request []byte, subject Subject, publicKey []byte) error {
+	csr, err := ParseRequest(request)
+	if err != nil {
+		return err
+	}
+	if err := acceptKey(csr.PublicKey); err != nil {
+		return fmt.Errorf("the certificate request has %w", err)
+	}
+	if csr.Subject.CommonName != subject.User {
+		return fmt.Errorf("the certificate request is for CN %q, want %q", csr.Subject.CommonName, subject.User)
+	}
+	if !slices.Equal(csr.Subject.Organization, []string{subject.Group}) {
+		return fmt.Errorf("the certificate request is for O %q, want only %q", csr.Subject.Organization, subject.Group)
+	}
+	// Names also counts what Subject does not show: a second CN, and attributes that some other reader may take for a group.
+	if len(csr.Subject.Names) != 2 {
+		return fmt.Errorf("the certificate request's subject has %d attributes, want only CN and O", len(csr.Subject.Names))
+	}
+	if len(csr.DNSNames)+len(csr.EmailAddresses)+len(csr.IPAddresses)+len(csr.URIs) > 0 || len(csr.Extensions) > 0 {
+		return errors.New("the certificate request has alternative names or extensions, want none")
+	}
+	if len(publicKey) == 0 {
+		return nil
+	}
+	key, err := ParsePublicKey(publicKey)
+	if err != nil {
+		return err
+	}
+	if !sameKey(csr.PublicKey, key) {
+		return errors.New("the certificate request was made with another key than the public key given")
+	}
+	return nil
+}
+
+// ParseRequest reads exactly one PEM certificate request and checks that it is signed by its own key.
+func ParseRequest(request []byte) (*x509.CertificateRequest, error) {
+	der, err := onlyBlock(request, pemRequest)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate request: %w", err)
+	}
+	csr, err := x509.ParseCertificateRequest(der)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate request: %w", err)
+	}
+	if err := csr.CheckSignature(); err != nil {
+		return nil, fmt.Errorf("checking the certificate request's own signature: %w", err)
+	}
+	return csr, nil
+}

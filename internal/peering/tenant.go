@@ -1,0 +1,84 @@
+package peering
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+)
+
+// ErrNoNonce tells that a Tenant can't be verified yet: the nonce its signature should cover does not exist.
+var ErrNoNonce = errors.New("there is no nonce in this namespace that the signature could cover")
+
+// CheckTenantNamespace tells why a namespace can't hold the peering with a cluster; nil means it does.
+func CheckTenantNamespace(namespace *corev1.Namespace, remoteClusterID string) error {
+	if namespace.Labels[api.LabelTenantNamespace] != api.True {
+		return fmt.Errorf("namespace %s is no tenant namespace: it lacks the label %s=%s", namespace.Name, api.LabelTenantNamespace, api.True)
+	}
+	if owner := namespace.Labels[api.LabelRemoteClusterID]; owner != remoteClusterID {
+		return fmt.Errorf("namespace %s is the tenant namespace of cluster %q, not of %q", namespace.Name, owner, remoteClusterID)
+	}
+	return nil
+}
+
+// CheckTenant tells why a Tenant must not get a certificate; nil means that it may have one for exactly ControlPlaneSubject. own is this
+// cluster's ID, nonce the one of its namespace, empty when there is none. One that was admitted before with this very request does not
+// prove again that it holds the key: the nonce may be gone by then.
+func CheckTenant(tenant *authv1beta1.Tenant, own string, nonce []byte, admitted bool) error {
+	spec := &tenant.Spec
+	switch {
+	case spec.ClusterID == "":
+		return errors.New("spec.clusterID is empty: give it the consumer's cluster ID")
+	case spec.ClusterID == own:
+		return fmt.Errorf("spec.clusterID is %q, this very cluster: a cluster can't peer with itself", own)
+	}
+	subject := ControlPlaneSubject(spec.ClusterID)
+	if spec.AuthzPolicy == authv1beta1.TolerateNoHandshake {
+		if len(spec.CSR) == 0 {
+			return nil
+		}
+		return inField("spec.csr", CheckRequest(spec.CSR, subject, spec.PublicKey))
+	}
+	if len(spec.PublicKey) == 0 {
+		return errors.New("spec.publicKey is empty: give it the consumer's public key in PEM")
+	}
+	if !admitted {
+		if len(nonce) == 0 {
+			return ErrNoNonce
+		}
+		if err := Verify(spec.PublicKey, nonce, spec.Signature); err != nil {
+			return inField("spec.signature", err)
+		}
+	}
+	return inField("spec.csr", CheckRequest(spec.CSR, subject, spec.PublicKey))
+}
+
+func inField(field string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", field, err)
+	}
+	return nil
+}
+
+// Grants tells what a Tenant still may do.
+type Grants struct {
+	// Access is whether its identities work at all.
+	Access bool
+	// More is whether further resources are granted.
+	More bool
+}
+
+// GrantsOf a Tenant: by its condition, and by the cordon annotation.
+func GrantsOf(tenant *authv1beta1.Tenant) Grants {
+	switch {
+	case tenant.Spec.TenantCondition == authv1beta1.TenantDrained:
+		return Grants{}
+	case tenant.Spec.TenantCondition == authv1beta1.TenantCordoned, tenant.Annotations[authv1beta1.AnnotationCordon] == api.True:
+		return Grants{Access: true}
+	default:
+		return Grants{Access: true, More: true}
+	}
+}
