@@ -1,0 +1,158 @@
+package offload
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// MutatePod changes a new pod of an offloaded namespace so that the scheduler follows the namespace's strategy, and tells whether it
+// changed anything. Pods of the liqo RuntimeClass stay as they are: Kubernetes itself sends them to virtual nodes.
+//
+// Doing it twice is like doing it once, for an admission chain may call again.
+func MutatePod(pod *corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string) bool {
+	if spec.PodOffloadingStrategy == offloadingv1beta1.PodsLocal {
+		return false
+	}
+	if pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName == runtimeClass && runtimeClass != "" {
+		return false
+	}
+	changed := tolerateVirtualNodes(pod)
+	var terms []corev1.NodeSelectorTerm
+	if spec.ClusterSelector != nil {
+		terms = spec.ClusterSelector.NodeSelectorTerms
+	}
+	switch {
+	case spec.PodOffloadingStrategy == offloadingv1beta1.PodsRemote:
+		return restrict(pod, and([]corev1.NodeSelectorTerm{onType(corev1.NodeSelectorOpIn)}, terms)) || changed
+	case len(terms) > 0:
+		return restrict(pod, append(slices.Clone(terms), onType(corev1.NodeSelectorOpNotIn))) || changed
+	default:
+		return changed
+	}
+}
+
+func tolerateVirtualNodes(pod *corev1.Pod) bool {
+	toleration := corev1.Toleration{
+		Key: api.TaintVirtualNode, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+	}
+	taint := corev1.Taint{Key: api.TaintVirtualNode, Value: api.True, Effect: corev1.TaintEffectNoExecute}
+	for i := range pod.Spec.Tolerations {
+		t := &pod.Spec.Tolerations[i]
+		// A toleration with a time limit would have the pod evicted after it.
+		if t.TolerationSeconds == nil && tolerates(t, &taint) {
+			return false
+		}
+	}
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, toleration)
+	return true
+}
+
+func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
+	if (t.Effect != "" && t.Effect != taint.Effect) || (t.Key != "" && t.Key != taint.Key) {
+		return false
+	}
+	return t.Operator == corev1.TolerationOpExists || (t.Key != "" && t.Value == taint.Value)
+}
+
+func onType(operator corev1.NodeSelectorOperator) corev1.NodeSelectorTerm {
+	return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+		{Key: api.LabelType, Operator: operator, Values: []string{api.TypeVirtualNode}},
+	}}
+}
+
+// restrict adds the terms, as a further condition, to what the pod already asks of its node.
+func restrict(pod *corev1.Pod, terms []corev1.NodeSelectorTerm) bool {
+	var own []corev1.NodeSelectorTerm
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		own = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	}
+	if len(own) > 0 && slices.IndexFunc(own, func(t corev1.NodeSelectorTerm) bool { return !narrowed(t, terms) }) < 0 {
+		return false
+	}
+	if pod.Spec.Affinity == nil {
+		pod.Spec.Affinity = &corev1.Affinity{}
+	}
+	if pod.Spec.Affinity.NodeAffinity == nil {
+		pod.Spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
+	}
+	pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
+		NodeSelectorTerms: and(own, terms),
+	}
+	return true
+}
+
+// narrowed tells whether a term already includes one of the terms.
+func narrowed(t corev1.NodeSelectorTerm, terms []corev1.NodeSelectorTerm) bool {
+	return slices.ContainsFunc(terms, func(with corev1.NodeSelectorTerm) bool {
+		return includes(t.MatchExpressions, with.MatchExpressions) && includes(t.MatchFields, with.MatchFields)
+	})
+}
+
+func includes(all, some []corev1.NodeSelectorRequirement) bool {
+	for _, r := range some {
+		if !slices.ContainsFunc(all, func(o corev1.NodeSelectorRequirement) bool {
+			return o.Key == r.Key && o.Operator == r.Operator && slices.Equal(o.Values, r.Values)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// and returns the terms that hold where one of a and one of b hold; an empty list stands for no condition.
+func and(a, b []corev1.NodeSelectorTerm) []corev1.NodeSelectorTerm {
+	if len(a) == 0 {
+		return b
+	}
+	if len(b) == 0 {
+		return a
+	}
+	var product []corev1.NodeSelectorTerm
+	for _, x := range a {
+		for _, y := range b {
+			product = append(product, corev1.NodeSelectorTerm{
+				MatchExpressions: slices.Concat(x.MatchExpressions, y.MatchExpressions),
+				MatchFields:      slices.Concat(x.MatchFields, y.MatchFields),
+			})
+		}
+	}
+	return product
+}
+
+// maxLabelValue is the longest label value.
+const maxLabelValue = 63
+
+// CreatorLabel returns the value of the label that tells which user made a ShadowPod: the name itself where it is a label value, else as
+// much of it as fits with other characters turned into hyphens, and a hash that keeps two such names apart.
+func CreatorLabel(user string) string {
+	clean := strings.Map(func(r rune) rune {
+		if alphanumeric(r) || r == '.' || r == '_' || r == '-' {
+			return r
+		}
+		return '-'
+	}, user)
+	trimmed := strings.Trim(clean, "-._")
+	if trimmed == user && len(user) <= maxLabelValue {
+		return user
+	}
+	sum := sha256.Sum256([]byte(user))
+	suffix := hex.EncodeToString(sum[:])[:hashLength]
+	if keep := maxLabelValue - len(suffix) - 1; len(trimmed) > keep {
+		trimmed = trimmed[:keep]
+	}
+	if trimmed == "" {
+		return suffix
+	}
+	return trimmed + "-" + suffix
+}
+
+func alphanumeric(r rune) bool {
+	return (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9')
+}

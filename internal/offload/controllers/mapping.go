@@ -1,0 +1,174 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
+)
+
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings;virtualnodes,verbs=get;list;watch
+
+// mappings keeps the NamespaceMap towards each provider: it is there while a VirtualNode of that cluster needs it, and asks for the twins of
+// all namespaces offloaded there. Its requests carry a cluster ID as name. As the map follows from the VirtualNodes that exist, not from
+// one that goes, no order of deletions can leave one behind.
+type mappings struct {
+	client.Client
+	Options
+}
+
+func setupMapping(mgr ctrl.Manager, opts Options) error {
+	r := &mappings{Client: mgr.GetClient(), Options: opts}
+	return ctrl.NewControllerManagedBy(mgr).Named("mapping").
+		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
+			node, ok := obj.(*offloadingv1beta1.VirtualNode)
+			if !ok {
+				return nil
+			}
+			return clusterRequest(node.Spec.ClusterID)
+		})).
+		Watches(&offloadingv1beta1.NamespaceOffloading{}, handler.EnqueueRequestsFromMapFunc(r.allClusters),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
+			if isCopy(obj) {
+				return nil
+			}
+			return clusterRequest(obj.GetName())
+		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(r)
+}
+
+// Reconcile keeps the NamespaceMap towards the cluster that the request names.
+func (r *mappings) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	err := r.reconcile(ctx, req.Name)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // the cache is behind: news come
+		return reconcile.Result{RequeueAfter: staleDelay}, nil
+	}
+	return reconcile.Result{}, err
+}
+
+func (r *mappings) reconcile(ctx context.Context, cluster string) error {
+	nodes, err := nodesOf(ctx, r.Client, cluster)
+	if err != nil {
+		return err
+	}
+	existing, err := mapsTowards(ctx, r.Client, cluster)
+	if err != nil {
+		return err
+	}
+	var active []offloadingv1beta1.VirtualNode
+	for i := range nodes {
+		needs, err := needsMap(ctx, r.Client, &nodes[i])
+		if err != nil {
+			return err
+		}
+		if needs {
+			active = append(active, nodes[i])
+		}
+	}
+	if len(active) == 0 {
+		return deleteMaps(ctx, r.Client, existing)
+	}
+	var offloadings offloadingv1beta1.NamespaceOffloadingList
+	if err := r.List(ctx, &offloadings); err != nil {
+		return fmt.Errorf("listing NamespaceOffloadings: %w", err)
+	}
+	m := &offloadingv1beta1.NamespaceMap{}
+	m.Namespace, m.Name = active[0].Namespace, cluster
+	_, err = kube.Ensure(ctx, r.Client, m, func() error {
+		if !m.DeletionTimestamp.IsZero() {
+			return nil // it comes back once it is gone
+		}
+		m.Labels = merge(m.Labels, r.GlobalLabels, map[string]string{
+			api.LabelReplication: api.True, api.LabelRemoteID: cluster, api.LabelRemoteClusterID: cluster,
+		})
+		m.Spec.DesiredMapping = offload.DesiredMapping(offloadings.Items, active, r.ClusterID)
+		return nil
+	})
+	return err
+}
+
+func (r *mappings) allClusters(ctx context.Context, _ client.Object) []reconcile.Request {
+	var nodes offloadingv1beta1.VirtualNodeList
+	if err := r.List(ctx, &nodes); err != nil {
+		return nil // the cache holds this kind: it can't fail once it is started
+	}
+	var requests []reconcile.Request
+	for _, id := range offload.Clusters(nodes.Items) {
+		requests = append(requests, clusterRequest(id)...)
+	}
+	return requests
+}
+
+func clusterRequest(id string) []reconcile.Request {
+	if id == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: id}}}
+}
+
+// nodesOf lists the VirtualNodes of a cluster, by namespace and name.
+func nodesOf(ctx context.Context, c client.Client, cluster string) ([]offloadingv1beta1.VirtualNode, error) {
+	var list offloadingv1beta1.VirtualNodeList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing VirtualNodes: %w", err)
+	}
+	nodes := slices.DeleteFunc(list.Items, func(n offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID != cluster })
+	slices.SortFunc(nodes, func(a, b offloadingv1beta1.VirtualNode) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	return nodes, nil
+}
+
+// mapsTowards lists the NamespaceMaps of ours towards a cluster.
+func mapsTowards(ctx context.Context, c client.Client, cluster string) ([]offloadingv1beta1.NamespaceMap, error) {
+	var list offloadingv1beta1.NamespaceMapList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing NamespaceMaps: %w", err)
+	}
+	return slices.DeleteFunc(list.Items, func(m offloadingv1beta1.NamespaceMap) bool { return isCopy(&m) || m.Name != cluster }), nil
+}
+
+func deleteMaps(ctx context.Context, c client.Client, maps []offloadingv1beta1.NamespaceMap) error {
+	for i := range maps {
+		if !maps[i].DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err := kube.Delete(ctx, c, &maps[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// needsMap tells whether a VirtualNode still needs the NamespaceMap towards its provider.
+func needsMap(ctx context.Context, c client.Client, node *offloadingv1beta1.VirtualNode) (bool, error) {
+	if node.DeletionTimestamp.IsZero() {
+		return true, nil
+	}
+	kubelet, err := exists(ctx, c, &appsv1.Deployment{}, client.ObjectKey{Namespace: node.Namespace, Name: offload.KubeletName(node.Name)})
+	if err != nil {
+		return false, err
+	}
+	host, err := exists(ctx, c, &corev1.Node{}, client.ObjectKey{Name: node.Name})
+	if err != nil {
+		return false, err
+	}
+	return offload.NeedsMap(node, kubelet, host), nil
+}

@@ -1,0 +1,172 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
+)
+
+// FinalizerNamespaceMap holds the copy of a NamespaceMap until the namespaces it made are gone.
+const FinalizerNamespaceMap = "namespacemap-controller.liqo.io/finalizer"
+
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-virtual-kubelet-remote
+
+// namespaceMaps makes, on the provider, the namespaces that the replicated NamespaceMap of a consumer asks for.
+type namespaceMaps struct {
+	client.Client
+	Options
+}
+
+func setupNamespaceMap(mgr ctrl.Manager, opts Options) error {
+	r := &namespaceMaps{Client: mgr.GetClient(), Options: opts}
+	return ctrl.NewControllerManagedBy(mgr).Named("namespacemap").
+		For(&offloadingv1beta1.NamespaceMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(isCopy))).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.interested)).
+		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(mapOfRights)).
+		Complete(&kube.Reconciler[*offloadingv1beta1.NamespaceMap]{
+			Name: "namespacemap", Client: mgr.GetClient(), Finalizer: FinalizerNamespaceMap, Sync: r.sync, Finalize: r.finalize,
+			Wanted: func(m *offloadingv1beta1.NamespaceMap) bool { return isCopy(m) },
+		})
+}
+
+func (r *namespaceMaps) sync(ctx context.Context, m *offloadingv1beta1.NamespaceMap) error {
+	consumer := m.Labels[api.LabelOriginID]
+	if consumer == "" {
+		return kube.Invalid("NoOrigin", "NamespaceMap %s/%s has no label %s: it must come from a consumer", m.Namespace, m.Name, api.LabelOriginID)
+	}
+	_, err := r.enforce(ctx, m, consumer)
+	return err
+}
+
+func (r *namespaceMaps) finalize(ctx context.Context, m *offloadingv1beta1.NamespaceMap) error {
+	left, err := r.enforce(ctx, m, m.Labels[api.LabelOriginID])
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return kube.Wait(offloadingv1beta1.ReasonTerminating, "waiting for namespaces %v to be gone", left)
+	}
+	return nil
+}
+
+// enforce does what the plan says and returns the namespaces that should be gone and are not yet.
+func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.NamespaceMap, consumer string) ([]string, error) {
+	var namespaces corev1.NamespaceList
+	if err := r.List(ctx, &namespaces); err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	existing := make(map[string]metav1.ObjectMeta, len(namespaces.Items))
+	for i := range namespaces.Items {
+		existing[namespaces.Items[i].Name] = namespaces.Items[i].ObjectMeta
+	}
+	plan := offload.Enforce(m, existing, r.LiqoNamespace)
+	for _, name := range plan.Gone {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: existing[name].UID}}
+		if err := kube.Delete(ctx, r.Client, ns); err != nil {
+			return nil, err
+		}
+	}
+	for _, twin := range plan.Present {
+		meta, there := existing[twin.Remote]
+		made, err := r.present(ctx, m, twin, consumer, meta, there)
+		if err != nil {
+			return nil, err
+		}
+		if !made {
+			plan.Report(twin)
+		}
+	}
+	m.Status.CurrentMapping = plan.Status
+	if len(plan.Status) == 0 {
+		m.Status.CurrentMapping = nil
+	}
+	return plan.Left, nil
+}
+
+// present keeps one twin: its namespace, and the consumer's rights there. It answers false when the namespace can't be made.
+func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.NamespaceMap, twin offload.Twin, consumer string, meta metav1.ObjectMeta, there bool) (bool, error) {
+	ns := &corev1.Namespace{ObjectMeta: *meta.DeepCopy()}
+	ns.Name = twin.Remote
+	before := ns.DeepCopy()
+	offload.Dress(&ns.ObjectMeta, m, consumer, twin.Local)
+	ns.Labels, ns.Annotations = merge(ns.Labels, r.GlobalLabels), merge(ns.Annotations, r.GlobalAnnotations)
+	if !there {
+		err := r.Create(ctx, ns)
+		switch {
+		case apierrors.IsAlreadyExists(err), apierrors.IsInvalid(err):
+			return false, nil // if it is ours, or goes away, the watch tells
+		case err != nil:
+			return false, fmt.Errorf("creating namespace %s: %w", twin.Remote, err)
+		}
+	} else if !sameMarks(before, ns) {
+		if err := r.Patch(ctx, ns, client.MergeFrom(before)); err != nil {
+			return false, fmt.Errorf("marking namespace %s: %w", twin.Remote, err)
+		}
+	}
+	// The binding is called after the tenant namespace, as the contract has it.
+	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: twin.Remote, Name: m.Namespace}}
+	_, err := kube.Ensure(ctx, r.Client, rights, func() error {
+		rights.Labels = merge(rights.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
+		metav1.SetMetaDataAnnotation(&rights.ObjectMeta, offloadingv1beta1.AnnotationManagedByNamespaceMap, offload.MapKey(m))
+		rights.RoleRef, rights.Subjects = offload.TwinRights(consumer)
+		return nil
+	})
+	if apierrors.IsAlreadyExists(err) {
+		return true, nil // made a moment ago, the cache has not heard of it yet
+	}
+	return err == nil, err
+}
+
+// interested returns the NamespaceMaps that a namespace matters to: the one that made it, and those that want one of that name.
+func (r *namespaceMaps) interested(ctx context.Context, ns client.Object) []reconcile.Request {
+	var list offloadingv1beta1.NamespaceMapList
+	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelReplicated: api.True}); err != nil {
+		return nil // the cache holds this kind: it can't fail once it is started
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		m := &list.Items[i]
+		wants := ns.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap] == offload.MapKey(m)
+		for _, remote := range m.Spec.DesiredMapping {
+			wants = wants || remote == ns.GetName()
+		}
+		if wants {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
+		}
+	}
+	return requests
+}
+
+// mapOfRights returns the NamespaceMap that made a RoleBinding.
+func mapOfRights(_ context.Context, rights client.Object) []reconcile.Request {
+	namespace, name, ok := strings.Cut(rights.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}}
+}
+
+func sameMarks(a, b client.Object) bool {
+	return maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetAnnotations(), b.GetAnnotations())
+}

@@ -1,0 +1,149 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
+)
+
+// FinalizerNamespaceOffloading holds a NamespaceOffloading until its twins are gone.
+const FinalizerNamespaceOffloading = "namespaceoffloading-controller.liqo.io/finalizer"
+
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings/status,verbs=patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes;namespacemaps,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch
+
+// namespaceOffloadings labels offloaded namespaces and reports what became of their twins. Which twins there are to be is left to mappings.
+type namespaceOffloadings struct {
+	client.Client
+	Options
+}
+
+func setupNamespaceOffloading(mgr ctrl.Manager, opts Options) error {
+	r := &namespaceOffloadings{Client: mgr.GetClient(), Options: opts}
+	return ctrl.NewControllerManagedBy(mgr).Named("namespaceoffloading").
+		For(&offloadingv1beta1.NamespaceOffloading{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(offloadingsOf)).
+		Complete(&kube.Reconciler[*offloadingv1beta1.NamespaceOffloading]{
+			Name: "namespaceoffloading", Client: mgr.GetClient(), Finalizer: FinalizerNamespaceOffloading, Sync: r.sync, Finalize: r.finalize,
+		})
+}
+
+func (r *namespaceOffloadings) sync(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) error {
+	if err := r.label(ctx, o.Namespace, o.Spec.PodOffloadingStrategy != offloadingv1beta1.PodsLocal); err != nil {
+		return err
+	}
+	_, err := r.report(ctx, o)
+	return err
+}
+
+// finalize lets go when no provider holds the namespace, or is asked to hold it, any more.
+func (r *namespaceOffloadings) finalize(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) error {
+	if err := r.label(ctx, o.Namespace, false); err != nil {
+		return err
+	}
+	left, err := r.report(ctx, o)
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return kube.Wait(offloadingv1beta1.ReasonTerminating, "waiting for clusters %v to delete the twins of namespace %s", left, o.Namespace)
+	}
+	return nil
+}
+
+// report compiles the status, and returns the clusters that hold the namespace or are asked to.
+func (r *namespaceOffloadings) report(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) (involved []string, err error) {
+	var nodes offloadingv1beta1.VirtualNodeList
+	if err := r.List(ctx, &nodes); err != nil {
+		return nil, fmt.Errorf("listing VirtualNodes: %w", err)
+	}
+	var maps offloadingv1beta1.NamespaceMapList
+	if err := r.List(ctx, &maps); err != nil {
+		return nil, fmt.Errorf("listing NamespaceMaps: %w", err)
+	}
+	current := map[string]map[string]offloadingv1beta1.RemoteNamespaceStatus{}
+	for i := range maps.Items {
+		m := &maps.Items[i]
+		if isCopy(m) {
+			continue
+		}
+		current[m.Name] = m.Status.CurrentMapping
+		_, held := m.Status.CurrentMapping[o.Namespace]
+		_, asked := m.Spec.DesiredMapping[o.Namespace]
+		if held || asked {
+			involved = append(involved, m.Name)
+		}
+	}
+	o.Status = offload.Compile(o, nodes.Items, current, r.ClusterID, r.now())
+	return involved, nil
+}
+
+// label marks, or unmarks, a namespace as one whose pods admission looks at.
+func (r *namespaceOffloadings) label(ctx context.Context, name string, on bool) error {
+	ns := &corev1.Namespace{}
+	if err := r.Get(ctx, client.ObjectKey{Name: name}, ns); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if _, is := ns.Labels[offloadingv1beta1.LabelSchedulingEnabled]; is == on && (!on || ns.Labels[offloadingv1beta1.LabelSchedulingEnabled] == api.True) {
+		return nil
+	}
+	before := ns.DeepCopy()
+	if on {
+		metav1.SetMetaDataLabel(&ns.ObjectMeta, offloadingv1beta1.LabelSchedulingEnabled, api.True)
+	} else {
+		delete(ns.Labels, offloadingv1beta1.LabelSchedulingEnabled)
+	}
+	if err := r.Patch(ctx, ns, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("labelling namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// all returns every NamespaceOffloading: a virtual node that changed may be selected by any.
+func (r *namespaceOffloadings) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	var list offloadingv1beta1.NamespaceOffloadingList
+	if err := r.List(ctx, &list); err != nil {
+		return nil // the cache holds this kind: it can't fail once it is started
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// offloadingsOf returns the NamespaceOffloadings that a NamespaceMap of ours speaks about.
+func offloadingsOf(_ context.Context, obj client.Object) []reconcile.Request {
+	m, ok := obj.(*offloadingv1beta1.NamespaceMap)
+	if !ok || isCopy(m) {
+		return nil
+	}
+	var requests []reconcile.Request
+	add := func(ns string) {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: ns, Name: offloadingv1beta1.NamespaceOffloadingName}})
+	}
+	for ns := range m.Spec.DesiredMapping {
+		add(ns)
+	}
+	for ns := range m.Status.CurrentMapping {
+		add(ns)
+	}
+	return requests
+}

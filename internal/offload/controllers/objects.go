@@ -1,0 +1,39 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// staleDelay is how long a pass waits that found the API server ahead of the cache.
+const staleDelay = 50 * time.Millisecond
+
+// exists reads an object into obj and tells whether it is there.
+func exists(ctx context.Context, c client.Reader, obj client.Object, key client.ObjectKey) (bool, error) {
+	err := c.Get(ctx, key, obj)
+	switch {
+	case err == nil:
+		return true, nil
+	case apierrors.IsNotFound(err):
+		return false, nil
+	default:
+		return false, fmt.Errorf("reading %T %s: %w", obj, key, err)
+	}
+}
+
+// merge returns one map with the entries of all, later ones on top; nil when there are none.
+func merge(all ...map[string]string) map[string]string {
+	var result map[string]string
+	for _, m := range all {
+		if len(m) > 0 && result == nil {
+			result = map[string]string{}
+		}
+		maps.Copy(result, m)
+	}
+	return result
+}

@@ -1,0 +1,96 @@
+package controllers
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// fieldOwner is under which name this program writes Pods, so that its labels and annotations can be told from those of others.
+const fieldOwner = "liqo-shadowpod"
+
+// stripPod keeps of a cached Pod what the controllers read. Of its labels and annotations only those stay that were written from the
+// ShadowPod (the API server keeps book of that): what admission, the CNI or a person put beside them is theirs.
+func stripPod(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	labels, annotations, err := ownedMetadata(pod.ManagedFields)
+	if err != nil {
+		return nil, fmt.Errorf("reading who wrote what of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			Labels: only(pod.Labels, labels), Annotations: only(pod.Annotations, annotations),
+			OwnerReferences: pod.OwnerReferences, DeletionTimestamp: pod.DeletionTimestamp,
+		},
+		Spec:   corev1.PodSpec{RestartPolicy: pod.Spec.RestartPolicy},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase},
+	}, nil
+}
+
+// stripNode keeps of a cached Node what the controllers read.
+func stripNode(obj any) (any, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels, DeletionTimestamp: node.DeletionTimestamp,
+			OwnerReferences: node.OwnerReferences, Finalizers: node.Finalizers,
+		},
+		Spec: corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable},
+	}, nil
+}
+
+// ownedMetadata returns the keys of labels and annotations that this program wrote.
+func ownedMetadata(entries []metav1.ManagedFieldsEntry) (labels, annotations map[string]bool, err error) {
+	for i := range entries {
+		if entries[i].Manager != fieldOwner || entries[i].FieldsV1 == nil {
+			continue
+		}
+		var fields struct {
+			Metadata struct {
+				Labels      map[string]json.RawMessage `json:"f:labels"`
+				Annotations map[string]json.RawMessage `json:"f:annotations"`
+			} `json:"f:metadata"`
+		}
+		if err := json.Unmarshal(entries[i].FieldsV1.GetRawBytes(), &fields); err != nil {
+			return nil, nil, err
+		}
+		labels, annotations = addKeys(labels, fields.Metadata.Labels), addKeys(annotations, fields.Metadata.Annotations)
+	}
+	return labels, annotations, nil
+}
+
+func addKeys(keys map[string]bool, fields map[string]json.RawMessage) map[string]bool {
+	for field := range fields {
+		if key, ok := strings.CutPrefix(field, "f:"); ok {
+			if keys == nil {
+				keys = map[string]bool{}
+			}
+			keys[key] = true
+		}
+	}
+	return keys
+}
+
+// only returns the entries of m whose keys are listed; nil when there are none.
+func only(m map[string]string, keys map[string]bool) map[string]string {
+	var result map[string]string
+	for k, v := range m {
+		if keys[k] {
+			if result == nil {
+				result = map[string]string{}
+			}
+			result[k] = v
+		}
+	}
+	return result
+}

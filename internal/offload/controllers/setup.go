@@ -1,0 +1,95 @@
+// Package controllers does what package offload decides. On the consumer: NamespaceOffloadings become NamespaceMaps, ResourceSlices become
+// VirtualNodes, and these become virtual kubelets. On the provider: NamespaceMaps become namespaces, and ShadowPods become Pods.
+// Every cluster is both.
+package controllers
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
+)
+
+// Options tells the controllers where they are.
+type Options struct {
+	// ClusterID of this cluster.
+	ClusterID string
+	// LiqoNamespace is where Liqo is installed.
+	LiqoNamespace string
+	// GlobalLabels and GlobalAnnotations are put on everything that is made.
+	GlobalLabels, GlobalAnnotations map[string]string
+	// ShadowPodWorkers is how many ShadowPods are handled at a time; 0 means 10.
+	ShadowPodWorkers int
+	// Now is the clock; nil means the machine's.
+	Now func() time.Time
+}
+
+const defaultShadowPodWorkers = 10
+
+// Cache returns the selectors that keep the manager's cache to what these controllers need. Kinds that others read as well (Namespace,
+// and all of ours) are not restricted.
+func Cache() map[client.Object]cache.ByObject {
+	label := func(key, value string) labels.Selector { return labels.SelectorFromSet(labels.Set{key: value}) }
+	return map[client.Object]cache.ByObject{
+		&corev1.Pod{}: {
+			Label:     label(offloadingv1beta1.LabelManagedBy, offloadingv1beta1.ManagedByShadowPod),
+			Transform: stripPod,
+		},
+		&corev1.Node{}: {
+			Label:     label(api.LabelType, api.TypeVirtualNode),
+			Transform: stripNode,
+		},
+		&appsv1.Deployment{}: {
+			Label: label(offloadingv1beta1.LabelComponent, offloadingv1beta1.ComponentVirtualKubelet),
+		},
+		&corev1.ServiceAccount{}:     {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
+		&rbacv1.RoleBinding{}:        {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
+		&rbacv1.ClusterRoleBinding{}: {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
+	}
+}
+
+// Setup adds the controllers to a manager whose cache has the selectors of Cache.
+func Setup(mgr ctrl.Manager, opts Options) error {
+	if opts.ClusterID == "" || opts.LiqoNamespace == "" {
+		return fmt.Errorf("setting up offloading: cluster ID %q or Liqo namespace %q is empty", opts.ClusterID, opts.LiqoNamespace)
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.ShadowPodWorkers == 0 {
+		opts.ShadowPodWorkers = defaultShadowPodWorkers
+	}
+	for _, c := range []struct {
+		name  string
+		setup func(ctrl.Manager, Options) error
+	}{
+		{"namespaceoffloading", setupNamespaceOffloading},
+		{"mapping", setupMapping},
+		{"namespacemap", setupNamespaceMap},
+		{"shadowpod", setupShadowPod},
+		{"virtualnode", setupVirtualNode},
+		{"resourceslice-virtualnode", setupVirtualNodeCreation},
+	} {
+		if err := c.setup(mgr, opts); err != nil {
+			return fmt.Errorf("setting up controller %s: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// now is the time in the precision that the API keeps.
+func (o *Options) now() metav1.Time { return metav1.NewTime(o.Now().Truncate(time.Second)) }
+
+// isCopy tells whether an object came here from another cluster.
+func isCopy(obj client.Object) bool { return obj.GetLabels()[api.LabelReplicated] == api.True }

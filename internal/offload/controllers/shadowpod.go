@@ -1,0 +1,127 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
+)
+
+// foreignRetry is how often a ShadowPod looks whether the foreign Pod that has its name is gone: such Pods are not watched.
+const foreignRetry = 30 * time.Second
+
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/status,verbs=patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// shadowPods keeps, on the provider, the Pod of every ShadowPod present. It costs one write per Pod made and one per phase that matters.
+type shadowPods struct {
+	client.Client
+	// live reads past the cache, which holds only Pods of ShadowPods.
+	live   client.Reader
+	events events.EventRecorder
+}
+
+func setupShadowPod(mgr ctrl.Manager, opts Options) error {
+	r := &shadowPods{Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: mgr.GetEventRecorder("shadowpod")}
+	return ctrl.NewControllerManagedBy(mgr).Named("shadowpod").
+		For(&offloadingv1beta1.ShadowPod{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Owns(&corev1.Pod{}, builder.WithPredicates(podChanged)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: opts.ShadowPodWorkers,
+			// A pod refused for want of quota comes soon after some is free.
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, foreignRetry),
+		}).
+		Complete(&kube.Reconciler[*offloadingv1beta1.ShadowPod]{Name: "shadowpod", Client: mgr.GetClient(), Sync: r.sync})
+}
+
+// podChanged drops the news of a Pod that nothing follows from: most of what kubelet reports.
+var podChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*corev1.Pod)
+	after, ok2 := e.ObjectNew.(*corev1.Pod)
+	return !ok || !ok2 || before.UID != after.UID || before.Status.Phase != after.Status.Phase ||
+		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+		!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations)
+}}
+
+func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
+	pod := &corev1.Pod{}
+	found, err := exists(ctx, r.Client, pod, client.ObjectKeyFromObject(sp))
+	if err != nil {
+		return err
+	}
+	if !found {
+		pod = nil
+	}
+	action, phase := offload.Shadow(sp, pod)
+	sp.Status.Phase = phase
+	switch action {
+	case offload.PodCreate:
+		return r.create(ctx, sp)
+	case offload.PodRelabel:
+		return r.relabel(ctx, sp, pod)
+	case offload.PodDelete:
+		return kube.Delete(ctx, r.Client, pod)
+	default:
+		return nil
+	}
+}
+
+// create makes the Pod. When the name is taken it finds out by whom: a Pod of this ShadowPod, or of an earlier one, is only news that the
+// cache does not have yet; anything else is foreign and left alone.
+func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
+	err := r.Create(ctx, offload.Pod(sp), client.FieldOwner(fieldOwner))
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return kube.Wait("NamespaceTerminating", "namespace %s is being deleted", sp.Namespace)
+	case !apierrors.IsAlreadyExists(err):
+		r.events.Eventf(sp, nil, corev1.EventTypeWarning, "FailedCreatePod", "Create", "creating pod: %v", err)
+		return fmt.Errorf("creating pod %s/%s: %w", sp.Namespace, sp.Name, err)
+	}
+	taken := &corev1.Pod{}
+	there, err := exists(ctx, r.live, taken, client.ObjectKeyFromObject(sp))
+	switch {
+	case err != nil:
+		return err
+	case !there:
+		return kube.WaitFor(staleDelay, "Retry", "pod %s/%s vanished while it was looked at", sp.Namespace, sp.Name)
+	case taken.Labels[offloadingv1beta1.LabelManagedBy] == offloadingv1beta1.ManagedByShadowPod:
+		return kube.WaitFor(staleDelay, "Stale", "the cache has not heard of pod %s/%s yet", sp.Namespace, sp.Name)
+	}
+	r.events.Eventf(sp, taken, corev1.EventTypeWarning, "FailedCreatePod", "Create",
+		"a pod of this name exists and does not belong to Liqo; it is left alone, and the pod is created once the name is free")
+	return kube.WaitFor(foreignRetry, "NameTaken", "pod %s/%s exists and is not ours", sp.Namespace, sp.Name)
+}
+
+func (r *shadowPods) relabel(ctx context.Context, sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {
+	before := pod.DeepCopy()
+	want := offload.Pod(sp)
+	pod = pod.DeepCopy()
+	pod.Labels, pod.Annotations = want.Labels, want.Annotations
+	if err := r.Patch(ctx, pod, client.MergeFrom(before), client.FieldOwner(fieldOwner)); client.IgnoreNotFound(err) != nil {
+		r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update", "updating labels and annotations: %v", err)
+		return fmt.Errorf("updating labels and annotations of pod %s/%s: %w", sp.Namespace, sp.Name, err)
+	}
+	return nil
+}

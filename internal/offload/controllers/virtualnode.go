@@ -1,0 +1,271 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"liqo.io/liqo/api"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
+)
+
+// FinalizerVirtualNode holds a VirtualNode until its pods, its virtual kubelet and its Node are gone, and the ResourceSlice that it was made
+// from until the VirtualNode is.
+const FinalizerVirtualNode = "virtualnode-controller.liqo.io/finalizer"
+
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes/status,verbs=patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes/finalizers,verbs=update
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=vkoptionstemplates,verbs=get;list;watch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-virtual-kubelet-local
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
+
+// virtualNodes runs the virtual kubelet of every VirtualNode, and takes it away again without losing a pod.
+type virtualNodes struct {
+	client.Client
+	Options
+	// live reads past the cache, which holds only our Nodes.
+	live   client.Reader
+	drains *drains
+}
+
+func setupVirtualNode(mgr ctrl.Manager, opts Options) error {
+	direct, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("making a client that watches: %w", err)
+	}
+	r := &virtualNodes{Client: mgr.GetClient(), Options: opts, live: mgr.GetAPIReader(), drains: newDrains(direct)}
+	ofCluster := func(id func(client.Object) string) handler.EventHandler {
+		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
+			return r.nodes(ctx, func(n *offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID == id(obj) })
+		})
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named("virtualnode").
+		For(&offloadingv1beta1.VirtualNode{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&appsv1.Deployment{}).
+		Owns(&corev1.ServiceAccount{}).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
+			return r.nodes(ctx, func(n *offloadingv1beta1.VirtualNode) bool { return n.Name == obj.GetName() })
+		}), builder.WithPredicates(nodeChanged)).
+		Watches(&offloadingv1beta1.VkOptionsTemplate{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+			return r.nodes(ctx, func(*offloadingv1beta1.VirtualNode) bool { return true })
+		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&offloadingv1beta1.NamespaceMap{}, ofCluster(client.Object.GetName), builder.WithPredicates(goneOnly)).
+		Watches(&corev1beta1.ForeignCluster{}, ofCluster(func(o client.Object) string {
+			if fc, ok := o.(*corev1beta1.ForeignCluster); ok {
+				return fc.Spec.ClusterID
+			}
+			return ""
+		}), builder.WithPredicates(reachabilityChanged)).
+		WatchesRawSource(source.Channel(r.drains.done, &handler.EnqueueRequestForObject{})).
+		Complete(&kube.Reconciler[*offloadingv1beta1.VirtualNode]{
+			Name: "virtualnode", Client: mgr.GetClient(), Finalizer: FinalizerVirtualNode, Sync: r.sync, Finalize: r.finalize,
+		})
+}
+
+// nodeChanged drops the heartbeats of Nodes.
+var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*corev1.Node)
+	after, ok2 := e.ObjectNew.(*corev1.Node)
+	return !ok || !ok2 || before.UID != after.UID || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+}}
+
+// goneOnly passes deletions alone.
+var goneOnly = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(event.UpdateEvent) bool { return false },
+}
+
+// reachabilityChanged passes the news that a provider answers, or no longer does.
+var reachabilityChanged = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*corev1beta1.ForeignCluster)
+		after, ok2 := e.ObjectNew.(*corev1beta1.ForeignCluster)
+		return !ok || !ok2 || offload.Unreachable(before) != offload.Unreachable(after)
+	},
+}
+
+func (r *virtualNodes) sync(ctx context.Context, node *offloadingv1beta1.VirtualNode) error {
+	if err := r.label(ctx, node); err != nil {
+		return err
+	}
+	options, err := r.options(ctx, node)
+	if err != nil {
+		return err
+	}
+	if node.Spec.ClusterID == "" || node.Spec.KubeconfigSecretRef == nil || node.Spec.KubeconfigSecretRef.Name == "" {
+		return r.refuse(node, "Incomplete", "spec.clusterID and spec.kubeconfigSecretRef.name must be set")
+	}
+	creates := offload.CreatesNode(node, &options.Spec)
+	host, err := r.host(ctx, node)
+	if err != nil {
+		return err
+	}
+	if creates && host != nil && host.Labels[api.LabelType] != api.TypeVirtualNode {
+		return r.refuse(node, "NodeNameTaken", "a node "+node.Name+" exists that is not virtual: give the VirtualNode another name")
+	}
+	available, err := r.kubelet(ctx, node, options)
+	if err != nil {
+		return err
+	}
+	if available {
+		r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeRunning, "VkRunning", "")
+	} else {
+		r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeCreating, "VkCreating",
+			"waiting for Deployment "+offload.KubeletName(node.Name))
+	}
+	switch {
+	case !creates:
+		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeNone, "NodeNotWanted", "spec.createNode is false")
+	case host != nil:
+		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeRunning, "NodeCreated", "")
+	default:
+		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeCreating, "NodeCreating", "waiting for the virtual kubelet")
+	}
+	return nil
+}
+
+func (r *virtualNodes) condition(node *offloadingv1beta1.VirtualNode, t offloadingv1beta1.VirtualNodeConditionType,
+	s offloadingv1beta1.VirtualNodeConditionStatus, reason, message string) {
+	offload.SetCondition(node, t, s, reason, message, r.now())
+}
+
+// refuse tells why there is no virtual kubelet.
+func (r *virtualNodes) refuse(node *offloadingv1beta1.VirtualNode, reason, message string) error {
+	r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeNone, reason, message)
+	r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeNone, reason, message)
+	if reason == "NodeNameTaken" {
+		return kube.WaitFor(time.Minute, reason, "%s", message) // foreign nodes are not watched
+	}
+	return kube.Invalid(reason, "%s", message)
+}
+
+// label lets the VirtualNode be found by its cluster.
+func (r *virtualNodes) label(ctx context.Context, node *offloadingv1beta1.VirtualNode) error {
+	if node.Spec.ClusterID == "" || node.Labels[api.LabelRemoteClusterID] == node.Spec.ClusterID {
+		return nil
+	}
+	before := &metav1.PartialObjectMetadata{ObjectMeta: *node.ObjectMeta.DeepCopy()}
+	before.SetGroupVersionKind(offloadingv1beta1.GroupVersion.WithKind("VirtualNode"))
+	after := before.DeepCopy()
+	metav1.SetMetaDataLabel(&after.ObjectMeta, api.LabelRemoteClusterID, node.Spec.ClusterID)
+	if err := r.Patch(ctx, after, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("labelling VirtualNode %s/%s: %w", node.Namespace, node.Name, err)
+	}
+	return nil
+}
+
+func (r *virtualNodes) options(ctx context.Context, node *offloadingv1beta1.VirtualNode) (*offloadingv1beta1.VkOptionsTemplate, error) {
+	key := client.ObjectKey{Namespace: r.LiqoNamespace, Name: offloadingv1beta1.VkOptionsTemplateDefault}
+	if ref := node.Spec.VkOptionsTemplateRef; ref != nil && ref.Name != "" {
+		key.Name = ref.Name
+		if ref.Namespace != "" {
+			key.Namespace = ref.Namespace
+		}
+	}
+	options := &offloadingv1beta1.VkOptionsTemplate{}
+	found, err := exists(ctx, r.Client, options, key)
+	if err == nil && !found {
+		err = r.missing(node, key)
+	}
+	return options, err
+}
+
+func (r *virtualNodes) missing(node *offloadingv1beta1.VirtualNode, key client.ObjectKey) error {
+	message := fmt.Sprintf("waiting for VkOptionsTemplate %s", key)
+	r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeNone, "NoOptions", message)
+	return kube.Wait("NoOptions", "%s", message)
+}
+
+// host returns the Node of that name, nil when there is none.
+func (r *virtualNodes) host(ctx context.Context, node *offloadingv1beta1.VirtualNode) (*corev1.Node, error) {
+	host := &corev1.Node{}
+	found, err := exists(ctx, r.Client, host, client.ObjectKey{Name: node.Name})
+	if err == nil && !found { // the cache holds virtual ones only
+		found, err = exists(ctx, r.live, host, client.ObjectKey{Name: node.Name})
+	}
+	if err != nil || !found {
+		return nil, err
+	}
+	return host, nil
+}
+
+// kubelet makes what a virtual kubelet needs, and itself; it tells whether one is available.
+func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate) (bool, error) {
+	labels := offload.KubeletLabels(node, r.GlobalLabels)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: node.Namespace, Name: node.Name}}
+	if err := r.ensure(ctx, account, func() error {
+		account.Labels, account.Annotations = merge(account.Labels, labels), merge(account.Annotations, r.GlobalAnnotations)
+		return controllerutil.SetControllerReference(node, account, r.Scheme())
+	}); err != nil {
+		return false, err
+	}
+	rights := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: offload.KubeletBinding(node.Name)}}
+	if err := r.ensure(ctx, rights, func() error {
+		rights.Labels, rights.Annotations = merge(rights.Labels, labels), merge(rights.Annotations, r.GlobalAnnotations)
+		rights.RoleRef, rights.Subjects = offload.KubeletRights(node)
+		return nil
+	}); err != nil {
+		return false, err
+	}
+	want := offload.Kubelet(node, offload.KubeletFacts{
+		ClusterID: r.ClusterID, Options: &options.Spec, Labels: r.GlobalLabels, Annotations: r.GlobalAnnotations,
+	})
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
+	err := r.ensure(ctx, deployment, func() error {
+		offload.UpdateKubelet(deployment, want)
+		return controllerutil.SetControllerReference(node, deployment, r.Scheme())
+	})
+	if err != nil {
+		return false, err
+	}
+	return deployment.Status.AvailableReplicas > 0 && deployment.Status.ObservedGeneration == deployment.Generation, nil
+}
+
+// ensure is kube.Ensure; an object that the cache has not heard of yet is not an error, its news bring the VirtualNode back.
+func (r *virtualNodes) ensure(ctx context.Context, obj client.Object, mutate func() error) error {
+	_, err := kube.Ensure(ctx, r.Client, obj, mutate)
+	if apierrors.IsAlreadyExists(err) {
+		return kube.WaitFor(staleDelay, "Stale", "%T %s exists and is not in the cache", obj, client.ObjectKeyFromObject(obj))
+	}
+	return err
+}
+
+// nodes returns the VirtualNodes that match.
+func (r *virtualNodes) nodes(ctx context.Context, match func(*offloadingv1beta1.VirtualNode) bool) []reconcile.Request {
+	var list offloadingv1beta1.VirtualNodeList
+	if err := r.List(ctx, &list); err != nil {
+		return nil // the cache holds this kind: it can't fail once it is started
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if match(&list.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}

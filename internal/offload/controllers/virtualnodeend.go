@@ -1,0 +1,151 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
+)
+
+// mapLimit is how long, after the drain, a VirtualNode waits for its provider to give the namespaces back. The NamespaceMap has a
+// finalizer of its own and goes on waiting alone.
+const mapLimit = 30 * time.Second
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=delete
+
+// finalize takes a virtual node away in the order in which nothing is lost: no new pods, the pods, the virtual kubelet that sees them off, the
+// Node, what the kubelet needed, and with the last virtual node of a cluster the NamespaceMap.
+func (r *virtualNodes) finalize(ctx context.Context, node *offloadingv1beta1.VirtualNode) error {
+	host, err := r.host(ctx, node)
+	if err != nil {
+		return err
+	}
+	if host != nil && host.Labels[api.LabelType] != api.TypeVirtualNode {
+		host = nil // somebody else's
+	}
+	unreachable, err := r.unreachable(ctx, node.Spec.ClusterID)
+	if err != nil {
+		return err
+	}
+	if host != nil {
+		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeDraining, "NodeDraining", "")
+		if err := r.cordon(ctx, host); err != nil {
+			return err
+		}
+		if err := r.drains.drain(ctx, node, unreachable, node.DeletionTimestamp.Time, r.Now()); err != nil {
+			return err
+		}
+	}
+	if err := r.stopKubelet(ctx, node); err != nil {
+		return err
+	}
+	if host != nil {
+		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeDeleting, "NodeDeleting", "")
+		if err := kube.Delete(ctx, r.Client, host); err != nil {
+			return err
+		}
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: node.Name}}
+		if err := kube.Delete(ctx, r.Client, lease); err != nil {
+			return err
+		}
+		return kube.Wait("NodeDeleting", "waiting for node %s to be gone", node.Name)
+	}
+	r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeNone, "NodeDeleted", "")
+	rights := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: offload.KubeletBinding(node.Name)}}
+	if err := kube.Delete(ctx, r.Client, rights); err != nil {
+		return err
+	}
+	return r.releaseMap(ctx, node, unreachable)
+}
+
+func (r *virtualNodes) cordon(ctx context.Context, host *corev1.Node) error {
+	if host.Spec.Unschedulable {
+		return nil
+	}
+	before := host.DeepCopy()
+	host = host.DeepCopy()
+	host.Spec.Unschedulable = true
+	if err := r.Patch(ctx, host, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cordoning node %s: %w", host.Name, err)
+	}
+	return nil
+}
+
+// stopKubelet waits until the virtual kubelet has stopped, so that it can't make the Node again.
+func (r *virtualNodes) stopKubelet(ctx context.Context, node *offloadingv1beta1.VirtualNode) error {
+	deployment := &appsv1.Deployment{}
+	found, err := exists(ctx, r.Client, deployment, client.ObjectKey{Namespace: node.Namespace, Name: offload.KubeletName(node.Name)})
+	if err != nil {
+		return err
+	}
+	if !found || !metav1.IsControlledBy(deployment, node) {
+		r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeNone, "VkDeleted", "")
+		return nil
+	}
+	r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeDeleting, "VkDeleting", "")
+	if deployment.DeletionTimestamp.IsZero() {
+		if err := kube.Delete(ctx, r.Client, deployment, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+			return err
+		}
+	}
+	return kube.Wait("VkDeleting", "waiting for Deployment %s and its pods to be gone", deployment.Name)
+}
+
+// releaseMap waits for the NamespaceMap to be gone when no other virtual node of that cluster needs it. Of several that go together each one
+// that comes here last sees the others gone or done, so one of them deletes it whatever the order.
+func (r *virtualNodes) releaseMap(ctx context.Context, node *offloadingv1beta1.VirtualNode, unreachable bool) error {
+	siblings, err := nodesOf(ctx, r.Client, node.Spec.ClusterID)
+	if err != nil {
+		return err
+	}
+	siblings = slices.DeleteFunc(siblings, func(n offloadingv1beta1.VirtualNode) bool { return n.UID == node.UID })
+	for i := range siblings {
+		needs, err := needsMap(ctx, r.Client, &siblings[i])
+		if err != nil || needs {
+			return err
+		}
+	}
+	maps, err := mapsTowards(ctx, r.Client, node.Spec.ClusterID)
+	if err != nil {
+		return err
+	}
+	if len(maps) == 0 {
+		return nil
+	}
+	if err := deleteMaps(ctx, r.Client, maps); err != nil {
+		return err
+	}
+	left := mapLimit
+	for i := range maps {
+		if since := maps[i].DeletionTimestamp; since != nil {
+			left = min(left, mapLimit-r.Now().Sub(since.Time))
+		}
+	}
+	if unreachable || left <= 0 {
+		return nil
+	}
+	return kube.WaitFor(left, offloadingv1beta1.ReasonTerminating, "waiting for cluster %s to give back the namespaces", node.Spec.ClusterID)
+}
+
+// unreachable tells whether the provider is known not to answer. A cluster that nothing is known of counts as one that answers.
+func (r *virtualNodes) unreachable(ctx context.Context, cluster string) (bool, error) {
+	fc := &corev1beta1.ForeignCluster{}
+	found, err := exists(ctx, r.Client, fc, client.ObjectKey{Name: cluster})
+	if err != nil || !found {
+		return false, err
+	}
+	return offload.Unreachable(fc), nil
+}

@@ -1,0 +1,176 @@
+package offload
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+var (
+	noon     = metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	midnight = metav1.NewTime(time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC))
+)
+
+func offloading(namespace string, spec offloadingv1beta1.NamespaceOffloadingSpec) offloadingv1beta1.NamespaceOffloading {
+	return offloadingv1beta1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName, Generation: 4}, Spec: spec,
+	}
+}
+
+func inRegion(region string) offloadingv1beta1.NamespaceOffloadingSpec {
+	return offloadingv1beta1.NamespaceOffloadingSpec{ClusterSelector: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{term(requirement("region", corev1.NodeSelectorOpIn, region))},
+	}}
+}
+
+func TestDesiredMapping(t *testing.T) {
+	deleted := offloading("deleted", offloadingv1beta1.NamespaceOffloadingSpec{})
+	deleted.DeletionTimestamp = &noon
+	misnamed := offloading("misnamed", offloadingv1beta1.NamespaceOffloadingSpec{})
+	misnamed.Name = "other"
+	offloadings := []offloadingv1beta1.NamespaceOffloading{
+		deleted, misnamed,
+		offloading("all", offloadingv1beta1.NamespaceOffloadingSpec{}),
+		offloading("south", inRegion("south")),
+		offloading("north", inRegion("north")),
+		offloading("same", offloadingv1beta1.NamespaceOffloadingSpec{NamespaceMappingStrategy: offloadingv1beta1.EnforceSameName, PodOffloadingStrategy: offloadingv1beta1.PodsLocal}),
+	}
+	got := DesiredMapping(offloadings, []offloadingv1beta1.VirtualNode{
+		virtualNode("naples-1", "naples", nil), virtualNode("naples-2", "naples", map[string]string{"region": "south"}),
+	}, "rome")
+	want := map[string]string{"all": "all-rome", "south": "south-rome", "same": "same"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func replica(desired map[string]string) *offloadingv1beta1.NamespaceMap {
+	return &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "milan"},
+		Spec:       offloadingv1beta1.NamespaceMapSpec{DesiredMapping: desired},
+	}
+}
+
+// world is a set of namespaces: name to the local name of the twin, "" for a foreign one; a leading "-" for one that is being deleted.
+func world(namespaces map[string]string) map[string]metav1.ObjectMeta {
+	result := map[string]metav1.ObjectMeta{}
+	for name, local := range namespaces {
+		meta := metav1.ObjectMeta{Name: name}
+		if local != "" && local[0] == '-' {
+			meta.DeletionTimestamp, local = &noon, local[1:]
+		}
+		if local != "" {
+			Dress(&meta, replica(nil), "rome", local)
+		}
+		result[name] = meta
+	}
+	return result
+}
+
+func TestEnforce(t *testing.T) {
+	accepted, backoff, terminating := offloadingv1beta1.MappingAccepted, offloadingv1beta1.MappingCreationLoopBackOff, offloadingv1beta1.MappingTerminating
+	type phases map[string]offloadingv1beta1.RemoteNamespaceStatus
+	for name, c := range map[string]struct {
+		desired  map[string]string
+		existing map[string]string
+		deleting bool
+		want     Enforcement
+	}{
+		"nothing": {want: Enforcement{Status: phases{}}},
+		"new": {desired: map[string]string{"a": "a-rome"}, existing: map[string]string{"other": ""},
+			want: Enforcement{Present: []Twin{{"a", "a-rome"}}, Status: phases{"a": {"a-rome", accepted}}}},
+		"kept": {desired: map[string]string{"a": "a-rome"}, existing: map[string]string{"a-rome": "a"},
+			want: Enforcement{Present: []Twin{{"a", "a-rome"}}, Status: phases{"a": {"a-rome", accepted}}}},
+		"foreign is left alone": {desired: map[string]string{"a": "a"}, existing: map[string]string{"a": ""},
+			want: Enforcement{Status: phases{"a": {"a", backoff}}}},
+		"foreign on its way out is waited for": {desired: map[string]string{"a": "a"}, existing: map[string]string{"a": "-"},
+			want: Enforcement{Status: phases{"a": {"a", backoff}}}},
+		"no longer wanted": {existing: map[string]string{"a-rome": "a"},
+			want: Enforcement{Gone: []string{"a-rome"}, Left: []string{"a-rome"}, Status: phases{"a": {"a-rome", terminating}}}},
+		"being deleted": {existing: map[string]string{"a-rome": "-a"},
+			want: Enforcement{Left: []string{"a-rome"}, Status: phases{"a": {"a-rome", terminating}}}},
+		"wanted again while being deleted": {desired: map[string]string{"a": "a-rome"}, existing: map[string]string{"a-rome": "-a"},
+			want: Enforcement{Status: phases{"a": {"a-rome", terminating}}}},
+		"another name": {desired: map[string]string{"a": "new"}, existing: map[string]string{"old": "a"},
+			want: Enforcement{Present: []Twin{{"a", "new"}}, Gone: []string{"old"}, Left: []string{"old"}, Status: phases{"a": {"new", accepted}}}},
+		"two want one name: the first": {desired: map[string]string{"b": "x", "a": "x"},
+			want: Enforcement{Present: []Twin{{"a", "x"}}, Status: phases{"a": {"x", accepted}, "b": {"x", backoff}}}},
+		"two want one name: who has it": {desired: map[string]string{"a": "x", "b": "x"}, existing: map[string]string{"x": "b"},
+			want: Enforcement{Present: []Twin{{"b", "x"}}, Status: phases{"b": {"x", accepted}, "a": {"x", backoff}}}},
+		"reserved": {desired: map[string]string{"a": "liqo-tenant-turin", "b": "kube-b", "c": "liqo"},
+			want: Enforcement{Status: phases{"a": {"liqo-tenant-turin", backoff}, "b": {"kube-b", backoff}, "c": {"liqo", backoff}}}},
+		"map being deleted": {desired: map[string]string{"a": "a-rome", "b": "b"}, existing: map[string]string{"a-rome": "a", "b": ""}, deleting: true,
+			want: Enforcement{Gone: []string{"a-rome"}, Left: []string{"a-rome"}, Status: phases{"a": {"a-rome", terminating}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := replica(c.desired)
+			if c.deleting {
+				m.DeletionTimestamp = &noon
+			}
+			if diff := cmp.Diff(c.want, Enforce(m, world(c.existing), "liqo")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// From any world a provider settles: doing what the plan says leads to one that asks for nothing, and no foreign namespace is ever touched.
+func TestEnforceSettles(t *testing.T) {
+	desires := []map[string]string{nil, {"a": "x"}, {"a": "x", "b": "x"}, {"a": "y", "b": "x"}, {"a": "kube-system"}}
+	worlds := []map[string]string{nil, {"x": ""}, {"x": "a"}, {"x": "b", "y": "a"}, {"x": "a", "y": ""}, {"x": "-a", "y": "-b"}, {"z": "a", "x": "-"}}
+	for _, desired := range desires {
+		for _, start := range worlds {
+			existing := world(start)
+			var plan Enforcement
+			for round := 0; ; round++ {
+				plan = Enforce(replica(desired), existing, "liqo")
+				if round == 5 {
+					t.Fatalf("desired %v from %v does not settle: %+v", desired, start, plan)
+				}
+				if quiet(plan, existing) {
+					break
+				}
+				for _, name := range plan.Left { // deleted and, after a while, gone
+					if start[name] == "" {
+						t.Fatalf("desired %v from %v deletes foreign namespace %s", desired, start, name)
+					}
+					delete(existing, name)
+				}
+				for name, meta := range existing {
+					if meta.DeletionTimestamp != nil {
+						delete(existing, name)
+					}
+				}
+				for _, twin := range plan.Present {
+					meta := existing[twin.Remote]
+					Dress(&meta, replica(nil), "rome", twin.Local)
+					existing[twin.Remote] = meta
+				}
+			}
+			for name, local := range start {
+				if _, there := existing[name]; local == "" && !there {
+					t.Errorf("desired %v from %v lost foreign namespace %s", desired, start, name)
+				}
+			}
+		}
+	}
+}
+
+func quiet(plan Enforcement, existing map[string]metav1.ObjectMeta) bool {
+	for _, twin := range plan.Present {
+		if _, there := existing[twin.Remote]; !there {
+			return false
+		}
+	}
+	for _, meta := range existing {
+		if meta.DeletionTimestamp != nil {
+			return false
+		}
+	}
+	return len(plan.Left) == 0
+}

@@ -1,0 +1,82 @@
+package offload
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+func TestRemoteNamespace(t *testing.T) {
+	long := strings.Repeat("a", 50)
+	for name, c := range map[string]struct {
+		spec            offloadingv1beta1.NamespaceOffloadingSpec
+		local, consumer string
+		want            string
+	}{
+		"default":            {offloadingv1beta1.NamespaceOffloadingSpec{NamespaceMappingStrategy: offloadingv1beta1.DefaultName}, "demo", "rome", "demo-rome"},
+		"unset is default":   {offloadingv1beta1.NamespaceOffloadingSpec{}, "demo", "rome", "demo-rome"},
+		"same":               {offloadingv1beta1.NamespaceOffloadingSpec{NamespaceMappingStrategy: offloadingv1beta1.EnforceSameName}, "demo", "rome", "demo"},
+		"selected":           {offloadingv1beta1.NamespaceOffloadingSpec{NamespaceMappingStrategy: offloadingv1beta1.SelectedName, RemoteNamespaceName: "other"}, "demo", "rome", "other"},
+		"63 is not too long": {offloadingv1beta1.NamespaceOffloadingSpec{}, long, strings.Repeat("b", 12), long + "-" + strings.Repeat("b", 12)},
+		"64 is":              {offloadingv1beta1.NamespaceOffloadingSpec{}, long, strings.Repeat("b", 13), long + "-bbb-e86cfa48"},
+		"no double hyphen":   {offloadingv1beta1.NamespaceOffloadingSpec{}, long + "xyz", strings.Repeat("b", 13), long + "xyz-d290294c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := RemoteNamespace(&c.spec, c.local, c.consumer); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestLongNamesNeverMeetAndAreValid(t *testing.T) {
+	seen := map[string]string{}
+	for _, local := range []string{"a", strings.Repeat("a", 62), strings.Repeat("a", 63), strings.Repeat("a-", 31) + "a", strings.Repeat("a", 61) + "-b"} {
+		for _, consumer := range []string{"rome", "rome-2", strings.Repeat("r", 63), strings.Repeat("r", 62) + "s"} {
+			whole := local + "-" + consumer
+			got := RemoteNamespace(&offloadingv1beta1.NamespaceOffloadingSpec{}, local, consumer)
+			if errs := validation.IsDNS1123Label(got); len(errs) > 0 {
+				t.Errorf("%s of %s is no namespace name: %v", got, whole, errs)
+			}
+			if other, taken := seen[got]; taken && other != whole {
+				t.Errorf("%s and %s both become %s", other, whole, got)
+			}
+			seen[got] = whole
+		}
+	}
+}
+
+func TestReservedNamespace(t *testing.T) {
+	for name, want := range map[string]bool{
+		"liqo": true, "default": true, "kube-system": true, "kube-anything": true, "liqo-tenant-rome": true,
+		"demo": false, "liqo-demo": false, "liqo-storage": false, "kubernetes": false,
+	} {
+		if got := ReservedNamespace(name, "liqo"); got != want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+func TestCreatorLabel(t *testing.T) {
+	names := []string{
+		"rome-a1b2c3d4e5f6", "system:serviceaccount:liqo:x", "system-serviceaccount-liqo-x", "", ":", "-rome", "rome-",
+		strings.Repeat("u", 63), strings.Repeat("u", 64), strings.Repeat("u", 65), "utente@città.it",
+	}
+	seen := map[string]string{}
+	for _, user := range names {
+		got := CreatorLabel(user)
+		if errs := validation.IsValidLabelValue(got); len(errs) > 0 {
+			t.Errorf("%q becomes %q: %v", user, got, errs)
+		}
+		if other, taken := seen[got]; taken {
+			t.Errorf("%q and %q both become %q", other, user, got)
+		}
+		seen[got] = user
+		if valid := user != "" && len(validation.IsValidLabelValue(user)) == 0; valid && got != user {
+			t.Errorf("%q is a label value and becomes %q", user, got)
+		}
+	}
+}

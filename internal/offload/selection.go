@@ -1,0 +1,99 @@
+package offload
+
+import (
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// NodeLabels returns the labels that the Node of a VirtualNode has, as far as a cluster selector may ask for them: those that tell a
+// virtual node from others, those of the VirtualNode, and those it gives its Node.
+func NodeLabels(node *offloadingv1beta1.VirtualNode) map[string]string {
+	labels := make(map[string]string, len(node.Labels)+len(node.Spec.Labels)+8)
+	for _, m := range []map[string]string{node.Labels, node.Spec.Labels} {
+		for k, v := range m {
+			labels[k] = v
+		}
+	}
+	labels[corev1.LabelHostname] = node.Name
+	labels[corev1.LabelOSStable] = string(corev1.Linux)
+	labels["type"] = "virtual-kubelet"
+	labels[api.LabelType] = api.TypeVirtualNode
+	labels[api.LabelRemoteClusterID] = node.Spec.ClusterID
+	labels[offloadingv1beta1.LabelStorageAvailable] = strconv.FormatBool(len(node.Spec.StorageClasses) > 0)
+	return labels
+}
+
+// Selected returns the IDs of the clusters that a cluster selector picks, sorted. A cluster with several virtual nodes is picked when
+// one of them matches; an empty selector picks all.
+func Selected(selector *corev1.NodeSelector, nodes []offloadingv1beta1.VirtualNode) []string {
+	ids := sets.New[string]()
+	for i := range nodes {
+		if matches(selector, &nodes[i]) {
+			ids.Insert(nodes[i].Spec.ClusterID)
+		}
+	}
+	return sets.List(ids)
+}
+
+// Clusters returns the IDs of all clusters that have a virtual node, sorted.
+func Clusters(nodes []offloadingv1beta1.VirtualNode) []string { return Selected(nil, nodes) }
+
+// matches tells whether one of the selector's terms holds for the node. As everywhere in Kubernetes, a term without requirements holds
+// for none.
+func matches(selector *corev1.NodeSelector, node *offloadingv1beta1.VirtualNode) bool {
+	if selector == nil || len(selector.NodeSelectorTerms) == 0 {
+		return true
+	}
+	labels, fields := NodeLabels(node), map[string]string{"metadata.name": node.Name}
+	return slices.ContainsFunc(selector.NodeSelectorTerms, func(term corev1.NodeSelectorTerm) bool {
+		if len(term.MatchExpressions)+len(term.MatchFields) == 0 {
+			return false
+		}
+		return holds(term.MatchExpressions, labels) && holds(term.MatchFields, fields)
+	})
+}
+
+func holds(requirements []corev1.NodeSelectorRequirement, values map[string]string) bool {
+	for _, r := range requirements {
+		value, present := values[r.Key]
+		if !requirementHolds(r, value, present) {
+			return false
+		}
+	}
+	return true
+}
+
+// requirementHolds follows the scheduler: NotIn and DoesNotExist hold for an absent key, Gt and Lt compare integers.
+func requirementHolds(r corev1.NodeSelectorRequirement, value string, present bool) bool {
+	switch r.Operator {
+	case corev1.NodeSelectorOpIn:
+		return present && slices.Contains(r.Values, value)
+	case corev1.NodeSelectorOpNotIn:
+		return !present || !slices.Contains(r.Values, value)
+	case corev1.NodeSelectorOpExists:
+		return present
+	case corev1.NodeSelectorOpDoesNotExist:
+		return !present
+	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
+		if !present || len(r.Values) != 1 {
+			return false
+		}
+		have, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return false
+		}
+		bound, err := strconv.ParseInt(r.Values[0], 10, 64)
+		if err != nil {
+			return false
+		}
+		return (r.Operator == corev1.NodeSelectorOpGt && have > bound) || (r.Operator == corev1.NodeSelectorOpLt && have < bound)
+	default:
+		return false
+	}
+}

@@ -1,0 +1,90 @@
+package offload
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// PodAction is what a provider does about the Pod of a ShadowPod.
+type PodAction int
+
+// Pod actions.
+const (
+	// PodKeep leaves it.
+	PodKeep PodAction = iota
+	// PodCreate makes it.
+	PodCreate
+	// PodRelabel gives it the labels and annotations of the ShadowPod.
+	PodRelabel
+	// PodDelete removes a Pod that an earlier ShadowPod of that name left.
+	PodDelete
+)
+
+// Shadow decides what a provider does for a ShadowPod whose Pod is pod (nil when there is none), and the phase that its status then has.
+//
+// The Pod is made again whenever it is gone, until it once finished: Succeeded and Failed are final. A Pod that is being deleted did not
+// fail by itself, so what it says then is not taken over, unless it succeeded and was not to run for ever. Pending and Unknown are not
+// reported: nobody acts on them, and they would cost a write per pod.
+//
+// pod must be one that carries the label of ShadowPods, with only those labels and annotations that were set from ShadowPods.
+func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (PodAction, corev1.PodPhase) {
+	phase := sp.Status.Phase
+	switch {
+	case !sp.DeletionTimestamp.IsZero(), Finished(phase):
+		return PodKeep, phase
+	case pod == nil:
+		return PodCreate, phase
+	case !OwnedBy(pod, sp):
+		if pod.DeletionTimestamp.IsZero() {
+			return PodDelete, phase
+		}
+		return PodKeep, phase
+	case !pod.DeletionTimestamp.IsZero():
+		if pod.Status.Phase == corev1.PodSucceeded && pod.Spec.RestartPolicy != corev1.RestartPolicyAlways {
+			phase = corev1.PodSucceeded
+		}
+		return PodKeep, phase
+	}
+	if Finished(pod.Status.Phase) || pod.Status.Phase == corev1.PodRunning {
+		phase = pod.Status.Phase
+	}
+	if !maps.Equal(pod.Labels, podLabels(sp)) || !maps.Equal(pod.Annotations, sp.Annotations) {
+		return PodRelabel, phase
+	}
+	return PodKeep, phase
+}
+
+// Finished tells whether a phase is final.
+func Finished(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// OwnedBy tells whether that very ShadowPod, not another one of its name, made the Pod.
+func OwnedBy(pod *corev1.Pod, sp *offloadingv1beta1.ShadowPod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.UID == sp.UID
+}
+
+// Pod returns the Pod that a ShadowPod keeps present.
+func Pod(sp *offloadingv1beta1.ShadowPod) *corev1.Pod {
+	gvk := offloadingv1beta1.GroupVersion.WithKind("ShadowPod")
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: sp.Namespace, Name: sp.Name,
+			Labels: podLabels(sp), Annotations: maps.Clone(sp.Annotations),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(sp, gvk)},
+		},
+		Spec: *sp.Spec.Pod.DeepCopy(),
+	}
+}
+
+func podLabels(sp *offloadingv1beta1.ShadowPod) map[string]string {
+	labels := make(map[string]string, len(sp.Labels)+1)
+	maps.Copy(labels, sp.Labels)
+	labels[offloadingv1beta1.LabelManagedBy] = offloadingv1beta1.ManagedByShadowPod
+	return labels
+}

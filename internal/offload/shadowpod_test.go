@@ -1,0 +1,128 @@
+package offload
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+func shadowPod(change ...func(*offloadingv1beta1.ShadowPod)) *offloadingv1beta1.ShadowPod {
+	sp := &offloadingv1beta1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "demo-rome", Name: "web-1", UID: "shadow", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "x"}},
+		Spec:       offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}},
+	}
+	for _, c := range change {
+		c(sp)
+	}
+	return sp
+}
+
+func phaseOf(phase corev1.PodPhase) func(*offloadingv1beta1.ShadowPod) {
+	return func(sp *offloadingv1beta1.ShadowPod) { sp.Status.Phase = phase }
+}
+
+// running returns the Pod of shadowPod as the provider has it.
+func running(phase corev1.PodPhase, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := Pod(shadowPod())
+	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	pod.Status.Phase = phase
+	for _, c := range change {
+		c(pod)
+	}
+	return pod
+}
+
+func TestShadow(t *testing.T) {
+	deleting := func(p *corev1.Pod) { p.DeletionTimestamp = &noon }
+	once := func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
+	older := func(p *corev1.Pod) { p.OwnerReferences[0].UID = "earlier" }
+	for name, c := range map[string]struct {
+		sp     *offloadingv1beta1.ShadowPod
+		pod    *corev1.Pod
+		action PodAction
+		phase  corev1.PodPhase
+	}{
+		"new":                                {shadowPod(), nil, PodCreate, ""},
+		"pending is not told":                {shadowPod(), running(corev1.PodPending), PodKeep, ""},
+		"unknown is not told":                {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodUnknown), PodKeep, corev1.PodRunning},
+		"running":                            {shadowPod(), running(corev1.PodRunning), PodKeep, corev1.PodRunning},
+		"succeeded":                          {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodSucceeded, once), PodKeep, corev1.PodSucceeded},
+		"failed, evicted by its node":        {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodFailed), PodKeep, corev1.PodFailed},
+		"gone: again":                        {shadowPod(phaseOf(corev1.PodRunning)), nil, PodCreate, corev1.PodRunning},
+		"gone after success: never again":    {shadowPod(phaseOf(corev1.PodSucceeded)), nil, PodKeep, corev1.PodSucceeded},
+		"gone after failure: never again":    {shadowPod(phaseOf(corev1.PodFailed)), nil, PodKeep, corev1.PodFailed},
+		"finished stays finished":            {shadowPod(phaseOf(corev1.PodFailed)), running(corev1.PodRunning), PodKeep, corev1.PodFailed},
+		"being deleted: waits":               {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodRunning, deleting), PodKeep, corev1.PodRunning},
+		"deleted, so it failed":              {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodFailed, deleting), PodKeep, corev1.PodRunning},
+		"deleted, so a server succeeded":     {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodSucceeded, deleting), PodKeep, corev1.PodRunning},
+		"deleted, but a job succeeded":       {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodSucceeded, deleting, once), PodKeep, corev1.PodSucceeded},
+		"of an earlier one: removed":         {shadowPod(), running(corev1.PodRunning, older), PodDelete, ""},
+		"of an earlier one, going":           {shadowPod(), running(corev1.PodRunning, older, deleting), PodKeep, ""},
+		"of an earlier one: says nothing":    {shadowPod(), running(corev1.PodSucceeded, older, once), PodDelete, ""},
+		"itself being deleted":               {shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.DeletionTimestamp = &noon }), nil, PodKeep, ""},
+		"label changed":                      {shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["app"] = "other" }), running(corev1.PodRunning), PodRelabel, corev1.PodRunning},
+		"label removed":                      {shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.Labels = nil }), running(corev1.PodRunning), PodRelabel, corev1.PodRunning},
+		"annotation added":                   {shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations["b"] = "c" }), running(corev1.PodRunning), PodRelabel, corev1.PodRunning},
+		"nobody cares for finished ones":     {shadowPod(phaseOf(corev1.PodSucceeded), func(sp *offloadingv1beta1.ShadowPod) { sp.Labels = nil }), running(corev1.PodSucceeded), PodKeep, corev1.PodSucceeded},
+		"pending again after it was deleted": {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodPending), PodKeep, corev1.PodRunning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			action, phase := Shadow(c.sp, c.pod)
+			if action != c.action || phase != c.phase {
+				t.Errorf("action %d phase %q, want %d %q", action, phase, c.action, c.phase)
+			}
+		})
+	}
+}
+
+// Whatever is reported is reported once: the status that follows from a Pod is the one that follows once more.
+func TestShadowIsIdempotentAndFinal(t *testing.T) {
+	phases := []corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown}
+	for _, before := range phases {
+		for _, now := range phases {
+			for _, gone := range []bool{true, false} {
+				pod := running(now)
+				if gone {
+					pod = nil
+				}
+				sp := shadowPod(phaseOf(before))
+				action, phase := Shadow(sp, pod)
+				if Finished(before) && (phase != before || action != PodKeep) {
+					t.Errorf("%s is final, but with %s it becomes %s, action %d", before, now, phase, action)
+				}
+				sp.Status.Phase = phase
+				if _, again := Shadow(sp, pod); again != phase {
+					t.Errorf("%s with %s: %s, then %s", before, now, phase, again)
+				}
+			}
+		}
+	}
+}
+
+func TestPod(t *testing.T) {
+	sp := shadowPod()
+	pod := Pod(sp)
+	want := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "demo-rome", Name: "web-1",
+			Labels: map[string]string{"app": "web", "liqo.io/managed-by": "shadowpod"}, Annotations: map[string]string{"note": "x"},
+		},
+		Spec: sp.Spec.Pod,
+	}
+	owner := pod.OwnerReferences
+	pod.OwnerReferences = nil
+	if diff := cmp.Diff(want, pod); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(owner) != 1 || owner[0].Kind != "ShadowPod" || owner[0].APIVersion != "offloading.liqo.io/v1beta1" || owner[0].UID != "shadow" || !*owner[0].Controller {
+		t.Errorf("owner %+v", owner)
+	}
+	pod.Spec.Containers[0].Image, pod.Annotations["note"] = "changed", "changed"
+	if sp.Spec.Pod.Containers[0].Image != "web:1" || sp.Annotations["note"] != "x" {
+		t.Error("the Pod shares memory with its ShadowPod")
+	}
+}

@@ -1,0 +1,282 @@
+package offload
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// annotationPatchHash, on the pods of a virtual kubelet, changes with the VirtualNode's offloading patch, so that they restart.
+const annotationPatchHash = "liqo.io/offloading-patch-hash"
+
+// kubeletPort is where a virtual kubelet serves logs, exec and the like.
+const kubeletPort = 10250
+
+// KubeletName is the name of the Deployment of a VirtualNode's virtual kubelet.
+func KubeletName(virtualNode string) string {
+	return offloadingv1beta1.VirtualKubeletDeploymentPrefix + virtualNode
+}
+
+// KubeletBinding is the name of the ClusterRoleBinding of a VirtualNode's virtual kubelet.
+func KubeletBinding(virtualNode string) string { return "liqo-node-" + virtualNode }
+
+// CreatesNode tells whether a VirtualNode becomes a Node: what it says, else what the options say.
+func CreatesNode(node *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplateSpec) bool {
+	if node.Spec.CreateNode != nil {
+		return *node.Spec.CreateNode
+	}
+	return options.CreateNode
+}
+
+// SkipsNetworkCheck tells whether its Node is ready while the network to the provider is down.
+func SkipsNetworkCheck(node *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplateSpec) bool {
+	if node.Spec.DisableNetworkCheck != nil {
+		return *node.Spec.DisableNetworkCheck
+	}
+	return options.DisableNetworkCheck
+}
+
+// KubeletSelector selects the pods of a VirtualNode's virtual kubelet.
+func KubeletSelector(node *offloadingv1beta1.VirtualNode) map[string]string {
+	return map[string]string{
+		api.LabelType: api.TypeVirtualNode, offloadingv1beta1.LabelComponent: offloadingv1beta1.ComponentVirtualKubelet,
+		api.LabelVirtualNode: node.Name, api.LabelRemoteClusterID: node.Spec.ClusterID,
+	}
+}
+
+// KubeletLabels returns the labels of all that is made for a virtual kubelet.
+func KubeletLabels(node *offloadingv1beta1.VirtualNode, global map[string]string) map[string]string {
+	labels := maps.Clone(global)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, KubeletSelector(node))
+	labels[LabelManagedBy], labels[labelPartOf] = ManagedBy, ManagedBy
+	labels[labelName], labels[labelComponent] = offloadingv1beta1.ComponentVirtualKubelet, offloadingv1beta1.ComponentVirtualKubelet
+	return labels
+}
+
+// KubeletRights returns the ClusterRoleBinding that lets the ServiceAccount of a virtual kubelet work.
+func KubeletRights(node *offloadingv1beta1.VirtualNode) (rbacv1.RoleRef, []rbacv1.Subject) {
+	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterRoleLocal},
+		[]rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: node.Namespace, Name: node.Name}}
+}
+
+// TwinRights returns the RoleBinding that lets a consumer (a cluster ID) work in its twin namespaces.
+func TwinRights(consumer string) (rbacv1.RoleRef, []rbacv1.Subject) {
+	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterRoleRemote},
+		[]rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: consumer}}
+}
+
+// RuntimeLabels returns the labels of RBAC objects made at run time.
+func RuntimeLabels(global map[string]string, remoteCluster string) map[string]string {
+	labels := maps.Clone(global)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[LabelManagedBy], labels[labelPartOf] = ManagedBy, ManagedBy
+	labels[api.LabelRemoteClusterID] = remoteCluster
+	return labels
+}
+
+// KubeletFacts is what the Deployment of a virtual kubelet follows from, beside its VirtualNode.
+type KubeletFacts struct {
+	// ClusterID of this cluster.
+	ClusterID string
+	// Options of virtual kubelets.
+	Options *offloadingv1beta1.VkOptionsTemplateSpec
+	// Labels and Annotations put on every object.
+	Labels, Annotations map[string]string
+}
+
+// Kubelet returns the Deployment of a VirtualNode's virtual kubelet: the VirtualNode's own template where it has one, else what follows
+// from the options. The VirtualNode must name its kubeconfig Secret.
+func Kubelet(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) *appsv1.Deployment {
+	labels := KubeletLabels(node, facts.Labels)
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: node.Namespace, Name: KubeletName(node.Name), Labels: labels, Annotations: maps.Clone(facts.Annotations),
+	}}
+	if t := node.Spec.Template; t != nil {
+		d.Labels = merged(labels, t.Metadata.Labels)
+		d.Annotations = merged(facts.Annotations, t.Metadata.Annotations)
+		d.Spec = *t.Spec.DeepCopy()
+		return d
+	}
+	options := facts.Options
+	replicas := int32(1)
+	if options.Replicas != nil {
+		replicas = *options.Replicas
+	}
+	strategy := appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	if replicas > 1 {
+		// Several elect a leader; a single one does not, so the old one goes before the new one comes.
+		strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
+	}
+	history := int32(1)
+	d.Spec = appsv1.DeploymentSpec{
+		Replicas: &replicas, Strategy: strategy, RevisionHistoryLimit: &history,
+		Selector: &metav1.LabelSelector{MatchLabels: KubeletSelector(node)},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{
+				Labels:      merged(options.ExtraLabels, labels),
+				Annotations: merged(merged(facts.Annotations, options.ExtraAnnotations), map[string]string{annotationPatchHash: hashOf(node.Spec.OffloadingPatch)}),
+			},
+			Spec: kubeletPod(node, facts),
+		},
+	}
+	return d
+}
+
+func kubeletPod(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) corev1.PodSpec {
+	options := facts.Options
+	field := func(name, path string) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
+	}
+	user, yes, no := int64(65532), true, false
+	container := corev1.Container{
+		Name: "virtual-kubelet", Image: options.ContainerImage, ImagePullPolicy: options.PullPolicy,
+		Args: append(kubeletArgs(node, facts), options.ExtraArgs...),
+		Env: []corev1.EnvVar{
+			field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP"),
+			{Name: "VIRTUALNODE_NAME", Value: node.Name},
+		},
+		Ports: []corev1.ContainerPort{{Name: "kubelet", ContainerPort: kubeletPort, Protocol: corev1.ProtocolTCP}},
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+		}},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+	}
+	if options.Resources != nil {
+		container.Resources = *options.Resources.DeepCopy()
+	}
+	if port, ok := metricsPort(options); ok {
+		container.Ports = append(container.Ports, corev1.ContainerPort{Name: "metrics", ContainerPort: port, Protocol: corev1.ProtocolTCP})
+	}
+	grace := int64(10)
+	return corev1.PodSpec{
+		ServiceAccountName: node.Name, ImagePullSecrets: slices.Clone(options.ImagePullSecrets),
+		TerminationGracePeriodSeconds: &grace,
+		Tolerations:                   slices.Clone(options.Tolerations),
+		Containers:                    []corev1.Container{container},
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: &yes, RunAsUser: &user, RunAsGroup: &user,
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		// A virtual kubelet never runs on a virtual node, its own the least.
+		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{onType(corev1.NodeSelectorOpNotIn)}},
+		}},
+	}
+}
+
+func kubeletArgs(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) []string {
+	options := facts.Options
+	args := []string{
+		"--virtual-node=" + node.Name,
+		"--node-name=" + node.Name,
+		"--tenant-namespace=" + node.Namespace,
+		"--cluster-id=" + facts.ClusterID,
+		"--foreign-cluster-id=" + node.Spec.ClusterID,
+		"--kubeconfig-secret=" + node.Spec.KubeconfigSecretRef.Name,
+		"--create-node=" + strconv.FormatBool(CreatesNode(node, options)),
+		"--disable-network-check=" + strconv.FormatBool(SkipsNetworkCheck(node, options)),
+		"--node-ip=$(POD_IP)",
+		fmt.Sprintf("--listen=:%d", kubeletPort),
+	}
+	if pod, ok := options.ReflectorsConfig["pod"]; ok {
+		args = append(args, fmt.Sprintf("--pod-workers=%d", pod.NumWorkers))
+	}
+	labels, annotations := options.LabelsNotReflected, options.AnnotationsNotReflected
+	if p := node.Spec.OffloadingPatch; p != nil {
+		labels, annotations = slices.Concat(labels, p.LabelsNotReflected), slices.Concat(annotations, p.AnnotationsNotReflected)
+	}
+	for _, list := range []struct{ flag, value string }{
+		{"labels-not-reflected", strings.Join(labels, ",")},
+		{"annotations-not-reflected", strings.Join(annotations, ",")},
+		{"node-extra-labels", pairs(options.NodeExtraLabels)},
+		{"node-extra-annotations", pairs(options.NodeExtraAnnotations)},
+	} {
+		if list.value != "" {
+			args = append(args, "--"+list.flag+"="+list.value)
+		}
+	}
+	if _, ok := metricsPort(options); ok {
+		args = append(args, "--metrics-address="+options.MetricsAddress)
+	}
+	return args
+}
+
+// metricsPort returns the port of the metrics, false when they are off or their address is not host:port.
+func metricsPort(options *offloadingv1beta1.VkOptionsTemplateSpec) (int32, bool) {
+	if !options.MetricsEnabled {
+		return 0, false
+	}
+	at := strings.LastIndexByte(options.MetricsAddress, ':')
+	port, err := strconv.ParseUint(options.MetricsAddress[at+1:], 10, 16)
+	if at < 0 || err != nil || port == 0 {
+		return 0, false
+	}
+	return int32(port), true
+}
+
+func pairs(m map[string]string) string {
+	list := make([]string, 0, len(m))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, k+"="+m[k])
+	}
+	return strings.Join(list, ",")
+}
+
+// merged returns base with the entries of over put on top.
+func merged(base, over map[string]string) map[string]string {
+	result := make(map[string]string, len(base)+len(over))
+	maps.Copy(result, base)
+	maps.Copy(result, over)
+	return result
+}
+
+// annotationSpecHash, on the Deployment of a virtual kubelet, tells which specification it was last given.
+const annotationSpecHash = "liqo.io/specification-hash"
+
+// UpdateKubelet turns the Deployment that exists into the wanted one, and changes nothing when it already follows from it: values that the
+// API server filled in, and entries of labels and annotations that others made, stay.
+func UpdateKubelet(have, want *appsv1.Deployment) {
+	hash := hashOf(want.Spec)
+	have.Labels, have.Annotations = merged(have.Labels, want.Labels), merged(have.Annotations, want.Annotations)
+	if have.Annotations[annotationSpecHash] == hash && equality.Semantic.DeepDerivative(want.Spec, have.Spec) {
+		return
+	}
+	have.Annotations[annotationSpecHash] = hash
+	selector := have.Spec.Selector
+	have.Spec = *want.Spec.DeepCopy()
+	if selector != nil && want.Spec.Selector == nil {
+		have.Spec.Selector = selector
+	}
+}
+
+// hashOf is short and differs for values that differ in JSON.
+func hashOf(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("marshalling %T: %v", value, err)) // API types always marshal
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])[:2*hashLength]
+}

@@ -1,0 +1,110 @@
+package offload
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+func kubeletFacts() KubeletFacts {
+	return KubeletFacts{ClusterID: "rome", Labels: map[string]string{"liqo.io/managed": "true"}, Options: &offloadingv1beta1.VkOptionsTemplateSpec{
+		ContainerImage: "registry.example/virtual-kubelet:v1", PullPolicy: corev1.PullIfNotPresent, CreateNode: true,
+		ExtraArgs: []string{"--extra"}, NodeExtraLabels: map[string]string{"b": "2", "a": "1"}, LabelsNotReflected: []string{"secret"},
+		ReflectorsConfig: map[string]offloadingv1beta1.ReflectorConfig{"pod": {NumWorkers: 7}}, MetricsEnabled: true, MetricsAddress: ":5872",
+	}}
+}
+
+func kubeletNode() *offloadingv1beta1.VirtualNode {
+	node := virtualNode("milan", "milan", nil)
+	node.Spec.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: "kubeconfig-resourceslice-milan"}
+	return &node
+}
+
+func TestKubelet(t *testing.T) {
+	node := kubeletNode()
+	off := false
+	node.Spec.CreateNode = &off
+	node.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{LabelsNotReflected: []string{"also"}}
+	d := Kubelet(node, kubeletFacts())
+	if d.Name != "vk-milan" || d.Namespace != "liqo-tenant-milan" {
+		t.Errorf("%s/%s", d.Namespace, d.Name)
+	}
+	for key, value := range d.Spec.Selector.MatchLabels {
+		if d.Spec.Template.Labels[key] != value || d.Labels[key] != value {
+			t.Errorf("label %s=%s of the selector is missing", key, value)
+		}
+	}
+	container := d.Spec.Template.Spec.Containers[0]
+	want := []string{
+		"--virtual-node=milan", "--node-name=milan", "--tenant-namespace=liqo-tenant-milan", "--cluster-id=rome", "--foreign-cluster-id=milan",
+		"--kubeconfig-secret=kubeconfig-resourceslice-milan", "--create-node=false", "--disable-network-check=false", "--node-ip=$(POD_IP)",
+		"--listen=:10250", "--pod-workers=7", "--labels-not-reflected=secret,also", "--node-extra-labels=a=1,b=2", "--metrics-address=:5872", "--extra",
+	}
+	if diff := cmp.Diff(want, container.Args); diff != "" {
+		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+	if d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType || *d.Spec.Replicas != 1 {
+		t.Errorf("a single virtual kubelet must be gone before the next comes: %+v", d.Spec.Strategy)
+	}
+	if d.Spec.Template.Spec.ServiceAccountName != "milan" || container.Image != "registry.example/virtual-kubelet:v1" {
+		t.Errorf("service account %s, image %s", d.Spec.Template.Spec.ServiceAccountName, container.Image)
+	}
+	if d.Labels["liqo.io/managed"] != "true" {
+		t.Errorf("global label is missing: %v", d.Labels)
+	}
+}
+
+func TestKubeletRestartsWithTheOffloadingPatch(t *testing.T) {
+	node := kubeletNode()
+	hash := func() string { return Kubelet(node, kubeletFacts()).Spec.Template.Annotations[annotationPatchHash] }
+	none := hash()
+	node.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{NodeSelector: map[string]string{"a": "b"}}
+	if some := hash(); some == none || some != hash() {
+		t.Errorf("hash %s without a patch, %s with one", none, some)
+	}
+}
+
+func TestKubeletFollowsItsOwnTemplate(t *testing.T) {
+	node := kubeletNode()
+	node.Spec.Template = &offloadingv1beta1.DeploymentTemplate{
+		Metadata: offloadingv1beta1.ObjectMeta{Labels: map[string]string{"mine": "yes"}},
+		Spec:     appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "mine"}}}}},
+	}
+	d := Kubelet(node, kubeletFacts())
+	if d.Labels["mine"] != "yes" || d.Labels["offloading.liqo.io/component"] != "virtual-kubelet" || d.Spec.Template.Spec.Containers[0].Name != "mine" {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestUpdateKubelet(t *testing.T) {
+	want := Kubelet(kubeletNode(), kubeletFacts())
+	have := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"deployment.kubernetes.io/revision": "1"}}}
+	UpdateKubelet(have, want)
+	have.Spec.Template.Spec.DNSPolicy = corev1.DNSClusterFirst // as the API server does
+	have.Spec.Template.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
+	before := have.DeepCopy()
+	UpdateKubelet(have, want)
+	if diff := cmp.Diff(before, have); diff != "" {
+		t.Errorf("an unchanged wish changes the Deployment:\n%s", diff)
+	}
+	have.Spec.Template.Spec.Containers[0].Image = "drifted"
+	UpdateKubelet(have, want)
+	if have.Spec.Template.Spec.Containers[0].Image == "drifted" {
+		t.Error("drift is not repaired")
+	}
+	facts := kubeletFacts()
+	facts.Options.ExtraArgs = nil
+	UpdateKubelet(have, Kubelet(kubeletNode(), facts))
+	if slices.Contains(have.Spec.Template.Spec.Containers[0].Args, "--extra") {
+		t.Error("an argument that is no longer wanted stays")
+	}
+	if have.Annotations["deployment.kubernetes.io/revision"] != "1" {
+		t.Error("an annotation of somebody else is lost")
+	}
+}

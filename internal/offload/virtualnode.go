@@ -1,0 +1,115 @@
+package offload
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// Grants tells whether a ResourceSlice is to become a VirtualNode by itself, and may: it asks for that, and the provider accepted both
+// its identity and its resources.
+func Grants(slice *authv1beta1.ResourceSlice) bool {
+	if slice.Annotations[authv1beta1.AnnotationCreateVirtualNode] != api.True {
+		return false
+	}
+	accepted := func(t authv1beta1.ResourceSliceConditionType) bool {
+		return slices.ContainsFunc(slice.Status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool {
+			return c.Type == t && c.Status == authv1beta1.ResourceSliceAccepted
+		})
+	}
+	return accepted(authv1beta1.ResourceSliceAuthentication) && accepted(authv1beta1.ResourceSliceResources)
+}
+
+// Fill makes a VirtualNode follow what a provider granted to a ResourceSlice: its capacity, classes and labels, and the identity to use.
+// What the provider does not decide (createNode, taints, options) is left to the user. Entries of Labels that the provider once granted
+// and no longer does are kept: they can't be told from the user's.
+func Fill(node *offloadingv1beta1.VirtualNode, slice *authv1beta1.ResourceSlice, kubeconfigSecret string) {
+	metav1.SetMetaDataLabel(&node.ObjectMeta, api.LabelRemoteClusterID, slice.Spec.ProviderClusterID)
+	metav1.SetMetaDataLabel(&node.ObjectMeta, api.LabelResourceSliceName, slice.Name)
+	node.Spec.ClusterID = slice.Spec.ProviderClusterID
+	node.Spec.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: kubeconfigSecret}
+	node.Spec.ResourceQuota.Hard = slice.Status.Resources.DeepCopy()
+	node.Spec.StorageClasses = slices.Clone(slice.Status.StorageClasses)
+	node.Spec.IngressClasses = slices.Clone(slice.Status.IngressClasses)
+	node.Spec.LoadBalancerClasses = slices.Clone(slice.Status.LoadBalancerClasses)
+	if len(slice.Status.NodeLabels) > 0 {
+		node.Spec.Labels = merged(node.Spec.Labels, slice.Status.NodeLabels)
+	}
+	if len(slice.Status.NodeSelector) > 0 {
+		if node.Spec.OffloadingPatch == nil {
+			node.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{}
+		}
+		node.Spec.OffloadingPatch.NodeSelector = maps.Clone(slice.Status.NodeSelector)
+	}
+}
+
+// SetCondition keeps one condition per type; the time moves only with the status.
+func SetCondition(node *offloadingv1beta1.VirtualNode, t offloadingv1beta1.VirtualNodeConditionType,
+	status offloadingv1beta1.VirtualNodeConditionStatus, reason, message string, now metav1.Time) {
+	want := offloadingv1beta1.VirtualNodeCondition{Type: t, Status: status, Reason: reason, Message: message, LastTransitionTime: now}
+	for i := range node.Status.Conditions {
+		c := &node.Status.Conditions[i]
+		if c.Type != t {
+			continue
+		}
+		if c.Status == status && !c.LastTransitionTime.IsZero() {
+			want.LastTransitionTime = c.LastTransitionTime
+		}
+		*c = want
+		return
+	}
+	node.Status.Conditions = append(node.Status.Conditions, want)
+}
+
+// NeedsMap tells whether a VirtualNode still needs the NamespaceMap towards its provider: until it is being deleted and both its virtual
+// kubelet and its Node are gone.
+func NeedsMap(node *offloadingv1beta1.VirtualNode, kubeletExists, nodeExists bool) bool {
+	return node.DeletionTimestamp.IsZero() || kubeletExists || nodeExists
+}
+
+// Bounds of a drain: how long pods get beyond their own grace period, and how long those of a provider that does not answer get in all.
+const (
+	drainSlack       = 30 * time.Second
+	drainUnreachable = 10 * time.Second
+	defaultGrace     = corev1.DefaultTerminationGracePeriodSeconds * time.Second
+)
+
+// DrainLimit returns how long the pods of a virtual node may take to leave it before they are removed by force: the longest grace period
+// among them and some slack, or only moments when the provider can't be reached, for then nothing more can be learned of them.
+func DrainLimit(pods []corev1.Pod, unreachable bool) time.Duration {
+	if unreachable {
+		return drainUnreachable
+	}
+	longest := defaultGrace
+	for i := range pods {
+		if s := pods[i].Spec.TerminationGracePeriodSeconds; s != nil {
+			longest = max(longest, time.Duration(*s)*time.Second)
+		}
+	}
+	return longest + drainSlack
+}
+
+// Drainable tells whether a pod has to leave a virtual node before it goes. Those of a DaemonSet would only come back: they go with the
+// Node. Finished pods leave too, for what is left of them in the provider goes only while the virtual kubelet runs.
+func Drainable(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner == nil || owner.Kind != "DaemonSet"
+}
+
+// annotationUnreachable, "true" on a ForeignCluster, says that the cluster will never come back.
+const annotationUnreachable = "liqo.io/foreign-cluster-permanently-unreachable"
+
+// Unreachable tells whether a cluster is known not to answer: its API server was asked and did not, or somebody declared it lost.
+func Unreachable(fc *corev1beta1.ForeignCluster) bool {
+	return fc.Annotations[annotationUnreachable] == api.True || slices.ContainsFunc(fc.Status.Conditions, func(c corev1beta1.Condition) bool {
+		return c.Type == corev1beta1.APIServerStatus && c.Status == corev1beta1.StatusError
+	})
+}

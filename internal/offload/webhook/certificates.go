@@ -1,0 +1,219 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+const (
+	// secretName is the Secret that holds the certificate.
+	secretName = "liqo-webhook-certs"
+	// configurationName is what the chart calls its webhook configurations.
+	configurationName = "liqo-webhook"
+	labelWebhook      = "liqo.io/webhook"
+	annotationService = "liqo.io/webhook-service-name"
+)
+
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,verbs=get;list;watch;patch,resourceNames=liqo-webhook
+// +kubebuilder:rbac:groups="",namespace=liqo,resources=secrets,verbs=create
+// +kubebuilder:rbac:groups="",namespace=liqo,resources=secrets,verbs=get;list;watch;update;delete,resourceNames=liqo-webhook-certs
+
+// certificates keeps the certificate of the webhooks. Every replica runs it: the Secret decides, who writes it first wins.
+type certificates struct {
+	Options
+	// live reads and writes past every cache: what is decided here must not be decided on old facts.
+	live client.Client
+	// serving is the certificate in use, nil until there is one.
+	serving atomic.Pointer[tls.Certificate]
+	// trusted tells that the configurations were given the CA.
+	trusted atomic.Bool
+}
+
+func newCertificates(mgr ctrl.Manager, opts Options) *certificates {
+	return &certificates{Options: opts, live: direct{Client: mgr.GetClient(), reader: mgr.GetAPIReader()}}
+}
+
+// direct is a client whose reads skip the cache.
+type direct struct {
+	client.Client
+	reader client.Reader
+}
+
+func (d direct) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return d.reader.Get(ctx, key, obj, opts...)
+}
+
+// host is the name by which the API server calls the Service.
+func (c *certificates) host() string { return c.Service + "." + c.Namespace + ".svc" }
+
+// serve hands the certificate to TLS.
+func (c *certificates) serve(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if pair := c.serving.Load(); pair != nil {
+		return pair, nil
+	}
+	return nil, errors.New("the webhook certificate is not there yet")
+}
+
+// check is ready once there is a certificate and the API server was told to trust it.
+func (c *certificates) check(*http.Request) error {
+	if c.serving.Load() == nil || !c.trusted.Load() {
+		return errors.New("the webhook certificate is not in place yet")
+	}
+	return nil
+}
+
+// setup has the Secret and the configurations watched, in a cache that holds only these.
+func (c *certificates) setup(mgr ctrl.Manager) error {
+	named := func(name string) cache.ByObject {
+		return cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", name)}
+	}
+	secret := named(secretName)
+	secret.Namespaces = map[string]cache.Config{c.Namespace: {}}
+	own, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}: secret,
+			&admissionregistrationv1.MutatingWebhookConfiguration{}: named(configurationName),
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("making the cache of webhook objects: %w", err)
+	}
+	if err := mgr.Add(early{own}); err != nil {
+		return fmt.Errorf("adding the cache of webhook objects: %w", err)
+	}
+	everyReplica := false
+	ctl, err := controller.New("webhook-certificate", mgr, controller.Options{Reconciler: c, NeedLeaderElection: &everyReplica})
+	if err != nil {
+		return fmt.Errorf("making the controller of the webhook certificate: %w", err)
+	}
+	// One request stands for everything: the certificate is one.
+	to := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
+	begin := source.Func(func(_ context.Context, queue requestQueue) error {
+		queue.Add(reconcile.Request{}) // also when neither the Secret nor the configuration is there
+		return nil
+	})
+	for _, s := range []source.Source{
+		source.Kind[client.Object](own, &corev1.Secret{}, to),
+		source.Kind[client.Object](own, &admissionregistrationv1.MutatingWebhookConfiguration{}, to),
+		begin,
+	} {
+		if err := ctl.Watch(s); err != nil {
+			return fmt.Errorf("watching webhook objects: %w", err)
+		}
+	}
+	return nil
+}
+
+// early is a cache that the manager starts with its own, on every replica.
+type early struct{ cache.Cache }
+
+// GetCache is how the manager tells caches from other things to run.
+func (e early) GetCache() cache.Cache { return e.Cache }
+
+// Reconcile makes the Secret if it is missing, broken or old, has the API server trust its CA, and only then serves with it.
+func (c *certificates) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	pair, bundle, renewal, err := c.ensureSecret(ctx)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another replica was faster: its Secret is as good
+		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := c.trust(ctx, bundle); err != nil {
+		return reconcile.Result{}, err
+	}
+	c.serving.Store(pair)
+	return reconcile.Result{RequeueAfter: max(renewal.Sub(c.Now()), time.Minute)}, nil
+}
+
+// ensureSecret returns a certificate to serve, the CA bundle to trust, and when to look again at the latest.
+func (c *certificates) ensureSecret(ctx context.Context) (*tls.Certificate, []byte, time.Time, error) {
+	secret := &corev1.Secret{}
+	err := c.live.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: secretName}, secret)
+	missing := apierrors.IsNotFound(err)
+	if err != nil && !missing {
+		return nil, nil, time.Time{}, fmt.Errorf("reading Secret %s/%s: %w", c.Namespace, secretName, err)
+	}
+	have := materialOf(secret.Data)
+	if pair, renewal, err := have.parse(c.host(), c.Now()); err == nil && c.Now().Before(renewal) {
+		return pair, have.ca, renewal, nil
+	}
+	next, err := generate(c.host(), have.ca, c.Now(), c.Random)
+	if err != nil {
+		return nil, nil, time.Time{}, err
+	}
+	pair, renewal, err := next.parse(c.host(), c.Now())
+	if err != nil {
+		return nil, nil, time.Time{}, fmt.Errorf("checking the new webhook certificate: %w", err)
+	}
+	secret.Namespace, secret.Name = c.Namespace, secretName
+	for k, v := range c.GlobalLabels {
+		metav1.SetMetaDataLabel(&secret.ObjectMeta, k, v)
+	}
+	for k, v := range c.GlobalAnnotations {
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, k, v)
+	}
+	metav1.SetMetaDataLabel(&secret.ObjectMeta, labelWebhook, "true")
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotationService, c.Service)
+	secret.Data = next.data()
+	if missing {
+		err = c.live.Create(ctx, secret)
+	} else {
+		err = c.live.Update(ctx, secret) // with the resource version that was read: two replicas can't both win
+	}
+	if err != nil {
+		return nil, nil, time.Time{}, fmt.Errorf("writing Secret %s/%s: %w", c.Namespace, secretName, err)
+	}
+	return pair, next.ca, renewal, nil
+}
+
+// trust puts the CA bundle into the configuration of the chart, if there is one.
+func (c *certificates) trust(ctx context.Context, bundle []byte) error {
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	err := c.live.Get(ctx, client.ObjectKey{Name: configurationName}, configuration)
+	if apierrors.IsNotFound(err) {
+		c.trusted.Store(true) // nobody asks, so nobody has to trust; should it come, the watch tells
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading MutatingWebhookConfiguration %s: %w", configurationName, err)
+	}
+	before := configuration.DeepCopy()
+	changed := false
+	for i := range configuration.Webhooks {
+		if !bytes.Equal(configuration.Webhooks[i].ClientConfig.CABundle, bundle) {
+			configuration.Webhooks[i].ClientConfig.CABundle = bundle
+			changed = true
+		}
+	}
+	if changed {
+		// The list is replaced whole, so it must be the one that was read.
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := c.live.Patch(ctx, configuration, patch); err != nil {
+			return fmt.Errorf("patching MutatingWebhookConfiguration %s: %w", configurationName, err)
+		}
+	}
+	c.trusted.Store(true)
+	return nil
+}

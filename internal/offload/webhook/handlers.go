@@ -1,0 +1,103 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
+)
+
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch
+
+// pods makes the scheduler follow the strategy of an offloaded namespace.
+type pods struct {
+	cached, live client.Reader
+	decoder      admission.Decoder
+	runtimeClass string
+}
+
+// Handle answers one review: the changes of offload.MutatePod.
+func (h *pods) Handle(ctx context.Context, req admission.Request) admission.Response {
+	offloading, err := h.offloading(ctx, req.Namespace)
+	switch {
+	case err != nil:
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("reading the NamespaceOffloading of namespace %s: %w", req.Namespace, err))
+	case offloading == nil:
+		return admission.Allowed("the namespace is not offloaded")
+	}
+	pod := &corev1.Pod{}
+	if err := h.decoder.Decode(req, pod); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the pod: %w", err))
+	}
+	hadAffinity := pod.Spec.Affinity != nil
+	hadTolerations := pod.Spec.Tolerations != nil
+	tolerations := len(pod.Spec.Tolerations)
+	if !offload.MutatePod(pod, &offloading.Spec, h.runtimeClass) {
+		return admission.Allowed("")
+	}
+	// Only these two fields ever change: naming them spares comparing the whole pod, and leaves fields alone that this program does not know.
+	var patches []jsonpatch.Operation
+	if len(pod.Spec.Tolerations) != tolerations {
+		patches = append(patches, replace(hadTolerations, "/spec/tolerations", pod.Spec.Tolerations))
+	}
+	if pod.Spec.Affinity != nil {
+		patches = append(patches, replace(hadAffinity, "/spec/affinity", pod.Spec.Affinity))
+	}
+	return admission.Patched("", patches...)
+}
+
+func replace(there bool, path string, value any) jsonpatch.Operation {
+	operation := "add"
+	if there {
+		operation = "replace"
+	}
+	return jsonpatch.NewOperation(operation, path, value)
+}
+
+// offloading returns the NamespaceOffloading of a namespace, nil when there is none.
+func (h *pods) offloading(ctx context.Context, namespace string) (*offloadingv1beta1.NamespaceOffloading, error) {
+	o := &offloadingv1beta1.NamespaceOffloading{}
+	key := client.ObjectKey{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName}
+	err := h.cached.Get(ctx, key, o)
+	if apierrors.IsNotFound(err) {
+		// The API server asks only about namespaces that carry the label of offloaded ones: this cache may be behind.
+		err = h.live.Get(ctx, key, o)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return o, err
+}
+
+// shadowPods stamps ShadowPods with the user that makes them. The chart's policy sees to it that the stamp stays.
+type shadowPods struct{}
+
+// Handle answers one review: the label of the creator.
+func (shadowPods) Handle(_ context.Context, req admission.Request) admission.Response {
+	var object struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+	}
+	if err := json.Unmarshal(req.Object.Raw, &object); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the metadata of the ShadowPod: %w", err))
+	}
+	creator := offload.CreatorLabel(req.UserInfo.Username)
+	if object.Metadata.Labels == nil {
+		return admission.Patched("", jsonpatch.NewOperation("add", "/metadata/labels", map[string]string{offloadingv1beta1.LabelCreatorUser: creator}))
+	}
+	if object.Metadata.Labels[offloadingv1beta1.LabelCreatorUser] == creator {
+		return admission.Allowed("")
+	}
+	path := "/metadata/labels/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(offloadingv1beta1.LabelCreatorUser)
+	return admission.Patched("", jsonpatch.NewOperation("add", path, creator))
+}
