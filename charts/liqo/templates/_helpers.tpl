@@ -1,0 +1,70 @@
+{{/* ID of this cluster: the value, else the one installed, else one made from the UID of kube-system. */}}
+{{- define "liqo.clusterID" -}}
+{{- $id := .Values.discovery.config.clusterID -}}
+{{- if not $id -}}
+{{- range (lookup "v1" "ConfigMap" .Release.Namespace "").items -}}
+{{- if eq (dig "metadata" "labels" "app.kubernetes.io/name" "" .) "clusterid-configmap" -}}
+{{- $id = dig "data" "CLUSTER_ID" "" . -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if not $id -}}
+{{- with lookup "v1" "Namespace" "" "kube-system" -}}
+{{- $id = printf "cluster-%s" (.metadata.uid | trunc 8) -}}
+{{- end -}}
+{{- end -}}
+{{- required "discovery.config.clusterID is empty: set it to the ID of this cluster, a DNS label unique among its peers (--set discovery.config.clusterID=rome)" $id -}}
+{{- end -}}
+
+{{/* Labels of an object: (dict "ctx" . "name" N "component" C "labels" extra). */}}
+{{- define "liqo.labels" -}}
+{{- $base := dict
+  "app.kubernetes.io/name" .name
+  "app.kubernetes.io/instance" (printf "%s-%s" .ctx.Release.Name .name)
+  "app.kubernetes.io/component" .component
+  "app.kubernetes.io/part-of" "liqo"
+  "app.kubernetes.io/managed-by" .ctx.Release.Service
+  "app.kubernetes.io/version" (.ctx.Values.tag | default .ctx.Chart.AppVersion | trunc 63)
+  "helm.sh/chart" (printf "%s-%s" .ctx.Chart.Name .ctx.Chart.Version | replace "+" "_" | trunc 63) -}}
+{{- toYaml (mergeOverwrite (dict) (.ctx.Values.common.globalLabels | default dict) (.labels | default dict) $base) -}}
+{{- end -}}
+
+{{/* Labels that select the pods of a component; they never change during the life of an installation. */}}
+{{- define "liqo.selector" -}}
+app.kubernetes.io/name: {{ .name }}
+app.kubernetes.io/component: {{ .component }}
+app.kubernetes.io/part-of: liqo
+{{- end -}}
+
+{{/* Metadata of an object in full: (dict "ctx" . "object" object-name "name" N "component" C "labels" extra "annotations" extra "cluster" true). */}}
+{{- define "liqo.metadata" -}}
+name: {{ .object }}
+{{- if not .cluster }}
+namespace: {{ .ctx.Release.Namespace }}
+{{- end }}
+labels:
+  {{- include "liqo.labels" . | nindent 2 }}
+{{- with mergeOverwrite (dict) (.ctx.Values.common.globalAnnotations | default dict) (.annotations | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Image of a component: (dict "ctx" . "image" .Values.x.image). */}}
+{{- define "liqo.image" -}}
+{{- $version := .image.version | default .ctx.Values.tag | default .ctx.Chart.AppVersion -}}
+{{- if hasPrefix "sha256:" $version -}}
+{{- printf "%s@%s" .image.name $version -}}
+{{- else -}}
+{{- printf "%s:%s" .image.name $version -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A map as k=v,k=v in the order of its keys. */}}
+{{- define "liqo.pairs" -}}
+{{- $pairs := list -}}
+{{- range $k := keys . | sortAlpha -}}
+{{- $pairs = append $pairs (printf "%s=%v" $k (get $ $k)) -}}
+{{- end -}}
+{{- join "," $pairs -}}
+{{- end -}}

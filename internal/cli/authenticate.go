@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) authenticateCommand() *cobra.Command {
+	var auth authFlags
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use:     "authenticate",
+		Aliases: []string{"auth"},
+		Short:   "Make the local cluster known to a provider",
+		Long: "Do the handshake with the remote cluster, the provider: the first part of peer. Afterwards the local cluster may\n" +
+			"ask it for resources (create resourceslice).",
+		Example: example(`
+			# The first step of peering, by itself
+			%[1]s authenticate --remote-kubeconfig milan.yaml`),
+		Args: cobra.NoArgs,
+	}
+	remote := remoteFlags(command.Flags())
+	auth.add(command.Flags())
+	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		defer cancel()
+		if err := auth.validate(); err != nil {
+			return err
+		}
+		p, err := a.pair(ctx, remote)
+		if err != nil {
+			return err
+		}
+		return p.authenticate(ctx, auth.proxyURL)
+	}
+	return command
+}
+
+func (a *app) unauthenticateCommand() *cobra.Command {
+	var timeout time.Duration
+	var wait bool
+	command := &cobra.Command{
+		Use:     "unauthenticate",
+		Aliases: []string{"unauth"},
+		Short:   "Take the identity with a provider back",
+		Long: "Undo authenticate: the remote cluster forgets the local one. It fails while resources of the remote cluster are in\n" +
+			"use; unpeer gives them back first.",
+		Example: example(`
+			# The last step of unpeering, by itself
+			%[1]s unauthenticate --remote-kubeconfig milan.yaml`),
+		Args: cobra.NoArgs,
+	}
+	remote := remoteFlags(command.Flags())
+	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	command.Flags().BoolVar(&wait, "wait", true, "Wait until the last objects are gone too; what has to happen in order is always waited for")
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		defer cancel()
+		p, err := a.pair(ctx, remote)
+		if err != nil {
+			return err
+		}
+		return p.unauthenticate(ctx, wait)
+	}
+	return command
+}

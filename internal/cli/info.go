@@ -1,0 +1,314 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/cli/console"
+)
+
+// localInfo is what info shows of the local cluster; its JSON keys are part of the contract.
+type localInfo struct {
+	Local struct {
+		ClusterID     string            `json:"clusterID"`
+		Version       string            `json:"version"`
+		Labels        map[string]string `json:"labels,omitempty"`
+		APIServerAddr string            // untagged in the contract too
+	} `json:"local"`
+	Health struct {
+		Healthy       bool              `json:"healthy"`
+		UnhealthyPods map[string]string `json:"unhealthyPods,omitempty"`
+	} `json:"health"`
+	Peerings struct {
+		Peers []peerSummary `json:"peers"`
+	} `json:"peerings"`
+}
+
+type peerSummary struct {
+	ClusterID            string           `json:"clusterID"`
+	Role                 corev1beta1.Role `json:"role"`
+	NetworkingStatus     moduleStatus     `json:"networkingStatus"`
+	AuthenticationStatus moduleStatus     `json:"authenticationStatus"`
+	OffloadingStatus     moduleStatus     `json:"offloadingStatus"`
+}
+
+// moduleStatus sums a part of a peering up.
+type moduleStatus string
+
+const (
+	moduleHealthy   moduleStatus = "Healthy"
+	moduleUnhealthy moduleStatus = "Unhealthy"
+	moduleDisabled  moduleStatus = "Disabled"
+)
+
+// statusOf sums the conditions of a module up, and tells what is wrong.
+func statusOf(module corev1beta1.Module) (moduleStatus, []string) {
+	if !module.Enabled {
+		return moduleDisabled, nil
+	}
+	status, alerts := moduleHealthy, []string(nil)
+	for _, condition := range module.Conditions {
+		if condition.Status != corev1beta1.StatusReady && condition.Status != corev1beta1.StatusEstablished {
+			status = moduleUnhealthy
+			alerts = append(alerts, strings.TrimSuffix(fmt.Sprintf("%s is %s: %s", condition.Type, condition.Status, condition.Message), ": "))
+		}
+	}
+	return status, alerts
+}
+
+func (a *app) infoCommand() *cobra.Command {
+	var o infoOptions
+	command := &cobra.Command{
+		Use:   "info",
+		Short: "Show the state of the local cluster and its peerings",
+		Long:  "Show the state of the local cluster: health, identity and peerings.",
+		Example: example(`
+			%[1]s info
+			# For programs
+			%[1]s info -o json
+			# A single value
+			%[1]s info -g local.clusterID`),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			c, err := a.installed(cmd.Context())
+			if err != nil {
+				return err
+			}
+			info, err := c.localInfo(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return o.print(c, info, func() error { return info.write(c.Console) })
+		},
+	}
+	o.add(command)
+	command.AddCommand(a.infoPeerCommand())
+	return command
+}
+
+// infoOptions are the forms in which info answers.
+type infoOptions struct {
+	output outputFlag
+	query  string
+}
+
+func (o *infoOptions) add(command *cobra.Command) {
+	o.output.add(command.Flags(), "Print everything for programs")
+	command.Flags().StringVarP(&o.query, "get", "g", "", "Print the one value at this place, for example local.clusterID (or just clusterid)")
+}
+
+func (o *infoOptions) validate() error {
+	if o.query != "" && o.output.format != "" {
+		return fmt.Errorf("--get prints one value, --output all of them: use one")
+	}
+	return o.output.validate()
+}
+
+func (o *infoOptions) print(c *cluster, info any, boxes func() error) error {
+	switch {
+	case o.query != "":
+		return printQuery(c, info, o.query)
+	case o.output.format != "":
+		return write(c.Out(), info, o.output.format)
+	default:
+		return boxes()
+	}
+}
+
+// shortcuts are queries that people use without a path.
+var shortcuts = map[string]string{"clusterid": "local.clusterID"}
+
+// printQuery prints the value at a dotted path; keys match whatever their case, and elements of lists by number.
+func printQuery(c *cluster, info any, query string) error {
+	data, err := json.Marshal(info)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", query, err)
+	}
+	var value any
+	if err := json.Unmarshal(data, &value); err != nil {
+		return fmt.Errorf("reading %s: %w", query, err)
+	}
+	path := strings.Trim(query, ".")
+	if full, ok := shortcuts[strings.ToLower(path)]; ok {
+		path = full
+	}
+	value, err = lookUp(value, path)
+	if err != nil {
+		return fmt.Errorf("--get %s: %w", query, err)
+	}
+	switch value.(type) {
+	case map[string]any, []any:
+		return write(c.Out(), value, "yaml")
+	}
+	_, err = fmt.Fprintln(c.Out(), value)
+	return err
+}
+
+// lookUp follows a dotted path through maps and lists. A key may contain dots itself, so the longest match is tried first.
+func lookUp(value any, path string) (any, error) {
+	if path == "" {
+		return value, nil
+	}
+	parts := strings.Split(path, ".")
+	var known []string
+	switch at := value.(type) {
+	case map[string]any:
+		for n := len(parts); n > 0; n-- {
+			key := strings.Join(parts[:n], ".")
+			for name, below := range at {
+				if strings.EqualFold(name, key) {
+					return lookUp(below, strings.Join(parts[n:], "."))
+				}
+			}
+		}
+		for name := range at {
+			known = append(known, name)
+		}
+		slices.Sort(known)
+	case []any:
+		var index int
+		if _, err := fmt.Sscanf(parts[0], "%d", &index); err == nil && index >= 0 && index < len(at) {
+			return lookUp(at[index], strings.Join(parts[1:], "."))
+		}
+		known = append(known, fmt.Sprintf("0 to %d", len(at)-1))
+	}
+	return nil, fmt.Errorf("there is no %q, known here: %s", parts[0], strings.Join(known, ", "))
+}
+
+func (c *cluster) localInfo(ctx context.Context) (*localInfo, error) {
+	info := &localInfo{}
+	info.Local.ClusterID = c.id
+	var deployment appsv1.Deployment
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment); err != nil {
+		return nil, fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err)
+	}
+	info.Local.Version = deployment.Labels["app.kubernetes.io/version"]
+	args := controllerManagerArgs(&deployment)
+	info.Local.Labels = pairs(args["cluster-labels"])
+	info.Local.APIServerAddr = orDefault(args["api-server-address"], c.config.Host)
+
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(c.namespace)); err != nil {
+		return nil, fmt.Errorf("listing pods in namespace %s: %w", c.namespace, err)
+	}
+	info.Health.Healthy = deploymentAvailable(&deployment).done
+	for i := range pods.Items {
+		if why := unhealthy(&pods.Items[i]); why != "" {
+			info.Health.Healthy = false
+			if info.Health.UnhealthyPods == nil {
+				info.Health.UnhealthyPods = map[string]string{}
+			}
+			info.Health.UnhealthyPods[pods.Items[i].Name] = why
+		}
+	}
+	var foreign corev1beta1.ForeignClusterList
+	if err := c.List(ctx, &foreign); err != nil {
+		return nil, fmt.Errorf("listing ForeignClusters: %w", err)
+	}
+	info.Peerings.Peers = []peerSummary{}
+	for _, peer := range foreign.Items {
+		summary := peerSummary{ClusterID: peer.Spec.ClusterID, Role: peer.Status.Role}
+		summary.NetworkingStatus, _ = statusOf(peer.Status.Modules.Networking)
+		summary.AuthenticationStatus, _ = statusOf(peer.Status.Modules.Authentication)
+		summary.OffloadingStatus, _ = statusOf(peer.Status.Modules.Offloading)
+		info.Peerings.Peers = append(info.Peerings.Peers, summary)
+	}
+	return info, nil
+}
+
+// unhealthy is why a pod does not do its work; empty when it does.
+func unhealthy(pod *corev1.Pod) string {
+	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
+		return ""
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+			return ""
+		}
+	}
+	return orDefault(podTrouble(pod), "not ready, phase "+string(pod.Status.Phase))
+}
+
+// controllerManagerArgs are the flags that the controller manager runs with: what the installation was told.
+func controllerManagerArgs(deployment *appsv1.Deployment) map[string]string {
+	out := map[string]string{}
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		for _, arg := range container.Args {
+			if name, value, found := strings.Cut(strings.TrimPrefix(arg, "--"), "="); found {
+				out[name] = value
+			}
+		}
+	}
+	return out
+}
+
+// pairs reads k=v,k=v.
+func pairs(text string) map[string]string {
+	out := map[string]string{}
+	for pair := range strings.SplitSeq(text, ",") {
+		if key, value, found := strings.Cut(pair, "="); found {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+func (i *localInfo) write(c *console.Console) error {
+	health := console.Box{Title: "Local installation health"}
+	if i.Health.Healthy {
+		health.Line(0, "✔ Liqo is healthy", "")
+	} else {
+		health.Line(0, "✖ Liqo is not healthy", "")
+		for _, pod := range sorted(i.Health.UnhealthyPods) {
+			health.Line(1, pod, i.Health.UnhealthyPods[pod])
+		}
+	}
+	identity := console.Box{Title: "Local cluster information"}
+	identity.Line(0, "Cluster ID", i.Local.ClusterID)
+	identity.Line(0, "Version", i.Local.Version)
+	identity.Line(0, "API server", i.Local.APIServerAddr)
+	if len(i.Local.Labels) > 0 {
+		identity.Line(0, "Cluster labels", "")
+		for _, key := range sorted(i.Local.Labels) {
+			identity.Line(1, key, i.Local.Labels[key])
+		}
+	}
+	peers := console.Box{Title: "Active peerings"}
+	if len(i.Peerings.Peers) == 0 {
+		peers.Line(0, "None", "")
+	}
+	for _, peer := range i.Peerings.Peers {
+		peers.Line(0, peer.ClusterID, "")
+		peers.Line(1, "Role", string(peer.Role))
+		peers.Line(1, "Networking status", string(peer.NetworkingStatus))
+		peers.Line(1, "Authentication status", string(peer.AuthenticationStatus))
+		peers.Line(1, "Offloading status", string(peer.OffloadingStatus))
+	}
+	for _, box := range []*console.Box{&health, &identity, &peers} {
+		if err := box.Write(c.Out()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sorted[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

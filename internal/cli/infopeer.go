@@ -1,0 +1,254 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/console"
+)
+
+// peerInfo is what info peer shows of one peering; its JSON keys are part of the contract.
+type peerInfo struct {
+	ClusterID      string           `json:"clusterID"`
+	Role           corev1beta1.Role `json:"role"`
+	Network        moduleInfo       `json:"network"`
+	Authentication struct {
+		moduleInfo
+		APIServerAddr  string      `json:"APIServerAddr,omitempty"`
+		ResourceSlices []sliceInfo `json:"resourceSlices,omitempty"`
+	} `json:"authentication"`
+	Offloading struct {
+		moduleInfo
+		VirtualNodes []nodeInfo `json:"virtualNodes,omitempty"`
+	} `json:"offloading"`
+}
+
+type moduleInfo struct {
+	Status moduleStatus `json:"status"`
+	Alerts []string     `json:"alerts,omitempty"`
+}
+
+type sliceInfo struct {
+	Name string `json:"name"`
+	// Action is what the local cluster does with it: Consuming or Providing.
+	Action    string              `json:"action"`
+	Accepted  bool                `json:"accepted"`
+	Alerts    []string            `json:"alerts,omitempty"`
+	Resources corev1.ResourceList `json:"resources,omitempty"`
+}
+
+type nodeInfo struct {
+	Name          string              `json:"name"`
+	Status        moduleStatus        `json:"status"`
+	Secret        string              `json:"secret,omitempty"`
+	ResourceSlice string              `json:"resourceSlice,omitempty"`
+	Resources     corev1.ResourceList `json:"resources,omitempty"`
+}
+
+func (a *app) infoPeerCommand() *cobra.Command {
+	var o infoOptions
+	command := &cobra.Command{
+		Use:   "peer [CLUSTER-ID...]",
+		Short: "Show the state of peerings in detail",
+		Long:  "Show the state of the peerings with the named clusters, or with all: modules, alerts, resources and virtual nodes.",
+		Example: example(`
+			%[1]s info peer
+			%[1]s info peer milan
+			# A single value
+			%[1]s info peer milan -g authentication.status`),
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			c, err := a.installed(cmd.Context())
+			if err != nil {
+				return err
+			}
+			peers, err := c.peers(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			boxes := func() error {
+				if len(peers) == 0 {
+					c.Info("This cluster has no peers")
+				}
+				for _, peer := range peers {
+					if err := peer.write(c.Console); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			if len(args) == 1 {
+				return o.print(c, peers[0], boxes)
+			}
+			byID := map[string]*peerInfo{}
+			for _, peer := range peers {
+				byID[peer.ClusterID] = peer
+			}
+			return o.print(c, byID, boxes)
+		},
+	}
+	o.add(command)
+	return command
+}
+
+// peers gathers what is known of the named clusters, or of all.
+func (c *cluster) peers(ctx context.Context, ids []string) ([]*peerInfo, error) {
+	var foreign corev1beta1.ForeignClusterList
+	if err := c.List(ctx, &foreign); err != nil {
+		return nil, fmt.Errorf("listing ForeignClusters: %w", err)
+	}
+	known := map[string]*corev1beta1.ForeignCluster{}
+	for i := range foreign.Items {
+		known[foreign.Items[i].Spec.ClusterID] = &foreign.Items[i]
+	}
+	if len(ids) == 0 {
+		ids = sorted(known)
+	}
+	var unknown []error
+	for _, id := range ids {
+		if known[id] == nil {
+			unknown = append(unknown, fmt.Errorf("there is no peering with cluster %s (no ForeignCluster has spec.clusterID %s): liqoctl info lists the peers", id, id))
+		}
+	}
+	if len(unknown) > 0 {
+		return nil, errors.Join(unknown...)
+	}
+	out := make([]*peerInfo, 0, len(ids))
+	for _, id := range slices.Compact(ids) {
+		info, err := c.peerInfo(ctx, known[id])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, info)
+	}
+	return out, nil
+}
+
+func (c *cluster) peerInfo(ctx context.Context, foreign *corev1beta1.ForeignCluster) (*peerInfo, error) {
+	id := foreign.Spec.ClusterID
+	info := &peerInfo{ClusterID: id, Role: foreign.Status.Role}
+	info.Network.Status, info.Network.Alerts = statusOf(foreign.Status.Modules.Networking)
+	info.Authentication.Status, info.Authentication.Alerts = statusOf(foreign.Status.Modules.Authentication)
+	info.Offloading.Status, info.Offloading.Alerts = statusOf(foreign.Status.Modules.Offloading)
+	info.Authentication.APIServerAddr = foreign.Status.APIServerURL
+	for _, condition := range foreign.Status.Conditions {
+		if condition.Status == corev1beta1.StatusError {
+			info.Authentication.Status = moduleUnhealthy
+			info.Authentication.Alerts = append(info.Authentication.Alerts, fmt.Sprintf("%s is %s: %s", condition.Type, condition.Status, condition.Message))
+		}
+	}
+	var list authv1beta1.ResourceSliceList
+	if err := c.List(ctx, &list, client.MatchingLabels{api.LabelRemoteClusterID: id}); err != nil {
+		return nil, fmt.Errorf("listing ResourceSlices of cluster %s: %w", id, err)
+	}
+	for i := range list.Items {
+		info.Authentication.ResourceSlices = append(info.Authentication.ResourceSlices, describeSlice(&list.Items[i]))
+	}
+	var virtual offloadingv1beta1.VirtualNodeList
+	if err := c.List(ctx, &virtual, client.MatchingLabels{api.LabelRemoteClusterID: id}); err != nil {
+		return nil, fmt.Errorf("listing VirtualNodes of cluster %s: %w", id, err)
+	}
+	for i := range virtual.Items {
+		info.Offloading.VirtualNodes = append(info.Offloading.VirtualNodes, describeNode(&virtual.Items[i]))
+	}
+	return info, nil
+}
+
+func describeSlice(slice *authv1beta1.ResourceSlice) sliceInfo {
+	out := sliceInfo{Name: slice.Name, Action: "Consuming", Accepted: true, Resources: slice.Status.Resources}
+	if slice.Labels[api.LabelReplicated] == api.True {
+		out.Action = "Providing"
+	}
+	for _, of := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
+		switch condition := sliceCondition(slice, of); {
+		case condition == nil:
+			out.Accepted = false
+			out.Alerts = append(out.Alerts, fmt.Sprintf("%s: no verdict yet", of))
+		case condition.Status != authv1beta1.ResourceSliceAccepted:
+			out.Accepted = false
+			out.Alerts = append(out.Alerts, fmt.Sprintf("%s is %s, %s: %s", of, condition.Status, condition.Reason, condition.Message))
+		}
+	}
+	return out
+}
+
+func describeNode(virtual *offloadingv1beta1.VirtualNode) nodeInfo {
+	out := nodeInfo{
+		Name: virtual.Name, Status: moduleHealthy, ResourceSlice: virtual.Labels[api.LabelResourceSliceName],
+		Resources: virtual.Spec.ResourceQuota.Hard,
+	}
+	if virtual.Spec.KubeconfigSecretRef != nil {
+		out.Secret = virtual.Spec.KubeconfigSecretRef.Name
+	}
+	for _, condition := range virtual.Status.Conditions {
+		none := condition.Status == offloadingv1beta1.VirtualNodeNone && virtual.Spec.CreateNode != nil && !*virtual.Spec.CreateNode
+		if condition.Status != offloadingv1beta1.VirtualNodeRunning && !none {
+			out.Status = moduleUnhealthy
+		}
+	}
+	return out
+}
+
+func (p *peerInfo) write(c *console.Console) error {
+	box := console.Box{Title: p.ClusterID}
+	box.Line(0, "Role", string(p.Role))
+	module := func(name string, info moduleInfo) {
+		box.Line(0, name, string(info.Status))
+		for _, alert := range info.Alerts {
+			box.Line(1, "✖ "+alert, "")
+		}
+	}
+	module("Networking", p.Network)
+	module("Authentication", p.Authentication.moduleInfo)
+	if p.Authentication.APIServerAddr != "" {
+		box.Line(1, "API server", p.Authentication.APIServerAddr)
+	}
+	for _, slice := range p.Authentication.ResourceSlices {
+		verdict := "accepted"
+		if !slice.Accepted {
+			verdict = "not accepted"
+		}
+		box.Line(1, "ResourceSlice "+slice.Name, slice.Action+", "+verdict)
+		for _, alert := range slice.Alerts {
+			box.Line(2, "✖ "+alert, "")
+		}
+		amounts(&box, slice.Resources)
+	}
+	module("Offloading", p.Offloading.moduleInfo)
+	for _, node := range p.Offloading.VirtualNodes {
+		box.Line(1, "VirtualNode "+node.Name, string(node.Status))
+		if node.ResourceSlice != "" {
+			box.Line(2, "ResourceSlice", node.ResourceSlice)
+		}
+		if node.Secret != "" {
+			box.Line(2, "Kubeconfig", "Secret "+node.Secret)
+		}
+		amounts(&box, node.Resources)
+	}
+	return box.Write(c.Out())
+}
+
+func amounts(box *console.Box, resources corev1.ResourceList) {
+	names := make([]string, 0, len(resources))
+	for name := range resources {
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		quantity := resources[corev1.ResourceName(name)]
+		box.Line(2, name, quantity.String())
+	}
+}

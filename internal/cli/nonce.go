@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+)
+
+func (a *app) createCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "create",
+		Short: "Create single objects",
+		Long:  "Create the objects that peer is made of, one by one.",
+		Example: example(`
+			# Ask an authenticated provider for resources
+			%[1]s create resourceslice milan --remote-cluster-id milan`),
+	}, a.createResourceSliceCommand(), a.createNonceCommand())
+}
+
+func (a *app) getCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "get",
+		Short: "Print single values",
+		Long:  "Print values that a peering made by hand needs.",
+		Example: example(`
+			# The nonce that the cluster rome has to sign
+			%[1]s get nonce --remote-cluster-id rome`),
+	}, a.getNonceCommand())
+}
+
+func (a *app) createNonceCommand() *cobra.Command {
+	var consumer string
+	var output outputFlag
+	command := &cobra.Command{
+		Use:   "nonce",
+		Short: "Make the nonce that a consumer has to sign",
+		Long:  "Make the nonce that a consumer has to sign before the local cluster, the provider, admits it.",
+		Example: example(`
+			# Run on the provider
+			%[1]s create nonce --remote-cluster-id rome`),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Minute)
+			defer cancel()
+			if err := output.validate(); err != nil {
+				return err
+			}
+			local, err := a.installed(ctx)
+			if err != nil {
+				return err
+			}
+			if output.format != "" {
+				return local.printObject(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+					Namespace: api.TenantNamespace(consumer), Name: authv1beta1.NonceSecret,
+					Labels: map[string]string{authv1beta1.LabelNonce: api.True, api.LabelRemoteClusterID: consumer},
+				}}, output.format)
+			}
+			namespace, err := local.ensureTenantNamespace(ctx, consumer)
+			if err != nil {
+				return err
+			}
+			nonce, err := local.ensureNonce(ctx, namespace, consumer)
+			if err != nil {
+				return err
+			}
+			local.Info("Nonce for cluster %s: %s", consumer, nonce)
+			return nil
+		},
+	}
+	command.Flags().StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
+	output.add(command.Flags(), "Only print the object, do not create it")
+	required(command, "remote-cluster-id")
+	return command
+}
+
+func (a *app) getNonceCommand() *cobra.Command {
+	var consumer string
+	command := &cobra.Command{
+		Use:   "nonce",
+		Short: "Print the nonce that a consumer has to sign",
+		Long:  "Print the nonce that a consumer has to sign before the local cluster, the provider, admits it.",
+		Example: example(`
+			# Run on the provider
+			%[1]s get nonce --remote-cluster-id rome`),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			local, err := a.installed(cmd.Context())
+			if err != nil {
+				return err
+			}
+			namespace, err := local.requireTenantNamespace(cmd.Context(), consumer)
+			if err != nil {
+				return err
+			}
+			var secret corev1.Secret
+			key := client.ObjectKey{Namespace: namespace, Name: authv1beta1.NonceSecret}
+			if err := local.Get(cmd.Context(), key, &secret); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("reading Secret %s: %w", key, err)
+			} else if apierrors.IsNotFound(err) || len(secret.Data[authv1beta1.NonceKey]) == 0 {
+				return fmt.Errorf("there is no nonce for cluster %s in namespace %s: make it with liqoctl create nonce --remote-cluster-id %s", consumer, namespace, consumer)
+			}
+			_, err = fmt.Fprintf(local.Out(), "%s\n", secret.Data[authv1beta1.NonceKey])
+			return err
+		},
+	}
+	command.Flags().StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
+	required(command, "remote-cluster-id")
+	return command
+}

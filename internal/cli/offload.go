@@ -1,0 +1,289 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+func (a *app) offloadCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "offload",
+		Short: "Extend namespaces to other clusters",
+		Long:  "Extend parts of the local cluster to the clusters it is peered with.",
+		Example: example(`
+			# Pods of this namespace may run in every provider
+			%[1]s offload namespace demo`),
+	}, a.offloadNamespaceCommand())
+}
+
+// namespaceChoice is by name or by selector.
+type namespaceChoice struct {
+	selector string
+}
+
+func (n *namespaceChoice) add(command *cobra.Command) {
+	command.Flags().StringVar(&n.selector, "ns-selector", "", "Choose the namespaces by their labels instead of by name")
+}
+
+func (n *namespaceChoice) validate(args []string) error {
+	switch {
+	case len(args) == 0 && n.selector == "":
+		return errors.New("no namespace is named: give names, or choose by labels with --ns-selector")
+	case len(args) > 0 && n.selector != "":
+		return errors.New("namespaces are given by name and by --ns-selector: use one of them")
+	}
+	return nil
+}
+
+// resolve returns the names; those given must exist.
+func (n *namespaceChoice) resolve(ctx context.Context, c *cluster, args []string) ([]string, error) {
+	if n.selector == "" {
+		for _, name := range args {
+			if err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); err != nil {
+				if apierrors.IsNotFound(err) {
+					return nil, fmt.Errorf("there is no namespace %s in the cluster: create it first (kubectl create namespace %s)", name, name)
+				}
+				return nil, fmt.Errorf("reading namespace %s: %w", name, err)
+			}
+		}
+		return args, nil
+	}
+	selector, err := labels.Parse(n.selector)
+	if err != nil {
+		return nil, fmt.Errorf("--ns-selector %q: %w", n.selector, err)
+	}
+	var list corev1.NamespaceList
+	if err := c.List(ctx, &list, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing namespaces by --ns-selector %q: %w", n.selector, err)
+	}
+	if len(list.Items) == 0 {
+		return nil, fmt.Errorf("no namespace matches --ns-selector %q", n.selector)
+	}
+	names := make([]string, 0, len(list.Items))
+	for _, namespace := range list.Items {
+		names = append(names, namespace.Name)
+	}
+	return names, nil
+}
+
+type offloadOptions struct {
+	choice                 namespaceChoice
+	pods, mapping, twin    string
+	selectors              []string
+	timeout                time.Duration
+	output                 outputFlag
+	parsedClusterSelection *corev1.NodeSelector
+}
+
+func (a *app) offloadNamespaceCommand() *cobra.Command {
+	var o offloadOptions
+	command := &cobra.Command{
+		Use:     "namespace NAME...",
+		Aliases: []string{"ns", "namespaces"},
+		Short:   "Extend namespaces to other clusters",
+		Long: "Extend namespaces to the clusters the local one is peered with: every selected provider gets a twin namespace, and\n" +
+			"new pods may be scheduled on its virtual nodes. Pods that exist already stay where they are.",
+		Example: example(`
+			# Pods may run here and in every provider
+			%[1]s offload namespace demo
+			# Pods run only in providers of a region, in a twin namespace of the same name
+			%[1]s offload namespace demo --pod-offloading-strategy Remote \
+			    --namespace-mapping-strategy EnforceSameName --selector 'topology.kubernetes.io/region=europe'
+			# In providers that are kubeadm clusters or anywhere in Asia: every --selector is an alternative
+			%[1]s offload namespace demo -l 'liqo.io/provider=kubeadm' -l 'topology.kubernetes.io/region in (asia)'
+			# Only print the object
+			%[1]s offload namespace demo -o yaml`),
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+			defer cancel()
+			if err := errors.Join(o.choice.validate(args), o.validate(), o.output.validate()); err != nil {
+				return err
+			}
+			local, err := a.installed(ctx)
+			if err != nil {
+				return err
+			}
+			names, err := o.choice.resolve(ctx, local, args)
+			if err != nil {
+				return err
+			}
+			for _, name := range names {
+				if o.output.format != "" {
+					err = local.printObject(o.object(name), o.output.format)
+				} else {
+					err = local.offload(ctx, name, &o)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&o.pods, "pod-offloading-strategy", string(offloadingv1beta1.PodsLocalAndRemote), "Where pods may run: Local, Remote or LocalAndRemote")
+	flags.StringVar(&o.mapping, "namespace-mapping-strategy", string(offloadingv1beta1.DefaultName),
+		"Name of the twin namespace: DefaultName (the name and the ID of this cluster), EnforceSameName or SelectedName")
+	flags.StringVar(&o.twin, "remote-namespace-name", "", "Name of the twin namespace with the strategy SelectedName")
+	flags.StringArrayVarP(&o.selectors, "selector", "l", nil, "Labels of the virtual nodes to choose; repeated, each is an alternative (default: all)")
+	flags.DurationVar(&o.timeout, "timeout", 20*time.Second, "How long to wait in all")
+	o.choice.add(command)
+	o.output.add(flags, "Only print the object, do not create it")
+	return command
+}
+
+func (o *offloadOptions) validate() error {
+	strategies := []string{string(offloadingv1beta1.PodsLocal), string(offloadingv1beta1.PodsRemote), string(offloadingv1beta1.PodsLocalAndRemote)}
+	if !slices.Contains(strategies, o.pods) {
+		return fmt.Errorf("--pod-offloading-strategy %s: want one of %s", o.pods, strings.Join(strategies, ", "))
+	}
+	mappings := []string{string(offloadingv1beta1.DefaultName), string(offloadingv1beta1.EnforceSameName), string(offloadingv1beta1.SelectedName)}
+	if !slices.Contains(mappings, o.mapping) {
+		return fmt.Errorf("--namespace-mapping-strategy %s: want one of %s", o.mapping, strings.Join(mappings, ", "))
+	}
+	if selected := o.mapping == string(offloadingv1beta1.SelectedName); selected != (o.twin != "") {
+		return fmt.Errorf("--remote-namespace-name goes with --namespace-mapping-strategy %s, and only with it", offloadingv1beta1.SelectedName)
+	}
+	terms, err := nodeSelectorTerms(o.selectors)
+	if len(terms) > 0 {
+		o.parsedClusterSelection = &corev1.NodeSelector{NodeSelectorTerms: terms}
+	}
+	return err
+}
+
+// nodeSelectorTerms turns label selectors into the terms of a node selector: one of them has to match.
+func nodeSelectorTerms(selectors []string) ([]corev1.NodeSelectorTerm, error) {
+	var terms []corev1.NodeSelectorTerm
+	for _, text := range selectors {
+		selector, err := labels.Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("--selector %q: %w", text, err)
+		}
+		requirements, selectable := selector.Requirements()
+		if !selectable || len(requirements) == 0 {
+			return nil, fmt.Errorf("--selector %q selects nothing: write key=value", text)
+		}
+		term := corev1.NodeSelectorTerm{}
+		for _, requirement := range requirements {
+			operator, ok := nodeOperators[requirement.Operator()]
+			if !ok {
+				return nil, fmt.Errorf("--selector %q: nodes can not be selected by operator %q", text, requirement.Operator())
+			}
+			term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{
+				Key: requirement.Key(), Operator: operator, Values: requirement.ValuesUnsorted(),
+			})
+			slices.Sort(term.MatchExpressions[len(term.MatchExpressions)-1].Values)
+		}
+		terms = append(terms, term)
+	}
+	return terms, nil
+}
+
+var nodeOperators = map[selection.Operator]corev1.NodeSelectorOperator{
+	selection.Equals: corev1.NodeSelectorOpIn, selection.DoubleEquals: corev1.NodeSelectorOpIn, selection.In: corev1.NodeSelectorOpIn,
+	selection.NotEquals: corev1.NodeSelectorOpNotIn, selection.NotIn: corev1.NodeSelectorOpNotIn,
+	selection.Exists: corev1.NodeSelectorOpExists, selection.DoesNotExist: corev1.NodeSelectorOpDoesNotExist,
+	selection.GreaterThan: corev1.NodeSelectorOpGt, selection.LessThan: corev1.NodeSelectorOpLt,
+}
+
+func (o *offloadOptions) object(namespace string) *offloadingv1beta1.NamespaceOffloading {
+	object := &offloadingv1beta1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName},
+	}
+	o.fill(object)
+	return object
+}
+
+func (o *offloadOptions) fill(object *offloadingv1beta1.NamespaceOffloading) {
+	object.Spec.PodOffloadingStrategy = offloadingv1beta1.PodOffloadingStrategy(o.pods)
+	object.Spec.NamespaceMappingStrategy = offloadingv1beta1.NamespaceMappingStrategy(o.mapping)
+	object.Spec.RemoteNamespaceName = o.twin
+	object.Spec.ClusterSelector = o.parsedClusterSelection
+}
+
+// stricter tells whether pods allowed before may be forbidden where they run now.
+func stricter(before, after offloadingv1beta1.PodOffloadingStrategy) bool {
+	return before != "" && before != after && after != offloadingv1beta1.PodsLocalAndRemote
+}
+
+func (c *cluster) offload(ctx context.Context, namespace string, o *offloadOptions) error {
+	step := c.Start("Offloading namespace %s", namespace)
+	defer step.End()
+	object := &offloadingv1beta1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName},
+	}
+	var before offloadingv1beta1.PodOffloadingStrategy
+	_, err := c.ensure(ctx, object, func() error {
+		if object.DeletionTimestamp != nil {
+			return fmt.Errorf("NamespaceOffloading %s in namespace %s is being deleted: run the command again when it is gone", object.Name, namespace)
+		}
+		before = object.Spec.PodOffloadingStrategy
+		o.fill(object)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if stricter(before, object.Spec.PodOffloadingStrategy) {
+		c.Warn("Namespace %s: the pod offloading strategy becomes stricter (%s, was %s); pods that run already stay where they are",
+			namespace, object.Spec.PodOffloadingStrategy, before)
+	}
+	c.Info("Offloading of namespace %s correctly enabled", namespace)
+	none := false
+	err = c.wait(ctx, step, object, func() verdict {
+		if object.Status.ObservedGeneration < object.Generation {
+			return notYet("the controller manager has not looked at it")
+		}
+		switch object.Status.OffloadingPhase {
+		case offloadingv1beta1.PhaseReady:
+			return yes()
+		case offloadingv1beta1.PhaseNoClusterSelected:
+			none = true
+			return yes()
+		default:
+			return notYet("phase %s%s", orDefault(string(object.Status.OffloadingPhase), "unknown"), twinTrouble(object))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if none {
+		step.End()
+		c.Warn("No provider is selected for namespace %s: no virtual node matches, or this cluster has no peer yet", namespace)
+		return nil
+	}
+	step.Done("Offloading of namespace %s correctly completed", namespace)
+	return nil
+}
+
+// twinTrouble tells which clusters have no twin namespace yet, and why.
+func twinTrouble(object *offloadingv1beta1.NamespaceOffloading) string {
+	var out []string
+	for id, conditions := range object.Status.RemoteNamespacesConditions {
+		for _, condition := range conditions {
+			if condition.Type == offloadingv1beta1.RemoteNamespaceReady && condition.Status != corev1.ConditionTrue {
+				out = append(out, fmt.Sprintf("cluster %s: %s: %s", id, condition.Reason, condition.Message))
+			}
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	slices.Sort(out)
+	return " (" + strings.Join(out, "; ") + ")"
+}

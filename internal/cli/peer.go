@@ -1,0 +1,228 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// networkFlags are the flags of peer that are about the tunnel. They are part of the contract and accepted; without a network module
+// none of them has an effect, and peer says so for each that was given.
+var networkFlags = [...]string{
+	"gw-server-service-location", "gw-server-service-type", "gw-server-service-port", "gw-server-service-nodeport",
+	"gw-server-service-loadbalancerip", "gw-client-address", "gw-client-port", "mtu",
+}
+
+func addNetworkFlags(flags *pflag.FlagSet) {
+	flags.String("gw-server-service-location", "Provider", "Where the gateway server runs: Provider or Consumer")
+	flags.String("gw-server-service-type", "LoadBalancer", "Type of the gateway server's Service: LoadBalancer, NodePort or ClusterIP")
+	flags.Int32("gw-server-service-port", 51840, "Port of the gateway server's Service")
+	flags.Int32("gw-server-service-nodeport", 0, "Node port of the gateway server's Service (0: chosen by Kubernetes)")
+	flags.String("gw-server-service-loadbalancerip", "", "Load-balancer address of the gateway server's Service")
+	flags.String("gw-client-address", "", "Address the gateway client connects to (default: that of the server's Service)")
+	flags.Int32("gw-client-port", 0, "Port the gateway client connects to (default: that of the server's Service)")
+	flags.Int("mtu", 1340, "MTU of the tunnel")
+}
+
+// authFlags are those of the handshake.
+type authFlags struct {
+	inBand   bool
+	proxyURL string
+}
+
+func (f *authFlags) add(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.inBand, "in-band", false, "Reach the provider's API server through the tunnel")
+	flags.StringVar(&f.proxyURL, "proxy-url", "", "HTTP CONNECT proxy on the way to the provider's API server")
+}
+
+func (f *authFlags) validate() error {
+	if f.inBand {
+		return errors.New("--in-band sends the API traffic through the tunnel between the clusters, and this version makes no tunnel: " +
+			"leave it out where the provider's API server can be reached, or name a way with --proxy-url http://host:port")
+	}
+	if f.proxyURL != "" && !strings.HasPrefix(f.proxyURL, "http://") && !strings.HasPrefix(f.proxyURL, "https://") {
+		return fmt.Errorf("--proxy-url %s: want http://host:port", f.proxyURL)
+	}
+	return nil
+}
+
+type peerOptions struct {
+	auth                            authFlags
+	resources                       resourceFlags
+	timeout                         time.Duration
+	networkingDisabled              bool
+	createResourceSlice, createNode bool
+	class                           string
+}
+
+func (a *app) peerCommand() *cobra.Command {
+	var o peerOptions
+	command := &cobra.Command{
+		Use:   "peer",
+		Short: "Peer with a provider: its resources become a node of the local cluster",
+		Long: "Peer the local cluster, the consumer, with the remote one, the provider: authenticate, ask for resources, and\n" +
+			"wait until they are a Ready node of the local cluster. Running it again goes on where it stopped.\n\n" +
+			"This version makes no network between the clusters: it behaves as with --networking-disabled, so offloaded\n" +
+			"pods run, but reach the pods and services of the local cluster only where the infrastructure routes them.",
+		Example: example(`
+			# Pods of this cluster may run in the one of milan.yaml
+			%[1]s peer --remote-kubeconfig milan.yaml --networking-disabled
+			# Two contexts of one kubeconfig, and amounts of one's own
+			%[1]s peer --context rome --remote-context milan --cpu 8 --memory 32Gi
+			# Only authenticate, the resources are asked for later
+			%[1]s peer --remote-kubeconfig milan.yaml --create-resource-slice=false`),
+		Args: cobra.NoArgs,
+	}
+	flags := command.Flags()
+	remote := remoteFlags(flags)
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "How long to wait in all")
+	flags.Bool("skip-validation", false, "Do not check the network before (there is nothing to check without one)")
+	flags.BoolVar(&o.networkingDisabled, "networking-disabled", false, "Make no network between the clusters")
+	flags.BoolVar(&o.createResourceSlice, "create-resource-slice", true, "Ask the provider for resources")
+	flags.StringVar(&o.class, "resource-slice-class", defaultClass, "Class of the ResourceSlice")
+	flags.BoolVar(&o.createNode, "create-virtual-node", true, "Make a virtual node out of the resources")
+	o.resources.add(flags)
+	o.auth.add(flags)
+	addNetworkFlags(flags)
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+		defer cancel()
+		return a.peer(ctx, remote, &o, cmd.Flags())
+	}
+	return command
+}
+
+func (a *app) peer(ctx context.Context, remote *remoteConfig, o *peerOptions, flags *pflag.FlagSet) error {
+	resources, err := o.resources.list()
+	if err != nil {
+		return err
+	}
+	if err := o.auth.validate(); err != nil {
+		return err
+	}
+	p, err := a.pair(ctx, remote)
+	if err != nil {
+		return err
+	}
+	if !o.networkingDisabled {
+		p.local.Warn("This version makes no network between the clusters: peering without it, as with --networking-disabled")
+	}
+	for _, name := range networkFlags {
+		if flags.Changed(name) {
+			p.local.Warn("--%s has no effect without a network between the clusters", name)
+		}
+	}
+	if err := p.authenticate(ctx, o.auth.proxyURL); err != nil {
+		return err
+	}
+	if !o.createResourceSlice {
+		return nil
+	}
+	namespace, err := p.local.requireTenantNamespace(ctx, p.remote.id)
+	if err != nil {
+		return err
+	}
+	slice, err := p.local.ensureSlice(ctx, &sliceRequest{
+		name: p.remote.id, class: o.class, provider: p.remote.id, namespace: namespace, virtualNode: o.createNode, resources: resources,
+	})
+	if err != nil {
+		return err
+	}
+	accepted, err := p.local.verdictOnResources(ctx, slice)
+	if err != nil {
+		return err
+	}
+	if !accepted {
+		return fmt.Errorf("cluster %s does not grant the resources of ResourceSlice %s in namespace %s: ask for less, or ask its administrator", p.remote.id, slice.Name, slice.Namespace)
+	}
+	if !o.createNode {
+		return nil
+	}
+	return p.local.nodeReady(ctx, namespace, slice.Name)
+}
+
+// nodeReady waits for a VirtualNode and then for the Node of the same name.
+func (c *cluster) nodeReady(ctx context.Context, namespace, name string) error {
+	step := c.Start("Waiting for the virtual node %s", name)
+	defer step.End()
+	virtual := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if err := c.wait(ctx, step, virtual, yes); err != nil {
+		return err
+	}
+	c.Info("VirtualNode %s is created", name)
+	if virtual.Spec.CreateNode != nil && !*virtual.Spec.CreateNode {
+		c.Info("No Node is made of it (spec.createNode is false)")
+		return nil
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	err := c.wait(ctx, step, node, func() verdict {
+		for _, condition := range node.Status.Conditions {
+			if condition.Type != corev1.NodeReady {
+				continue
+			}
+			if condition.Status == corev1.ConditionTrue {
+				return yes()
+			}
+			return notYet("condition Ready is %s, %s: %s", condition.Status, condition.Reason, condition.Message)
+		}
+		return notYet("it has no condition Ready")
+	})
+	if err != nil {
+		if hint := c.kubeletState(namespace, name); hint != "" {
+			return fmt.Errorf("%w; %s", err, hint)
+		}
+		return err
+	}
+	step.Done("Node %s is Ready", name)
+	return nil
+}
+
+// kubeletState tells what hinders the pods of a virtual kubelet, to explain a wait that failed; it has a time limit of its own, since
+// that of the wait is over.
+func (c *cluster) kubeletState(namespace, virtualNode string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{api.LabelVirtualNode: virtualNode}); err != nil {
+		return ""
+	}
+	if len(pods.Items) == 0 {
+		return fmt.Sprintf("there is no pod of its virtual kubelet in namespace %s: see the VirtualNode's conditions and the log of Deployment %s in namespace %s",
+			namespace, deploymentName, c.namespace)
+	}
+	for _, pod := range pods.Items {
+		if why := podTrouble(&pod); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// podTrouble is why a pod is not ready, as one sentence; empty when nothing is wrong with it.
+func podTrouble(pod *corev1.Pod) string {
+	for _, container := range pod.Status.ContainerStatuses {
+		if waiting := container.State.Waiting; waiting != nil {
+			return fmt.Sprintf("container %s of pod %s in namespace %s is waiting, %s: %s", container.Name, pod.Name, pod.Namespace, waiting.Reason, waiting.Message)
+		}
+		if ended := container.State.Terminated; ended != nil {
+			return fmt.Sprintf("container %s of pod %s in namespace %s ended with code %d, %s: %s", container.Name, pod.Name, pod.Namespace, ended.ExitCode, ended.Reason, ended.Message)
+		}
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Status == corev1.ConditionFalse && condition.Message != "" {
+			return fmt.Sprintf("pod %s in namespace %s: %s, %s: %s", pod.Name, pod.Namespace, condition.Type, condition.Reason, condition.Message)
+		}
+	}
+	return ""
+}

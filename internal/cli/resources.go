@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+)
+
+// resourceFlags are amounts to ask of a provider.
+type resourceFlags struct {
+	cpu, memory, pods string
+	others            map[string]string
+}
+
+func (f *resourceFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.cpu, "cpu", "", "CPU to ask for, for example 4 or 500m (default: what the provider grants)")
+	flags.StringVar(&f.memory, "memory", "", "Memory to ask for, for example 8Gi (default: what the provider grants)")
+	flags.StringVar(&f.pods, "pods", "", "Number of pods to ask for (default: what the provider grants)")
+	flags.StringToStringVar(&f.others, "resource", nil, "Any other resource to ask for (name=quantity,...), for example nvidia.com/gpu=2")
+}
+
+// list parses the amounts.
+func (f *resourceFlags) list() (corev1.ResourceList, error) {
+	asked := map[corev1.ResourceName]struct{ flag, text string }{}
+	for name, given := range map[corev1.ResourceName]struct{ flag, text string }{
+		corev1.ResourceCPU:    {"--cpu", f.cpu},
+		corev1.ResourceMemory: {"--memory", f.memory},
+		corev1.ResourcePods:   {"--pods", f.pods},
+	} {
+		if given.text != "" {
+			asked[name] = given
+		}
+	}
+	for name, text := range f.others {
+		if given, twice := asked[corev1.ResourceName(name)]; twice {
+			return nil, fmt.Errorf("resource %s is given twice: by %s and by --resource", name, given.flag)
+		}
+		asked[corev1.ResourceName(name)] = struct{ flag, text string }{"--resource " + name, text}
+	}
+	out := corev1.ResourceList{}
+	for name, given := range asked {
+		quantity, err := resource.ParseQuantity(given.text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %q is not a quantity: write it as in a pod, for example 2, 500m or 4Gi", given.flag, given.text)
+		}
+		if quantity.Sign() < 0 {
+			return nil, fmt.Errorf("%s: %s is negative", given.flag, given.text)
+		}
+		out[name] = quantity
+	}
+	return out, nil
+}
+
+// outputFlag is -o of the commands that can print what they would create.
+type outputFlag struct{ format string }
+
+func (f *outputFlag) add(flags *pflag.FlagSet, usage string) {
+	flags.StringVarP(&f.format, "output", "o", "", usage+": json or yaml")
+}
+
+func (f *outputFlag) validate() error {
+	switch strings.ToLower(f.format) {
+	case "", "json", "yaml":
+		return nil
+	}
+	return fmt.Errorf("--output %s: want json or yaml", f.format)
+}
+
+// defaultClass is how users name the class that the provider answers itself.
+const defaultClass = authv1beta1.ResourceSliceClassDefault

@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/internal/cli/console"
+)
+
+// Main runs liqoctl with the arguments and returns its exit code: 0, or 1 when the command failed.
+func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
+	// Libraries below log on their own; liqoctl says everything itself.
+	quiet()
+	app := newApp(streams)
+	root := app.command()
+	root.SetArgs(args)
+	root.SetContext(ctx)
+	if err := root.ExecuteContext(ctx); err != nil {
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			err = fmt.Errorf("interrupted: %w", err)
+		}
+		app.console().Fail(err)
+		return 1
+	}
+	return 0
+}
+
+func quiet() {
+	logger := logr.FromSlogHandler(slog.DiscardHandler)
+	log.SetLogger(logger)
+	klog.SetLogger(logger)
+}
+
+// app is what all commands share: the global flags and where to write.
+type app struct {
+	streams       genericiooptions.IOStreams
+	kubeconfig    *genericclioptions.ConfigFlags
+	skipConfirm   bool
+	verbose       bool
+	labels        map[string]string
+	annotations   map[string]string
+	sharedConsole *console.Console
+}
+
+func newApp(streams genericiooptions.IOStreams) *app {
+	return &app{streams: streams, kubeconfig: connectionFlags()}
+}
+
+// connectionFlags are kubectl's flags that choose a cluster and a user.
+func connectionFlags() *genericclioptions.ConfigFlags {
+	flags := genericclioptions.NewConfigFlags(true)
+	return &genericclioptions.ConfigFlags{
+		KubeConfig: flags.KubeConfig, ClusterName: flags.ClusterName, AuthInfoName: flags.AuthInfoName, Context: flags.Context,
+		Namespace: flags.Namespace, Timeout: new(string),
+	}
+}
+
+func (a *app) console() *console.Console {
+	if a.sharedConsole == nil {
+		a.sharedConsole = console.New(a.streams.Out, a.streams.ErrOut, a.verbose)
+	}
+	return a.sharedConsole
+}
+
+// command assembles the tree.
+func (a *app) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   programName(os.Args),
+		Short: "Peer Kubernetes clusters and run pods of one in another",
+		Long: "liqoctl installs Liqo, peers clusters, offloads namespaces, and shows and undoes all that.\n\n" +
+			"It follows the conventions of kubectl: KUBECONFIG, --kubeconfig and --context choose the local cluster,\n" +
+			"--remote-kubeconfig and --remote-context the other one of a peering.",
+		Example: example(`
+			# Two clusters, each with a kubeconfig of its own
+			%[1]s install --cluster-id rome
+			%[1]s install --cluster-id milan --kubeconfig milan.yaml
+			# Pods of rome may run in milan
+			%[1]s peer --remote-kubeconfig milan.yaml
+			%[1]s offload namespace demo`),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetIn(a.streams.In)
+	root.SetOut(a.streams.Out)
+	root.SetErr(a.streams.ErrOut)
+	flags := root.PersistentFlags()
+	flags.SortFlags = true
+	a.kubeconfig.AddFlags(flags)
+	flags.Lookup("namespace").Usage = "Namespace: that of the installation (liqo) where a command is about Liqo itself"
+	flags.BoolVar(&a.skipConfirm, "skip-confirm", false, "Do not ask for confirmation")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "Say more about what is done")
+	flags.StringToStringVar(&a.labels, "global-labels", nil, "Labels to put on every object created (key=value,...)")
+	flags.StringToStringVar(&a.annotations, "global-annotations", nil, "Annotations to put on every object created (key=value,...)")
+	root.SetHelpCommand(&cobra.Command{Hidden: true})
+	root.AddGroup(
+		&cobra.Group{ID: groupInstall, Title: "Installation:"},
+		&cobra.Group{ID: groupPeer, Title: "Peering:"},
+		&cobra.Group{ID: groupOffload, Title: "Offloading:"},
+	)
+	add := func(group string, commands ...*cobra.Command) {
+		for _, command := range commands {
+			command.GroupID = group
+			root.AddCommand(command)
+		}
+	}
+	add(groupInstall, a.installCommand(), a.uninstallCommand(), a.versionCommand(), a.infoCommand())
+	add(groupPeer, a.peerCommand(), a.unpeerCommand(), a.authenticateCommand(), a.unauthenticateCommand())
+	add(groupOffload, a.offloadCommand(), a.unoffloadCommand())
+	root.AddCommand(a.createCommand(), a.getCommand())
+	return root
+}
+
+const (
+	groupInstall = "install"
+	groupPeer    = "peer"
+	groupOffload = "offload"
+)
+
+// group is a command that only holds others; called with something it does not know it says so.
+func group(command *cobra.Command, children ...*cobra.Command) *cobra.Command {
+	command.Args = cobra.NoArgs
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
+		return fmt.Errorf("%s needs a subcommand: %s --help lists them", cmd.CommandPath(), cmd.CommandPath())
+	}
+	command.AddCommand(children...)
+	return command
+}
+
+// confirm asks the user to agree; without an answer it is no.
+func (a *app) confirm(question string) error {
+	if a.skipConfirm {
+		return nil
+	}
+	fmt.Fprintf(a.streams.ErrOut, "%s [y/N] ", question)
+	var answer string
+	if _, err := fmt.Fscanln(a.streams.In, &answer); err != nil && !errors.Is(err, io.EOF) && err.Error() != "unexpected newline" {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	if answer != "y" && answer != "Y" && answer != "yes" {
+		return errors.New("not confirmed: nothing was changed (--skip-confirm answers yes)")
+	}
+	return nil
+}

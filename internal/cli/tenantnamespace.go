@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+)
+
+// podSecurity labels let the pods of virtual kubelets and gateways in whatever the cluster's default level is.
+var podSecurity = map[string]string{
+	"pod-security.kubernetes.io/enforce": "privileged",
+	"pod-security.kubernetes.io/audit":   "privileged",
+	"pod-security.kubernetes.io/warn":    "privileged",
+}
+
+// findTenantNamespace returns the namespace that holds the peering with a cluster: the one that carries both labels, whatever its name.
+// Empty means that there is none.
+func (c *cluster) findTenantNamespace(ctx context.Context, remoteID string) (string, error) {
+	var list corev1.NamespaceList
+	err := c.List(ctx, &list, client.MatchingLabels{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: remoteID})
+	switch {
+	case err == nil && len(list.Items) > 1:
+		return "", c.error(fmt.Errorf("namespaces %s and %s are both labelled %s=%s: take the label off the one that is not the tenant namespace",
+			list.Items[0].Name, list.Items[1].Name, api.LabelRemoteClusterID, remoteID))
+	case err == nil && len(list.Items) == 1:
+		return list.Items[0].Name, nil
+	case err == nil:
+		return "", nil
+	}
+	// A peering user may read its own namespace only.
+	var namespace corev1.Namespace
+	if getErr := c.Get(ctx, client.ObjectKey{Name: api.TenantNamespace(remoteID)}, &namespace); getErr == nil {
+		return namespace.Name, nil
+	}
+	return "", c.error(fmt.Errorf("looking for the tenant namespace of cluster %s: %w", remoteID, err))
+}
+
+// ensureTenantNamespace finds or makes the namespace that holds the peering with a cluster.
+func (c *cluster) ensureTenantNamespace(ctx context.Context, remoteID string) (string, error) {
+	name, err := c.findTenantNamespace(ctx, remoteID)
+	if err != nil {
+		return "", err
+	}
+	if name != "" {
+		return name, nil
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.TenantNamespace(remoteID)}}
+	changed, err := c.ensure(ctx, namespace, func() error {
+		if other := namespace.Labels[api.LabelRemoteClusterID]; other != "" && other != remoteID {
+			return fmt.Errorf("namespace %s carries label %s=%s, want %s: rename the namespace or correct the label", namespace.Name, api.LabelRemoteClusterID, other, remoteID)
+		}
+		if namespace.DeletionTimestamp != nil {
+			return fmt.Errorf("namespace %s is being deleted: run the command again when it is gone", namespace.Name)
+		}
+		addTo(namespace.GetLabels, namespace.SetLabels, podSecurity)
+		setLabel(namespace, api.LabelTenantNamespace, api.True)
+		setLabel(namespace, api.LabelRemoteClusterID, remoteID)
+		setLabel(namespace, api.LabelManaged, api.True)
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	if changed {
+		c.Info("Tenant namespace %s correctly ensured", namespace.Name)
+	}
+	return namespace.Name, nil
+}
+
+// requireTenantNamespace finds the namespace of a peering, and fails when there is no peering.
+func (c *cluster) requireTenantNamespace(ctx context.Context, remoteID string) (string, error) {
+	name, err := c.findTenantNamespace(ctx, remoteID)
+	if err == nil && name == "" {
+		err = c.error(fmt.Errorf("there is no tenant namespace for cluster %s (no namespace is labelled %s=%s): peer with it first, or check the cluster ID",
+			remoteID, api.LabelRemoteClusterID, remoteID))
+	}
+	return name, err
+}

@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/install/installer"
+)
+
+func (a *app) uninstallCommand() *cobra.Command {
+	var purge bool
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Remove Liqo from a cluster",
+		Long: "Remove Liqo from the cluster. It refuses while the cluster is peered or a namespace is offloaded, and names them.\n" +
+			"The custom resource definitions and namespaces stay, unless --purge removes them too.",
+		Example: example(`
+			# Remove the programs, keep the custom resources
+			%[1]s uninstall
+			# Leave the cluster as it was before the installation
+			%[1]s uninstall --purge --skip-confirm`),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.local()
+			if err != nil {
+				return err
+			}
+			if err := c.unused(cmd.Context()); err != nil {
+				return err
+			}
+			question := fmt.Sprintf("Remove Liqo from the cluster %s?", c.config.Host)
+			if purge {
+				question = fmt.Sprintf("Remove Liqo from the cluster %s, with its custom resources and namespaces?", c.config.Host)
+			}
+			if err := a.confirm(question); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return a.uninstall(ctx, c, purge)
+		},
+	}
+	command.Flags().BoolVar(&purge, "purge", false, "Remove the custom resource definitions and the namespaces too")
+	command.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "How long to wait in all")
+	return command
+}
+
+// unused refuses when something depends on the installation.
+func (c *cluster) unused(ctx context.Context) error {
+	var uses []string
+	note := func(format string, args ...any) { uses = append(uses, fmt.Sprintf(format, args...)) }
+	var clusters corev1beta1.ForeignClusterList
+	var tenants authv1beta1.TenantList
+	var identities authv1beta1.IdentityList
+	var virtual offloadingv1beta1.VirtualNodeList
+	var offloadings offloadingv1beta1.NamespaceOffloadingList
+	for _, list := range []client.ObjectList{&clusters, &tenants, &identities, &virtual, &offloadings} {
+		if err := c.List(ctx, list); err != nil && !absent(err) {
+			return fmt.Errorf("looking for peerings and offloaded namespaces: %w", err)
+		}
+	}
+	peers := map[string]bool{}
+	peer := func(id, because string) {
+		if !peers[id] {
+			peers[id] = true
+			note("the cluster is peered with %s (%s): liqoctl unpeer", id, because)
+		}
+	}
+	for _, identity := range identities.Items {
+		peer(identity.Spec.ClusterID, fmt.Sprintf("Identity %s in namespace %s", identity.Name, identity.Namespace))
+	}
+	for _, tenant := range tenants.Items {
+		peer(tenant.Spec.ClusterID, fmt.Sprintf("Tenant %s in namespace %s, so to be run on that cluster", tenant.Name, tenant.Namespace))
+	}
+	for _, node := range virtual.Items {
+		peer(node.Spec.ClusterID, fmt.Sprintf("VirtualNode %s in namespace %s", node.Name, node.Namespace))
+	}
+	for _, foreign := range clusters.Items {
+		modules := foreign.Status.Modules
+		if modules.Networking.Enabled || modules.Authentication.Enabled || modules.Offloading.Enabled {
+			peer(foreign.Spec.ClusterID, "ForeignCluster "+foreign.Name+" has active modules")
+		}
+	}
+	for _, offloading := range offloadings.Items {
+		note("namespace %s is offloaded: liqoctl unoffload namespace %s", offloading.Namespace, offloading.Namespace)
+	}
+	if len(uses) == 0 {
+		return nil
+	}
+	return errors.New("liqo is in use:\n  - " + strings.Join(uses, "\n  - "))
+}
+
+func (a *app) uninstall(ctx context.Context, c *cluster, purge bool) error {
+	step := c.Start("Uninstalling")
+	release, err := installer.NewRelease(c.getter, c.namespace, helmLog(a))
+	if err == nil {
+		err = release.Uninstall()
+	}
+	step.End()
+	if err != nil {
+		return err
+	}
+	step = c.Start("Waiting for the programs to end")
+	err = c.gone(ctx, step, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: deploymentName}})
+	if err == nil {
+		err = c.podsGone(ctx, step)
+	}
+	step.End()
+	if err != nil {
+		return err
+	}
+	c.Info("Liqo correctly uninstalled")
+	if !purge {
+		return c.noRolesLeft(ctx)
+	}
+	if err := c.purge(ctx); err != nil {
+		return err
+	}
+	c.Info("Custom resource definitions, namespaces and leftovers correctly removed")
+	return c.noRolesLeft(ctx)
+}
+
+// podsGone waits for the pods of the installation: a controller that is still running could make objects anew.
+func (c *cluster) podsGone(ctx context.Context, step *console.Step) error {
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(c.namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
+		return fmt.Errorf("listing pods in namespace %s: %w", c.namespace, err)
+	}
+	for i := range pods.Items {
+		if err := c.gone(ctx, step, &pods.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *cluster) noRolesLeft(ctx context.Context) error {
+	var roles rbacv1.ClusterRoleList
+	if err := c.List(ctx, &roles, client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
+		return fmt.Errorf("listing ClusterRoles: %w", err)
+	}
+	if len(roles.Items) > 0 {
+		return fmt.Errorf("ClusterRole %s is left, labelled app.kubernetes.io/part-of=liqo: it belongs to another release of the chart, or was made by hand; delete it", roles.Items[0].Name)
+	}
+	return nil
+}
+
+// purge removes everything that Helm does not know of. The controllers are gone, so nobody else ends what has a finalizer.
+func (c *cluster) purge(ctx context.Context) error {
+	definitions, err := installer.Definitions(ctx, c)
+	if err != nil {
+		return err
+	}
+	namespaces, err := installer.Namespaces(ctx, c, c.namespace)
+	if err != nil {
+		return err
+	}
+	leftovers, err := installer.Leftovers(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := installer.ReleaseObjects(ctx, c, definitions, namespaces); err != nil {
+		return err
+	}
+	all := append(append(leftovers, definitions...), namespaces...)
+	if err := installer.Remove(ctx, c, all); err != nil {
+		return err
+	}
+	for _, object := range all {
+		name := c.name(object)
+		step := c.Start("Waiting for %s to be gone", name)
+		err := c.gone(ctx, step, object)
+		step.End()
+		if err != nil {
+			return err
+		}
+		c.Verbose("%s correctly deleted", name)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+)
+
+func (a *app) unoffloadCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "unoffload",
+		Short: "Take namespaces back from other clusters",
+		Long:  "Undo offload.",
+		Example: example(`
+			# The pods of this namespace come back
+			%[1]s unoffload namespace demo`),
+	}, a.unoffloadNamespaceCommand())
+}
+
+func (a *app) unoffloadNamespaceCommand() *cobra.Command {
+	var choice namespaceChoice
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use:     "namespace NAME...",
+		Aliases: []string{"ns", "namespaces"},
+		Short:   "Take namespaces back from other clusters",
+		Long: "Undo offload namespace: the twin namespaces are removed with everything in them, and the pods that ran there are\n" +
+			"created anew here by their controllers.",
+		Example: example(`
+			# The pods of this namespace come back
+			%[1]s unoffload namespace demo
+			# Those of every namespace of a team, without being asked
+			%[1]s unoffload namespace --ns-selector team=blue --skip-confirm`),
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := choice.validate(args); err != nil {
+				return err
+			}
+			// The time the user takes to answer does not count.
+			local, err := a.installed(cmd.Context())
+			if err != nil {
+				return err
+			}
+			names, err := choice.resolve(cmd.Context(), local, args)
+			if err != nil {
+				return err
+			}
+			names, err = local.offloaded(cmd.Context(), names)
+			if err != nil || len(names) == 0 {
+				return err
+			}
+			if err := a.confirm(fmt.Sprintf("Take %s back? What runs in other clusters for it is removed there.", strings.Join(names, ", "))); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return local.unoffload(ctx, names)
+		},
+	}
+	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	choice.add(command)
+	return command
+}
+
+// offloaded keeps those of the namespaces that are offloaded, and says so of the others.
+func (c *cluster) offloaded(ctx context.Context, names []string) ([]string, error) {
+	var kept []string
+	for _, name := range names {
+		key := client.ObjectKey{Namespace: name, Name: offloadingv1beta1.NamespaceOffloadingName}
+		err := c.Get(ctx, key, &offloadingv1beta1.NamespaceOffloading{})
+		switch {
+		case err == nil:
+			kept = append(kept, name)
+		case apierrors.IsNotFound(err):
+			c.Info("Namespace %s is not offloaded", name)
+		default:
+			return nil, fmt.Errorf("reading NamespaceOffloading %s: %w", key, err)
+		}
+	}
+	return slices.Compact(kept), nil
+}
+
+func (c *cluster) unoffload(ctx context.Context, names []string) error {
+	for _, name := range names {
+		object := &offloadingv1beta1.NamespaceOffloading{
+			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: offloadingv1beta1.NamespaceOffloadingName},
+		}
+		step := c.Start("Taking namespace %s back", name)
+		err := kube.Delete(ctx, c, object)
+		if err == nil {
+			err = c.gone(ctx, step, object)
+		}
+		step.End()
+		if err != nil {
+			return err
+		}
+		c.Info("Offloading of namespace %s correctly disabled", name)
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+)
+
+func (a *app) unpeerCommand() *cobra.Command {
+	var timeout time.Duration
+	var wait, deleteNamespaces bool
+	command := &cobra.Command{
+		Use:   "unpeer",
+		Short: "Undo a peering: the provider's resources are given back",
+		Long: "Undo peer: the virtual nodes of the remote cluster are drained and removed, then the remote cluster forgets the\n" +
+			"local one. Pods that run there move back where their namespace and selectors let them. Running it again goes on\n" +
+			"where it stopped.",
+		Example: example(`
+			# Give the resources of milan back
+			%[1]s unpeer --remote-kubeconfig milan.yaml
+			# And leave nothing of the peering in either cluster
+			%[1]s unpeer --remote-kubeconfig milan.yaml --delete-namespaces`),
+		Args: cobra.NoArgs,
+	}
+	flags := command.Flags()
+	remote := remoteFlags(flags)
+	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	flags.BoolVar(&wait, "wait", true, "Wait until the last objects are gone too; what has to happen in order is always waited for")
+	flags.BoolVar(&deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		defer cancel()
+		p, err := a.pair(ctx, remote)
+		if err != nil {
+			return err
+		}
+		return p.unpeer(ctx, wait, deleteNamespaces)
+	}
+	return command
+}
+
+func (p *pair) unpeer(ctx context.Context, wait, deleteNamespaces bool) error {
+	namespace, err := p.local.findTenantNamespace(ctx, p.remote.id)
+	if err != nil {
+		return err
+	}
+	if deleteNamespaces {
+		if err := p.oneWay(ctx); err != nil {
+			return err
+		}
+	}
+	if namespace != "" {
+		if err := p.giveBack(ctx, namespace); err != nil {
+			return err
+		}
+	}
+	if err := p.unauthenticate(ctx, wait); err != nil {
+		return err
+	}
+	if !deleteNamespaces {
+		return nil
+	}
+	return both(
+		func() error { return p.local.deleteTenantNamespace(ctx, p.remote.id, wait) },
+		func() error { return p.remote.deleteTenantNamespace(ctx, p.local.id, wait) },
+	)
+}
+
+// oneWay refuses when the remote cluster is a consumer of the local one too: both peerings live in the same namespaces.
+func (p *pair) oneWay(ctx context.Context) error {
+	var tenants authv1beta1.TenantList
+	if err := p.local.List(ctx, &tenants, client.MatchingLabels{api.LabelRemoteClusterID: p.remote.id}); err != nil {
+		return p.local.error(fmt.Errorf("listing Tenants of cluster %s: %w", p.remote.id, err))
+	}
+	if len(tenants.Items) > 0 {
+		return fmt.Errorf("cluster %s also uses resources of %s (Tenant %s in namespace %s), and both directions share the tenant namespaces: "+
+			"unpeer the other direction first, or leave --delete-namespaces out", p.remote.id, p.local.id, tenants.Items[0].Name, tenants.Items[0].Namespace)
+	}
+	return nil
+}
+
+// giveBack deletes the ResourceSlices and then what is left of VirtualNodes.
+func (p *pair) giveBack(ctx context.Context, namespace string) error {
+	c := p.local
+	// A ResourceSlice is gone as soon as its VirtualNode is being deleted; the pods are back when that is gone too.
+	for _, what := range []struct {
+		list  client.ObjectList
+		label string
+	}{
+		{&authv1beta1.ResourceSliceList{}, api.LabelRemoteID},
+		{&offloadingv1beta1.VirtualNodeList{}, api.LabelRemoteClusterID},
+	} {
+		if err := c.List(ctx, what.list, client.InNamespace(namespace), client.MatchingLabels{what.label: p.remote.id}); err != nil {
+			return c.error(fmt.Errorf("reading %T in namespace %s: %w", what.list, namespace, err))
+		}
+		objects, err := objectsOf(what.list)
+		if err != nil {
+			return err
+		}
+		if err := c.deleteAll(ctx, objects, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func objectsOf(list client.ObjectList) ([]client.Object, error) {
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]client.Object, 0, len(items))
+	for _, item := range items {
+		if object, ok := item.(client.Object); ok {
+			out = append(out, object)
+		}
+	}
+	return out, nil
+}
+
+// deleteAll asks for the deletion of the objects and, when told to, waits until they are gone.
+func (c *cluster) deleteAll(ctx context.Context, objects []client.Object, wait bool) error {
+	for _, object := range objects {
+		if err := kube.Delete(ctx, c, object); err != nil {
+			return c.error(err)
+		}
+	}
+	if !wait {
+		return nil
+	}
+	for _, object := range objects {
+		name := c.name(object)
+		step := c.Start("Waiting for %s to be gone", name)
+		err := c.gone(ctx, step, object)
+		step.End()
+		if err != nil {
+			return err
+		}
+		c.Info("%s correctly deleted", name)
+	}
+	return nil
+}
+
+// unauthenticate takes the identity back: first what the local cluster holds, so that its replication ends while it still may clean up
+// over there, then the Tenant.
+func (p *pair) unauthenticate(ctx context.Context, wait bool) error {
+	namespace, err := p.local.findTenantNamespace(ctx, p.remote.id)
+	if err != nil {
+		return err
+	}
+	if namespace != "" {
+		if err := p.forgetIdentity(ctx, namespace, wait); err != nil {
+			return err
+		}
+	}
+	namespace, err = p.remote.findTenantNamespace(ctx, p.local.id)
+	if err != nil || namespace == "" {
+		return err
+	}
+	return p.remote.deleteAll(ctx, []client.Object{
+		&authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.local.id}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: authv1beta1.NonceSecret}},
+	}, wait)
+}
+
+func (p *pair) forgetIdentity(ctx context.Context, namespace string, wait bool) error {
+	c := p.local
+	var slices authv1beta1.ResourceSliceList
+	if err := c.List(ctx, &slices, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteID: p.remote.id}); err != nil {
+		return c.error(fmt.Errorf("listing ResourceSlices in namespace %s: %w", namespace, err))
+	}
+	if len(slices.Items) > 0 {
+		return c.error(fmt.Errorf("ResourceSlice %s in namespace %s still uses resources of cluster %s: delete it first, or run liqoctl unpeer",
+			slices.Items[0].Name, namespace, p.remote.id))
+	}
+	// The map goes with the last VirtualNode; its copy over there can only be removed as long as the identity exists.
+	mapping := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.remote.id}}
+	step := c.Start("Waiting for the namespaces of cluster %s to be given back", p.remote.id)
+	err := c.gone(ctx, step, mapping)
+	step.End()
+	if err != nil {
+		return err
+	}
+	identity := authv1beta1.IdentityControlPlanePrefix + p.remote.id
+	return c.deleteAll(ctx, []client.Object{
+		&authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: identity}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: authv1beta1.KubeconfigSecretPrefix + identity}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: authv1beta1.SignedNonceSecret}},
+	}, wait)
+}
+
+func (c *cluster) deleteTenantNamespace(ctx context.Context, remoteID string, wait bool) error {
+	name, err := c.findTenantNamespace(ctx, remoteID)
+	if err != nil || name == "" {
+		return err
+	}
+	return c.deleteAll(ctx, []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}, wait)
+}

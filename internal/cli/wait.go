@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"liqo.io/liqo/internal/cli/console"
+)
+
+// rewatch is how long to rest before a watch that ended is begun anew.
+const rewatch = 500 * time.Millisecond
+
+// verdict is what a look at an object says: done, or why not yet.
+type verdict struct {
+	done bool
+	// why is the state the object is in, for the message when the time is over.
+	why string
+	// err ends the waiting: it will never be done.
+	err error
+}
+
+func yes() verdict { return verdict{done: true} }
+
+func notYet(format string, args ...any) verdict { return verdict{why: fmt.Sprintf(format, args...)} }
+
+func never(format string, args ...any) verdict { return verdict{err: fmt.Errorf(format, args...)} }
+
+// wait watches the object until check is content with it, or ctx ends. The object's namespace and name are those to wait for; check sees
+// it filled, or is not called while it does not exist. The step, when there is one, shows what is still missing.
+func (c *cluster) wait(ctx context.Context, step *console.Step, object client.Object, check func() verdict) error {
+	name := c.name(object)
+	last := verdict{why: "it does not exist"}
+	err := c.follow(ctx, object, func(exists bool) (bool, error) {
+		last = verdict{why: "it does not exist"}
+		if exists {
+			last = check()
+		}
+		if step != nil && !last.done {
+			step.Update("Waiting for %s: %s", name, last.why)
+		}
+		return last.done, last.err
+	})
+	return c.waited(ctx, err, name, last.why)
+}
+
+// gone watches the object until it does not exist.
+func (c *cluster) gone(ctx context.Context, step *console.Step, object client.Object) error {
+	name := c.name(object)
+	why := ""
+	err := c.follow(ctx, object, func(exists bool) (bool, error) {
+		if !exists {
+			return true, nil
+		}
+		why = "it is not being deleted"
+		if object.GetDeletionTimestamp() != nil {
+			why = "it is being deleted"
+		}
+		if finalizers := object.GetFinalizers(); len(finalizers) > 0 {
+			why += ", held by finalizers " + strings.Join(finalizers, ", ")
+		}
+		if step != nil {
+			step.Update("Waiting for %s to be gone: %s", name, why)
+		}
+		return false, nil
+	})
+	return c.waited(ctx, err, name+" to be gone", why)
+}
+
+// waited makes the error of a wait that failed: what was waited for, and the state it was in last.
+func (c *cluster) waited(ctx context.Context, err error, name, why string) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		reason := "time is over (--timeout)"
+		if context.Cause(ctx) == context.Canceled { //nolint:errorlint // the cause is this very value or none
+			reason = "interrupted"
+		}
+		return c.error(fmt.Errorf("waiting for %s: %s, last seen: %s: %w", name, reason, why, ctx.Err()))
+	default:
+		return c.error(fmt.Errorf("waiting for %s: %w", name, err))
+	}
+}
+
+// name is how an object is called in front of people.
+func (c *cluster) name(object client.Object) string {
+	kind := fmt.Sprintf("%T", object)
+	if gvk, err := apiutil.GVKForObject(object, c.Scheme()); err == nil {
+		kind = gvk.Kind
+	}
+	if object.GetNamespace() == "" {
+		return fmt.Sprintf("%s %s", kind, object.GetName())
+	}
+	return fmt.Sprintf("%s %s in namespace %s", kind, object.GetName(), object.GetNamespace())
+}
+
+// follow calls look with every state of the object, read into it, until it answers true, fails, or ctx ends.
+func (c *cluster) follow(ctx context.Context, object client.Object, look func(exists bool) (bool, error)) error {
+	key := client.ObjectKeyFromObject(object)
+	gvk, err := apiutil.GVKForObject(object, c.Scheme())
+	if err != nil {
+		return err
+	}
+	for {
+		done, err := c.followOnce(ctx, object, key, gvk.Kind, look)
+		if done || (err != nil && !transient(err)) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(rewatch):
+		}
+	}
+}
+
+// transient tells errors that another try may not meet: the connection broke, the server is busy or restarts, the history is gone.
+func transient(err error) bool {
+	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
+		return !meta.IsNoMatchError(err)
+	}
+	return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsGone(err) || apierrors.IsResourceExpired(err)
+}
+
+func (c *cluster) followOnce(ctx context.Context, object client.Object, key client.ObjectKey, kind string, look func(bool) (bool, error)) (bool, error) {
+	gvk, err := apiutil.GVKForObject(object, c.Scheme())
+	if err != nil {
+		return false, err
+	}
+	made, err := c.Scheme().New(gvk.GroupVersion().WithKind(kind + "List"))
+	if err != nil {
+		return false, err
+	}
+	list, ok := made.(client.ObjectList)
+	if !ok {
+		return false, fmt.Errorf("listing %s: %T is not a list", kind, made)
+	}
+	only := []client.ListOption{client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name}}
+	if err := c.List(ctx, list, only...); err != nil {
+		return false, fmt.Errorf("reading %s %s: %w", kind, key, err)
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return false, err
+	}
+	if len(items) > 0 {
+		copyInto(object, items[0])
+	}
+	if done, err := decide(look(len(items) > 0)); done {
+		return true, err
+	}
+	watcher, err := c.Watch(ctx, list, append(only, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}})...)
+	if err != nil {
+		return false, fmt.Errorf("watching %s %s: %w", kind, key, err)
+	}
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
+		switch event.Type {
+		case watch.Added, watch.Modified:
+			copyInto(object, event.Object)
+			if done, err := decide(look(true)); done {
+				return true, err
+			}
+		case watch.Deleted:
+			if done, err := decide(look(false)); done {
+				return true, err
+			}
+		case watch.Error:
+			return false, apierrors.FromObject(event.Object)
+		case watch.Bookmark:
+		}
+	}
+	return false, nil
+}
+
+// decide ends the following with done, and with an error of the look.
+func decide(done bool, err error) (bool, error) { return done || err != nil, err }
+
+// copyInto overwrites to with from, which is of the same type.
+func copyInto(to client.Object, from runtime.Object) {
+	reflect.ValueOf(to).Elem().Set(reflect.ValueOf(from).Elem())
+}

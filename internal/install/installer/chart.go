@@ -1,0 +1,98 @@
+package installer
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/cli/values"
+	"helm.sh/helm/v4/pkg/getter"
+	releasev1 "helm.sh/helm/v4/pkg/release/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	charts "liqo.io/liqo/charts/liqo"
+	"liqo.io/liqo/internal/install"
+	"liqo.io/liqo/internal/version"
+)
+
+// Chart loads the chart at path, or the one inside this program when path is empty; the latter has the version of this program.
+func Chart(path string) (*chartv2.Chart, error) {
+	if path != "" {
+		chart, err := loader.Load(path)
+		if err != nil {
+			return nil, fmt.Errorf("loading chart %s: %w", path, err)
+		}
+		return chart, nil
+	}
+	var files []*archive.BufferedFile
+	err := fs.WalkDir(charts.Files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(charts.Files, name)
+		if err != nil {
+			return err
+		}
+		files = append(files, &archive.BufferedFile{Name: name, Data: data})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the embedded chart: %w", err)
+	}
+	chart, err := loader.LoadFiles(files)
+	if err != nil {
+		return nil, fmt.Errorf("loading the embedded chart: %w", err)
+	}
+	chart.Metadata.Version = version.Version
+	chart.Metadata.AppVersion = version.Version
+	return chart, nil
+}
+
+// CRDs are the custom resource definitions of a chart.
+func CRDs(chart *chartv2.Chart) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	var out []*apiextensionsv1.CustomResourceDefinition
+	for _, object := range chart.CRDObjects() {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(object.File.Data, crd); err != nil {
+			return nil, fmt.Errorf("reading %s of the chart: %w", object.Filename, err)
+		}
+		out = append(out, crd)
+	}
+	return out, nil
+}
+
+// UserValues reads what the user gave with --values, --set and --set-string, in this order of precedence, the last one winning.
+func UserValues(files, set, setString []string) (map[string]any, error) {
+	options := values.Options{ValueFiles: files, Values: set, StringValues: setString}
+	out, err := options.MergeValues(getter.Providers{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the values given by --values, --set and --set-string: %w", err)
+	}
+	return out, nil
+}
+
+// Render returns the manifests of the chart with these values, without asking any cluster: what "helm template" prints.
+func Render(chart *chartv2.Chart, namespace string, vals map[string]any) (string, error) {
+	config := action.NewConfiguration()
+	config.SetHookOutputFunc(func(_, _, _ string) io.Writer { return io.Discard })
+	run := action.NewInstall(config)
+	run.DryRunStrategy = action.DryRunClient
+	run.ReleaseName = install.Release
+	run.Namespace = namespace
+	run.KubeVersion = &common.KubeVersion{Version: "v1.34.0", Major: "1", Minor: "34"}
+	result, err := run.Run(chart, vals)
+	if err != nil {
+		return "", fmt.Errorf("rendering the chart: %w", err)
+	}
+	release, ok := result.(*releasev1.Release)
+	if !ok {
+		return "", fmt.Errorf("rendering the chart: unexpected release type %T", result)
+	}
+	return release.Manifest, nil
+}

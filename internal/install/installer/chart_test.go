@@ -1,0 +1,245 @@
+package installer
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	charts "liqo.io/liqo/charts/liqo"
+)
+
+// everything sets every value that makes the chart write something else.
+const everything = `
+tag: v9.9.9
+pullPolicy: Always
+imagePullSecrets: [{name: pull}]
+metrics: {enabled: true, prometheusOperator: {enabled: true}}
+apiServer: {address: "https://rome.example.org:6443", ca: QUJD, trustedCA: true}
+authentication: {tlsCompatibilityMode: true, defaultResourceSliceClassEnabled: false}
+offloading:
+  createNode: false
+  disableNetworkCheck: true
+  defaultNodeResources: {cpu: 2, memory: 1Gi}
+  reflection: {skip: {labels: [a], annotations: [b]}, pod: {workers: 3}, service: {workers: 2, type: AllowList}}
+common:
+  nodeSelector: {kubernetes.io/os: linux}
+  tolerations: [{operator: Exists}]
+  affinity: {podAntiAffinity: {}}
+  extraArgs: [--common]
+  globalLabels: {team: blue}
+  globalAnnotations: {note: text}
+controllerManager:
+  replicas: 2
+  pod: {annotations: {a: b}, labels: {c: d}, extraArgs: ["--extra=x,y"], priorityClassName: high, resources: {limits: {memory: 1Gi}}}
+  image: {name: example.org/cm, version: "sha256:0000"}
+  config: {enableResourceEnforcement: false, defaultLimitsEnforcement: hard}
+  metrics: {serviceMonitor: {enabled: true, interval: 30s, scrapeTimeout: 10s}}
+webhook: {port: 10443, failurePolicy: Ignore}
+discovery: {config: {clusterID: rome, clusterLabels: {region: europe, zone: 1}}}
+virtualKubelet:
+  replicas: 2
+  image: {name: example.org/vk, version: v2}
+  extra: {annotations: {a: b}, labels: {c: d}, args: [--x], tolerations: [{operator: Exists}], resources: {}}
+  virtualNode: {extra: {annotations: {e: f}, labels: {g: h}}}
+  metrics: {port: 9090, podMonitor: {enabled: true, interval: 30s, scrapeTimeout: 10s}}
+`
+
+func parse(t *testing.T, text string) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func render(t *testing.T, text string) []*unstructured.Unstructured {
+	t.Helper()
+	chart, err := Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := Render(chart, "liqo", parse(t, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []*unstructured.Unstructured
+	for _, document := range strings.Split(manifest, "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			t.Fatalf("%v in\n%s", err, document)
+		}
+		if len(object.Object) > 0 {
+			out = append(out, object)
+		}
+	}
+	return out
+}
+
+func find(t *testing.T, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	for _, object := range objects {
+		if object.GetKind() == kind && object.GetName() == name {
+			return object
+		}
+	}
+	t.Fatalf("the chart renders no %s %s", kind, name)
+	return nil
+}
+
+// TestLint runs what "helm lint" runs, on the files as they are embedded.
+func TestLint(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "liqo")
+	if err := os.CopyFS(dir, charts.Files); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"minimal": minimal, "everything": everything} {
+		result := lint.RunAll(dir, parse(t, text), "liqo")
+		for _, message := range result.Messages {
+			if message.Severity >= support.WarningSev {
+				t.Errorf("%s values: %v", name, message)
+			}
+		}
+	}
+}
+
+const minimal = `discovery: {config: {clusterID: rome}}`
+
+// TestEveryObjectCarriesItsLabels: what is ours can be recognised, and carries the user's labels.
+func TestEveryObjectCarriesItsLabels(t *testing.T) {
+	for _, object := range render(t, everything) {
+		labels := object.GetLabels()
+		for key, want := range map[string]string{
+			"app.kubernetes.io/part-of": "liqo", "app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/version": "v9.9.9",
+			"liqo.io/managed": "true", "team": "blue",
+		} {
+			if labels[key] != want {
+				t.Errorf("%s %s: label %s is %q, want %q", object.GetKind(), object.GetName(), key, labels[key], want)
+			}
+		}
+		for _, key := range []string{"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component"} {
+			if labels[key] == "" {
+				t.Errorf("%s %s: no label %s", object.GetKind(), object.GetName(), key)
+			}
+		}
+		if object.GetAnnotations()["note"] != "text" {
+			t.Errorf("%s %s: no global annotation", object.GetKind(), object.GetName())
+		}
+		if _, hook := object.GetAnnotations()["helm.sh/hook"]; hook {
+			t.Errorf("%s %s is a Helm hook", object.GetKind(), object.GetName())
+		}
+		if object.GetKind() == "Namespace" {
+			t.Errorf("the chart makes namespace %s", object.GetName())
+		}
+	}
+}
+
+func TestControllerManager(t *testing.T) {
+	objects := render(t, everything)
+	deployment := find(t, objects, "Deployment", "liqo-controller-manager")
+	containers, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	if err != nil || len(containers) != 1 {
+		t.Fatalf("containers %v: %v", containers, err)
+	}
+	container := containers[0].(map[string]any)
+	if container["image"] != "example.org/cm@sha256:0000" {
+		t.Errorf("image %v", container["image"])
+	}
+	args, _, _ := unstructured.NestedStringSlice(container, "args")
+	for _, want := range []string{
+		"--cluster-id=$(CLUSTER_ID)", "--cluster-labels=region=europe,zone=1", "--api-server-address=https://rome.example.org:6443",
+		"--api-server-ca=QUJD", "--trusted-ca", "--enable-authentication=true", "--default-resource-slice-class-enabled=false",
+		"--tls-compatibility-mode", "--default-limits-enforcement=Hard", "--enable-resource-enforcement=false", "--replicas=2", "--webhook-port=10443",
+		"--metrics-address=:8082", "--global-labels=liqo.io/managed=true,team=blue", "--global-annotations=note=text", "--common", "--extra=x,y",
+	} {
+		if !contains(args, want) {
+			t.Errorf("no argument %s in %v", want, args)
+		}
+	}
+	if strategy, _, _ := unstructured.NestedString(deployment.Object, "spec", "strategy", "type"); strategy != "RollingUpdate" {
+		t.Errorf("strategy %s with two replicas", strategy)
+	}
+	single := find(t, render(t, minimal), "Deployment", "liqo-controller-manager")
+	if strategy, _, _ := unstructured.NestedString(single.Object, "spec", "strategy", "type"); strategy != "Recreate" {
+		t.Errorf("strategy %s with one replica: two would work at the same time", strategy)
+	}
+}
+
+// TestConsumerRolesStayNarrow: what a peer may do here is written by hand, and this is all of it that writes.
+func TestConsumerRolesStayNarrow(t *testing.T) {
+	allowed := map[string]bool{
+		"resourceslices": true, "renews": true, "namespacemaps": true, "shadowpods": true, // copies of the peer's own objects
+		"pods/exec": true, "pods/attach": true, "pods/portforward": true, // create opens the stream
+	}
+	objects := render(t, minimal)
+	for _, name := range []string{"liqo-remote-controlplane", "liqo-virtual-kubelet-remote", "liqo-virtual-kubelet-remote-clusterwide"} {
+		rules, _, _ := unstructured.NestedSlice(find(t, objects, "ClusterRole", name).Object, "rules")
+		for _, rule := range rules {
+			verbs, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "verbs")
+			resources, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resources")
+			for _, verb := range verbs {
+				for _, resource := range resources {
+					if verb != "get" && verb != "list" && verb != "watch" && !allowed[resource] {
+						t.Errorf("ClusterRole %s allows to %s %s", name, verb, resource)
+					}
+				}
+			}
+			if contains(verbs, "*") || contains(resources, "*") {
+				t.Errorf("ClusterRole %s has a wildcard: %v", name, rule)
+			}
+		}
+	}
+}
+
+func TestValuesThatAreRefused(t *testing.T) {
+	chart, err := Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		`{}`: "discovery.config.clusterID is empty",
+		`discovery: {config: {clusterID: Rome_1}}`:                                     "/discovery/config/clusterID",
+		`{discovery: {config: {clusterID: rome}}, pullPolicy: Sometimes}`:              "/pullPolicy",
+		`{discovery: {config: {clusterID: rome}}, apiServer: {address: "http://x"}}`:   "/apiServer/address",
+		`{discovery: {config: {clusterID: rome}}, controllerManager: {replicas: "2"}}`: "/controllerManager/replicas",
+	} {
+		if _, err := Render(chart, "liqo", parse(t, text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one about %s", text, err, want)
+		}
+	}
+	// Values of other versions, and of users who know more than we do, do no harm.
+	if _, err := Render(chart, "liqo", parse(t, minimal+"\nnetworking: {internal: false}\nauth: {config: {enableAuthentication: true}}\n")); err != nil {
+		t.Errorf("unknown keys are refused: %v", err)
+	}
+}
+
+func TestCRDsAreEmbedded(t *testing.T) {
+	chart, err := Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds, err := CRDs(chart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := fs.ReadDir(charts.Files, charts.CRDs)
+	if err != nil || len(crds) != len(files) || len(crds) < 11 {
+		t.Errorf("%d definitions of %d files: %v", len(crds), len(files), err)
+	}
+}
+
+func contains(list []string, want string) bool {
+	for _, item := range list {
+		if item == want {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,149 @@
+package installer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/install"
+	"liqo.io/liqo/internal/kube"
+)
+
+// Definitions are our custom resource definitions in the cluster, whichever version made them.
+func Definitions(ctx context.Context, c client.Client) ([]client.Object, error) {
+	var list apiextensionsv1.CustomResourceDefinitionList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing CustomResourceDefinitions: %w", err)
+	}
+	var out []client.Object
+	for i := range list.Items {
+		if slices.Contains(install.ResourceGroups[:], list.Items[i].Spec.Group) {
+			out = append(out, &list.Items[i])
+		}
+	}
+	return out, nil
+}
+
+// ReleaseObjects takes the finalizers off every object of our kinds and every Secret of the namespaces: with the controllers gone nobody else
+// would, and the objects would hold their definitions and namespaces back for ever.
+func ReleaseObjects(ctx context.Context, c client.Client, definitions, namespaces []client.Object) error {
+	for _, definition := range definitions {
+		crd, ok := definition.(*apiextensionsv1.CustomResourceDefinition)
+		if !ok {
+			continue
+		}
+		gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: storageVersion(crd), Kind: crd.Spec.Names.Kind}
+		if err := dropFinalizers(ctx, c, gvk); err != nil {
+			return err
+		}
+	}
+	for _, namespace := range namespaces {
+		if err := dropFinalizers(ctx, c, corev1.SchemeGroupVersion.WithKind("Secret"), client.InNamespace(namespace.GetName())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func storageVersion(crd *apiextensionsv1.CustomResourceDefinition) string {
+	for _, version := range crd.Spec.Versions {
+		if version.Storage {
+			return version.Name
+		}
+	}
+	return ""
+}
+
+func dropFinalizers(ctx context.Context, c client.Client, gvk schema.GroupVersionKind, opts ...client.ListOption) error {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err := c.List(ctx, list, opts...); err != nil {
+		if meta.IsNoMatchError(err) {
+			return nil
+		}
+		return fmt.Errorf("listing objects of kind %s: %w", gvk.Kind, err)
+	}
+	for i := range list.Items {
+		if len(list.Items[i].Finalizers) == 0 {
+			continue
+		}
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(gvk)
+		object.SetNamespace(list.Items[i].Namespace)
+		object.SetName(list.Items[i].Name)
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		if err := c.Patch(ctx, object, patch); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("taking the finalizers off %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(object), err)
+		}
+	}
+	return nil
+}
+
+// Namespaces are the tenant namespaces, that of the installation and that of the storage, as far as they exist.
+func Namespaces(ctx context.Context, c client.Client, installation string) ([]client.Object, error) {
+	var list corev1.NamespaceList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing Namespaces: %w", err)
+	}
+	var out []client.Object
+	for i := range list.Items {
+		namespace := &list.Items[i]
+		if namespace.Labels[api.LabelTenantNamespace] == api.True || namespace.Name == installation || namespace.Name == api.StorageNamespace {
+			out = append(out, namespace)
+		}
+	}
+	return out, nil
+}
+
+// Leftovers are the objects without namespace that an installation made at run time and that no chart knows of.
+func Leftovers(ctx context.Context, c client.Client) ([]client.Object, error) {
+	var out []client.Object
+	for _, list := range []client.ObjectList{
+		&rbacv1.ClusterRoleBindingList{}, &rbacv1.ClusterRoleList{}, &certificatesv1.CertificateSigningRequestList{},
+		&admissionv1.MutatingWebhookConfigurationList{}, &admissionv1.ValidatingWebhookConfigurationList{},
+		&admissionv1.ValidatingAdmissionPolicyList{}, &admissionv1.ValidatingAdmissionPolicyBindingList{}, &nodev1.RuntimeClassList{},
+	} {
+		for _, selector := range []client.MatchingLabels{
+			{api.LabelManaged: api.True}, {"app.kubernetes.io/managed-by": "liqo"}, {"app.kubernetes.io/part-of": "liqo"},
+		} {
+			if err := c.List(ctx, list, selector); err != nil {
+				return nil, fmt.Errorf("listing %T: %w", list, err)
+			}
+			items, err := meta.ExtractList(list)
+			if err != nil {
+				return nil, fmt.Errorf("listing %T: %w", list, err)
+			}
+			for _, item := range items {
+				object, ok := item.(client.Object)
+				if ok && !slices.ContainsFunc(out, func(o client.Object) bool { return o.GetUID() == object.GetUID() }) {
+					out = append(out, object)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// Remove asks for the deletion of every object; those that are gone already are fine.
+func Remove(ctx context.Context, c client.Client, objects []client.Object) error {
+	for _, object := range objects {
+		if err := kube.Delete(ctx, c, object, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

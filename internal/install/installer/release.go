@@ -1,0 +1,172 @@
+package installer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"helm.sh/helm/v4/pkg/action"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/kube"
+	"helm.sh/helm/v4/pkg/release/common"
+	releasev1 "helm.sh/helm/v4/pkg/release/v1"
+	"helm.sh/helm/v4/pkg/storage/driver"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"liqo.io/liqo/internal/install"
+)
+
+// helmTimeout bounds the single requests of Helm; it never waits for outcomes.
+const helmTimeout = 5 * time.Minute
+
+// historyLength is how many revisions of the release are kept to go back to.
+const historyLength = 5
+
+// Release is the Helm release in one namespace of one cluster.
+type Release struct {
+	config    *action.Configuration
+	namespace string
+}
+
+// NewRelease prepares for working with the release; Helm's own log goes to w.
+func NewRelease(getter genericclioptions.RESTClientGetter, namespace string, w io.Writer) (*Release, error) {
+	config := action.NewConfiguration(action.ConfigurationSetLogger(slog.NewTextHandler(w, nil)))
+	if err := config.Init(getter, namespace, "secret"); err != nil {
+		return nil, fmt.Errorf("initializing Helm: %w", err)
+	}
+	return &Release{config: config, namespace: namespace}, nil
+}
+
+// last returns the newest revision, or nil when there is none.
+func (r *Release) last() (*releasev1.Release, error) {
+	result, err := r.config.Releases.Last(install.Release)
+	if errors.Is(err, driver.ErrReleaseNotFound) || errors.Is(err, driver.ErrNoDeployedReleases) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Helm release %s in namespace %s: %w", install.Release, r.namespace, err)
+	}
+	release, ok := result.(*releasev1.Release)
+	if !ok {
+		return nil, fmt.Errorf("reading Helm release %s in namespace %s: unexpected type %T", install.Release, r.namespace, result)
+	}
+	return release, nil
+}
+
+// Version is that of the installed chart; empty when nothing is installed.
+func (r *Release) Version() (string, error) {
+	release, err := r.last()
+	if err != nil || release == nil {
+		return "", err
+	}
+	return release.Chart.AppVersion(), nil
+}
+
+// Applied is a change of the release that can be taken back.
+type Applied struct {
+	release *Release
+	// before is the revision to go back to; 0 means that there was none.
+	before int
+}
+
+// Fresh tells whether nothing was installed before.
+func (a *Applied) Fresh() bool { return a.before == 0 }
+
+// Apply installs the chart, or upgrades the release to it; values that the user gave to an earlier revision stay unless changed
+// now. It returns once the objects are written; what it returns takes them back, also when it failed half way.
+func (r *Release) Apply(chart *chartv2.Chart, vals map[string]any, dryRun bool) (*Applied, error) {
+	last, err := r.last()
+	if err != nil {
+		return nil, err
+	}
+	// What was interrupted is finished first: Helm refuses to work on it.
+	if last != nil && last.Info.Status.IsPending() && !dryRun {
+		if err := r.recover(last); err != nil {
+			return nil, err
+		}
+		if last, err = r.last(); err != nil {
+			return nil, err
+		}
+	}
+	if last == nil || last.Info.Status == common.StatusUninstalled {
+		return r.install(chart, vals, dryRun)
+	}
+	run := action.NewUpgrade(r.config)
+	run.Namespace = r.namespace
+	run.SkipCRDs = true
+	run.ResetThenReuseValues = true
+	run.ServerSideApply = "true"
+	run.ForceConflicts = true
+	run.DisableOpenAPIValidation = true
+	run.WaitStrategy = kube.HookOnlyStrategy
+	run.Timeout = helmTimeout
+	run.MaxHistory = historyLength
+	if dryRun {
+		run.DryRunStrategy = action.DryRunServer
+	}
+	applied := &Applied{release: r, before: last.Version}
+	if _, err := run.Run(install.Release, chart, vals); err != nil {
+		return applied, fmt.Errorf("upgrading Helm release %s in namespace %s: %w", install.Release, r.namespace, err)
+	}
+	return applied, nil
+}
+
+func (r *Release) install(chart *chartv2.Chart, vals map[string]any, dryRun bool) (*Applied, error) {
+	run := action.NewInstall(r.config)
+	run.ReleaseName = install.Release
+	run.Namespace = r.namespace
+	run.SkipCRDs = true
+	run.ServerSideApply = true
+	run.DisableOpenAPIValidation = true
+	run.WaitStrategy = kube.HookOnlyStrategy
+	run.Timeout = helmTimeout
+	if dryRun {
+		run.DryRunStrategy = action.DryRunServer
+	}
+	applied := &Applied{release: r}
+	if _, err := run.Run(chart, vals); err != nil {
+		return applied, fmt.Errorf("installing Helm release %s in namespace %s: %w", install.Release, r.namespace, err)
+	}
+	return applied, nil
+}
+
+// recover takes an interrupted operation back.
+func (r *Release) recover(last *releasev1.Release) error {
+	if last.Info.Status == common.StatusPendingInstall || last.Version == 1 {
+		return r.Uninstall()
+	}
+	return (&Applied{release: r, before: last.Version - 1}).Undo()
+}
+
+// Undo goes back to the revision before, or removes the release when there was none.
+func (a *Applied) Undo() error {
+	if a.Fresh() {
+		return a.release.Uninstall()
+	}
+	run := action.NewRollback(a.release.config)
+	run.Version = a.before
+	run.ServerSideApply = "true"
+	run.ForceConflicts = true
+	run.WaitStrategy = kube.HookOnlyStrategy
+	run.Timeout = helmTimeout
+	run.MaxHistory = historyLength
+	if err := run.Run(install.Release); err != nil {
+		return fmt.Errorf("rolling Helm release %s in namespace %s back to revision %d: %w", install.Release, a.release.namespace, a.before, err)
+	}
+	return nil
+}
+
+// Uninstall removes the release with its history; that there is none is fine. It returns once the deletions are requested.
+func (r *Release) Uninstall() error {
+	run := action.NewUninstall(r.config)
+	run.IgnoreNotFound = true
+	run.WaitStrategy = kube.HookOnlyStrategy
+	run.DeletionPropagation = "foreground"
+	run.Timeout = helmTimeout
+	if _, err := run.Run(install.Release); err != nil {
+		return fmt.Errorf("uninstalling Helm release %s from namespace %s: %w", install.Release, r.namespace, err)
+	}
+	return nil
+}
