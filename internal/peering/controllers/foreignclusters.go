@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,7 +19,6 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -37,7 +37,6 @@ type foreignClusters struct {
 }
 
 func (r *foreignClusters) setup(mgr ctrl.Manager) error {
-	inner := &kube.Reconciler[*corev1beta1.ForeignCluster]{Name: "foreign cluster", Client: r.client, Sync: r.sync}
 	return ctrl.NewControllerManagedBy(mgr).Named("foreign-cluster").
 		For(&corev1beta1.ForeignCluster{}).
 		Watches(&authv1beta1.Tenant{}, byClusterID(func(o client.Object) string { return o.(*authv1beta1.Tenant).Spec.ClusterID })).
@@ -47,10 +46,7 @@ func (r *foreignClusters) setup(mgr ctrl.Manager) error {
 		Watches(&corev1.Namespace{}, byClusterID(byLabel), onlyTenantNamespaces()).
 		WatchesRawSource(r.links.peers.source()).
 		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-			if err := r.ensure(ctx, req.Name); err != nil {
-				return outcome(err)
-			}
-			return inner.Reconcile(ctx, req)
+			return outcome(r.reconcile(ctx, req.Name))
 		}))
 }
 
@@ -66,37 +62,40 @@ func byClusterID(of func(client.Object) string) handler.EventHandler {
 	})
 }
 
-// ensure makes the ForeignCluster of a cluster that means something to us.
-func (r *foreignClusters) ensure(ctx context.Context, clusterID string) error {
-	fc := &corev1beta1.ForeignCluster{}
-	err := r.client.Get(ctx, types.NamespacedName{Name: clusterID}, fc)
-	if err == nil || !apierrors.IsNotFound(err) {
-		return err
-	}
+// reconcile makes the ForeignCluster of a cluster that means something to us, and rebuilds its status.
+func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) error {
 	facts, err := r.gather(ctx, clusterID)
-	if err != nil || !facts.Any() || clusterID == r.own {
-		return err
-	}
-	fc.Name = clusterID
-	fc.Labels = map[string]string{api.LabelRemoteClusterID: clusterID}
-	fc.Spec.ClusterID = clusterID
-	if err := r.client.Create(ctx, fc); err != nil {
-		return fmt.Errorf("creating ForeignCluster %s: %w", clusterID, err)
-	}
-	return nil
-}
-
-func (r *foreignClusters) sync(ctx context.Context, fc *corev1beta1.ForeignCluster) error {
-	facts, err := r.gather(ctx, fc.Spec.ClusterID)
 	if err != nil {
 		return err
+	}
+	fc := &corev1beta1.ForeignCluster{}
+	err = r.client.Get(ctx, types.NamespacedName{Name: clusterID}, fc)
+	if apierrors.IsNotFound(err) && facts.Any() && clusterID != r.own {
+		fc = &corev1beta1.ForeignCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: clusterID, Labels: map[string]string{api.LabelRemoteClusterID: clusterID}},
+			Spec:       corev1beta1.ForeignClusterSpec{ClusterID: clusterID},
+		}
+		if err := r.client.Create(ctx, fc); err != nil {
+			return fmt.Errorf("creating ForeignCluster %s: %w", clusterID, err)
+		}
+	} else if err != nil {
+		return client.IgnoreNotFound(err)
 	}
 	if facts.Identity != nil {
 		if facts.APIServer = r.links.probe(facts.Identity.Namespace, r.now()); facts.APIServer == nil {
 			facts.APIServer = known(&fc.Status)
 		}
 	}
-	fc.Status = peering.CompileForeignCluster(facts, &fc.Status, fc.Generation, metav1.NewTime(r.now()))
+	status := peering.CompileForeignCluster(facts, &fc.Status, fc.Generation, metav1.NewTime(r.now()))
+	if equality.Semantic.DeepEqual(status, fc.Status) {
+		return nil
+	}
+	fc = fc.DeepCopy()
+	fc.Status = status
+	// The whole of it: a patch would leave out the required fields that are false before and after.
+	if err := r.client.Status().Update(ctx, fc); err != nil {
+		return fmt.Errorf("writing the status of ForeignCluster %s: %w", clusterID, err)
+	}
 	return nil
 }
 

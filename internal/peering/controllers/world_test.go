@@ -1,0 +1,334 @@
+package controllers
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/remote"
+	apitesting "liqo.io/liqo/internal/testing"
+)
+
+const within = 20 * time.Second
+
+// cluster is an API server with our controllers, and a signer in the place of the controller manager of Kubernetes.
+type cluster struct {
+	client.Client
+	id     string
+	config *rest.Config
+	link   *cable
+}
+
+// cable is the way from one cluster to the other; it can be cut.
+type cable struct {
+	mu    sync.Mutex
+	cut   bool
+	conns []net.Conn
+}
+
+func (c *cable) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut {
+		return nil, errors.New("the cable is cut")
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err == nil {
+		c.conns = append(c.conns, conn)
+	}
+	return conn, err
+}
+
+func (c *cable) set(cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = cut
+	for _, conn := range c.conns {
+		_ = conn.Close()
+	}
+	c.conns = nil
+}
+
+// newPair starts a consumer and a provider that can reach each other.
+func newPair(t *testing.T) (rome, milan *cluster) {
+	t.Helper()
+	rome, milan = newCluster(t, "rome"), newCluster(t, "milan")
+	rome.run(t, milan)
+	milan.run(t, rome)
+	return rome, milan
+}
+
+func newCluster(t *testing.T, id string) *cluster {
+	t.Helper()
+	cfg := apitesting.APIServer(t)
+	c := &cluster{Client: apitesting.Client(t, cfg), id: id, config: cfg, link: &cable{}}
+	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.Namespace}})
+	c.create(t, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: rootCA}, Data: map[string]string{rootCAKey: "CA of " + id},
+	})
+	for _, role := range consumerRoles(t) {
+		c.create(t, &role)
+	}
+	go c.sign(t.Context())
+	return c
+}
+
+// run starts our controllers. The other cluster is reached as the very user and group that the certificate in the kubeconfig is for.
+func (c *cluster) run(t *testing.T, other *cluster) {
+	t.Helper()
+	skipNameValidation := true
+	mgr, err := ctrl.NewManager(c.config, ctrl.Options{
+		Scheme: kube.NewScheme(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: &skipNameValidation},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, err := cache.New(c.config, cache.Options{Scheme: mgr.GetScheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.Add(pods); err != nil {
+		t.Fatal(err)
+	}
+	err = Setup(mgr, Options{
+		ClusterID: c.id, Namespace: api.Namespace, VirtualKubeletPods: pods,
+		Offer:  peering.Offer{Enabled: true, Defaults: resources("cpu", "4", "memory", "8Gi"), NodeLabels: map[string]string{"city": c.id}},
+		Health: remote.HealthOptions{Interval: 100 * time.Millisecond, RetryInterval: 50 * time.Millisecond, Timeout: time.Second},
+		RemoteConfig: func(secret *corev1.Secret) (*rest.Config, string, error) {
+			cfg, namespace, err := remote.Config(secret)
+			if err != nil {
+				return nil, "", err
+			}
+			certificate, err := peering.Certificate(cfg.CertData)
+			if err != nil {
+				return nil, "", err
+			}
+			as := rest.CopyConfig(other.config)
+			as.Impersonate = rest.ImpersonationConfig{
+				UserName: certificate.Subject.CommonName, Groups: append(certificate.Subject.Organization, "system:authenticated"),
+			}
+			as.Dial = c.link.dial
+			return as, namespace, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the manager of %s ended: %v", c.id, err)
+		}
+	})
+}
+
+// sign answers approved certificate signing requests, as kube-controller-manager does.
+func (c *cluster) sign(ctx context.Context) {
+	_, key, _ := ed25519.GenerateKey(rand.Reader)
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+		list := &certificatesv1.CertificateSigningRequestList{}
+		if err := c.List(ctx, list); err != nil {
+			continue
+		}
+		for i := range list.Items {
+			csr := &list.Items[i]
+			if approved, _ := verdict(csr); !approved || len(csr.Status.Certificate) > 0 {
+				continue
+			}
+			block, _ := pem.Decode(csr.Spec.Request)
+			request, err := x509.ParseCertificateRequest(block.Bytes)
+			if err != nil {
+				continue
+			}
+			now := time.Now()
+			der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+				SerialNumber: big.NewInt(now.UnixNano()), Subject: request.Subject,
+				NotBefore: now.Add(-time.Minute), NotAfter: now.Add(time.Hour),
+			}, &x509.Certificate{Subject: pkix.Name{CommonName: "test"}}, request.PublicKey, key)
+			if err != nil {
+				continue
+			}
+			csr.Status.Certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+			_ = c.Status().Update(ctx, csr) // a lost race is made good at the next tick
+		}
+	}
+}
+
+// consumerRoles are the roles that the chart grants to consumers.
+func consumerRoles(t *testing.T) []rbacv1.ClusterRole {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "liqo", "templates", "consumer-roles.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(`"object" "([^"]+)"`)
+	var roles []rbacv1.ClusterRole
+	for document := range strings.SplitSeq(string(data), "\n---\n") {
+		var role rbacv1.ClusterRole
+		var plain []string
+		for line := range strings.Lines(document) {
+			if found := name.FindStringSubmatch(line); found != nil {
+				role.Name = found[1]
+			}
+			if !strings.Contains(line, "{{") {
+				plain = append(plain, line)
+			}
+		}
+		keep := role.Name
+		if keep == "" {
+			continue
+		}
+		if err := yaml.Unmarshal([]byte(strings.Join(plain, "")), &role); err != nil {
+			t.Fatal(err)
+		}
+		role.Name = keep
+		roles = append(roles, role)
+	}
+	if len(roles) < 3 {
+		t.Fatalf("only %d roles found in the chart", len(roles))
+	}
+	return roles
+}
+
+func (c *cluster) create(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := c.Create(t.Context(), o); err != nil {
+		t.Fatalf("creating %T %s in %s: %v", o, o.GetName(), c.id, err)
+	}
+}
+
+// change patches an object until it succeeds.
+func change[T client.Object](t *testing.T, c *cluster, o T, f func(T)) {
+	t.Helper()
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		t.Fatal(err)
+	}
+	before := o.DeepCopyObject().(T)
+	f(o)
+	if err := c.Patch(t.Context(), o, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually reads the object until ok is content with it.
+func eventually[T client.Object](t *testing.T, c *cluster, o T, what string, ok func(T) bool) T {
+	t.Helper()
+	apitesting.Eventually(t, within, fmt.Sprintf("%T %s in %s: %s", o, client.ObjectKeyFromObject(o), c.id, what), func() error {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		if !ok(o) {
+			return fmt.Errorf("is %+v", o)
+		}
+		return nil
+	})
+	return o
+}
+
+// gone waits until an object does not exist.
+func (c *cluster) gone(t *testing.T, o client.Object) {
+	t.Helper()
+	apitesting.Eventually(t, within, fmt.Sprintf("%T %s in %s to be gone", o, client.ObjectKeyFromObject(o), c.id), func() error {
+		err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("%+v: %w", o, err)
+	})
+}
+
+func (c *cluster) delete(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := c.Delete(t.Context(), o); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+}
+
+// meta is the metadata of an object of the peering with the other cluster.
+func (c *cluster) meta(other *cluster, name string, labels ...string) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{Namespace: api.TenantNamespace(other.id), Name: name, Labels: map[string]string{api.LabelRemoteClusterID: other.id}}
+	for _, l := range labels {
+		m.Labels[l] = api.True
+	}
+	return m
+}
+
+func (c *cluster) tenantNamespace(other *cluster) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: api.TenantNamespace(other.id), Labels: map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: other.id},
+	}}
+}
+
+// key reads the key pair that the controllers made.
+func (c *cluster) key(t *testing.T) (private, public []byte) {
+	t.Helper()
+	secret := eventually(t, c, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: authv1beta1.KeysSecret}},
+		"a key pair", func(*corev1.Secret) bool { return true })
+	return secret.Data[authv1beta1.PrivateKeyKey], secret.Data[authv1beta1.PublicKeyKey]
+}
+
+func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
+
+// checkRights asks the API server itself what a user may do: "<verb> <group> <resource>[/<subresource>]".
+func checkRights(t *testing.T, c *cluster, namespace, user, group string, want map[string]bool) {
+	t.Helper()
+	got := map[string]bool{}
+	for right := range want {
+		parts := strings.Split(right, " ")
+		kind, sub, _ := strings.Cut(parts[2], "/")
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user, Groups: []string{group, "system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: namespace, Verb: parts[0], Group: parts[1], Resource: kind, Subresource: sub,
+			},
+		}}
+		c.create(t, review)
+		got[right] = review.Status.Allowed
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rights of %s in namespace %s of %s (-want +got):\n%s", user, namespace, c.id, diff)
+	}
+}
