@@ -2,7 +2,6 @@ package fakekubelet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -34,8 +33,8 @@ type nodes struct {
 	version string
 	index   map[string]int // by name
 
-	// made is true for a node that has been seen or made in this run. One that is then deleted is not made again: a kubelet
-	// registers its node once.
+	// made has an entry for every node that was seen or made in this run, nil once it was deleted: it is not made again, because
+	// a kubelet registers its node once.
 	mutex  sync.Mutex
 	made   map[string]*corev1.Node
 	leases map[string]*coordinationv1.Lease
@@ -65,11 +64,13 @@ func (n *nodes) run(ctx context.Context) error {
 	informer := factory.Core().V1().Nodes().Informer()
 	lister := factory.Core().V1().Nodes().Lister()
 	changed := func(object any) {
-		if node, ok := object.(*corev1.Node); ok {
-			queue.Add(node.Name)
+		if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
+			queue.Add(name.Name)
 		}
 	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(_, object any) { changed(object) }}); err != nil {
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: changed, UpdateFunc: func(_, object any) { changed(object) }, DeleteFunc: changed,
+	}); err != nil {
 		return fmt.Errorf("watching fake nodes: %w", err)
 	}
 	factory.Start(ctx.Done())
@@ -130,6 +131,7 @@ func (n *nodes) sync(ctx context.Context, name string, node *corev1.Node) error 
 	known := n.remembers(name)
 	switch {
 	case node == nil && known:
+		n.remember(name, nil)
 		return nil
 	case node == nil:
 		made, err := n.client.CoreV1().Nodes().Create(ctx, nodeOf(n.config, n.version, index, time.Now()), metav1.CreateOptions{})
@@ -148,7 +150,7 @@ func (n *nodes) sync(ctx context.Context, name string, node *corev1.Node) error 
 			node = updated
 		}
 	}
-	n.remember(node)
+	n.remember(name, node)
 	if known {
 		return nil
 	}
@@ -158,13 +160,14 @@ func (n *nodes) sync(ctx context.Context, name string, node *corev1.Node) error 
 func (n *nodes) remembers(name string) bool {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
-	return n.made[name] != nil
+	_, known := n.made[name]
+	return known
 }
 
-func (n *nodes) remember(node *corev1.Node) {
+func (n *nodes) remember(name string, node *corev1.Node) {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
-	n.made[node.Name] = node
+	n.made[name] = node
 }
 
 // renewAll renews the leases one after the other, spread evenly over time.
@@ -223,7 +226,7 @@ func (n *nodes) renew(ctx context.Context, node *corev1.Node) error {
 	n.leases[node.Name] = written
 	n.mutex.Unlock()
 	if err != nil {
-		return errors.Join(fmt.Errorf("renewing the lease of node %s", node.Name), err)
+		return fmt.Errorf("renewing the lease of node %s: %w", node.Name, err)
 	}
 	return nil
 }

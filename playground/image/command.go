@@ -1,6 +1,7 @@
 package image
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -59,18 +60,10 @@ func WriteFile(name string, spec Spec) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			os.Remove(file.Name())
+			err = errors.Join(err, os.Remove(file.Name()))
 		}
 	}()
-	if err := Write(file, spec); err != nil {
-		file.Close()
-		return err
-	}
-	if err := file.Chmod(0o644); err != nil {
-		file.Close()
-		return fmt.Errorf("creating image archive %s: %w", name, err)
-	}
-	if err := file.Close(); err != nil {
+	if err := errors.Join(Write(file, spec), file.Chmod(0o644), file.Close()); err != nil {
 		return fmt.Errorf("writing image archive %s: %w", name, err)
 	}
 	if err := os.Rename(file.Name(), name); err != nil {

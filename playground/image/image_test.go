@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -54,7 +55,7 @@ func contents(t *testing.T, archive []byte) (map[string][]byte, []string) {
 	files, lines := map[string][]byte{}, []string(nil)
 	for r := tar.NewReader(bytes.NewReader(archive)); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return files, lines
 		}
 		if err != nil {

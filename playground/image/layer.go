@@ -158,7 +158,7 @@ func writeSource(layer *tar.Writer, name string, mode int64, source string) erro
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	info, err := file.Stat()
 	if err != nil {
 		return err

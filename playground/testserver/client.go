@@ -43,7 +43,7 @@ func fetch(ctx context.Context, client *http.Client, url, data string, out io.Wr
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	if _, err := io.Copy(out, response.Body); err != nil {
 		return fmt.Errorf("reading the answer of %s: %w", url, err)
 	}
@@ -66,9 +66,9 @@ func udp(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	// Closing wakes the read at SIGTERM as well as at the deadline.
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	if _, err := conn.Write([]byte(flags.Arg(1))); err != nil {
 		return fmt.Errorf("sending to %s: %w", flags.Arg(0), err)
 	}
@@ -133,8 +133,7 @@ func cat(names []string, out io.Writer) error {
 			return err
 		}
 		_, err = io.Copy(out, file)
-		file.Close()
-		if err != nil {
+		if err = errors.Join(err, file.Close()); err != nil {
 			return fmt.Errorf("reading %s: %w", name, err)
 		}
 	}

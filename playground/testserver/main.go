@@ -27,7 +27,7 @@ import (
 )
 
 // errUsage marks a command line that makes no sense.
-var errUsage = errors.New("usage: testserver serve|get|udp|lookup|sleep|cat|write|exit ...")
+var errUsage = errors.New("usage: testserver serve|get|udp|lookup|sleep|cat|write|exit [ARGUMENTS]")
 
 // exitCode is the outcome of the command exit.
 type exitCode int

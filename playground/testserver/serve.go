@@ -86,10 +86,10 @@ func serve(ctx context.Context, args []string, log io.Writer) error {
 	var packets []net.PacketConn
 	defer func() {
 		for _, conn := range packets {
-			conn.Close()
+			_ = conn.Close()
 		}
 	}()
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 	for _, address := range list(*web) {
 		listener, err := net.Listen("tcp", address)
 		if err != nil {
