@@ -5,7 +5,9 @@ MAKEFLAGS += --no-print-directory
 
 # The version is a name for these very sources, so that an image tag never means two things. A release sets it: make build VERSION=v1.0.0
 SOURCES := git ls-files -co --exclude-standard -- '*.go' go.mod go.sum charts api | sort
-VERSION ?= v0.1.0-$(shell $(SOURCES) | xargs -r sha1sum 2>/dev/null | sha1sum | cut -c1-12)
+ifndef VERSION # taken once: sources that change during a build must not give its parts different versions
+VERSION := v0.1.0-$(shell $(SOURCES) | xargs -r sha1sum 2>/dev/null | sha1sum | cut -c1-12)
+endif
 REGISTRY ?= registry.liqo.io/liqo
 export VERSION
 
