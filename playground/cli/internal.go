@@ -1,14 +1,18 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"liqo.io/playground/cloud"
+	"liqo.io/playground/cluster"
 	"liqo.io/playground/fakekubelet"
 	"liqo.io/playground/network"
 	"liqo.io/playground/node"
@@ -35,6 +39,9 @@ func forward() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "forward", Short: "Lead from a port of this machine to an address of a node", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if word, err := io.ReadAll(os.Stdin); err != nil || string(word) != cluster.ForwardWord {
+				return errors.New("waiting for the start: whoever starts this forwarder has gone")
+			}
 			listener, err := net.Listen("tcp4", listen)
 			if err != nil {
 				return fmt.Errorf("opening the port: %w", err)

@@ -12,6 +12,9 @@ import (
 	"liqo.io/playground/process"
 )
 
+// ForwardWord on its input lets the forwarder begin.
+const ForwardWord = "go"
+
 // forward starts the process that leads from the machine's loopback to the API server, unless it runs.
 func (m Machine) forward(state State) error {
 	file := filepath.Join(m.dir(state.Name), "forward.pid")
@@ -35,6 +38,11 @@ func (m Machine) forward(state State) error {
 	)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	gate, err := cmd.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("starting the forwarder: %w", err)
+	}
+	defer gate.Close()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the forwarder: %w", err)
 	}
@@ -50,5 +58,10 @@ func (m Machine) forward(state State) error {
 	if id, err = process.Of(cmd.Process.Pid); err != nil {
 		return err
 	}
-	return id.Save(file)
+	if err := id.Save(file); err != nil {
+		return err
+	}
+	// Only a forwarder that can be found again may begin: without the word it ends.
+	_, err = gate.Write([]byte(ForwardWord))
+	return err
 }

@@ -59,6 +59,8 @@ type Node struct {
 	Address netip.Addr `json:"address"`
 	// PodCIDR is this node's share of the cluster's; invalid in a cluster that runs no pods.
 	PodCIDR netip.Prefix `json:"podCIDR"`
+	// MAC is the hardware address: a node that starts anew keeps it, or its neighbours would look for the old one for a while.
+	MAC string `json:"mac"`
 	// Cable is the interface name of this node's end in the "internet".
 	Cable        string `json:"cable"`
 	ControlPlane bool   `json:"controlPlane"`
@@ -115,6 +117,7 @@ func (c Cluster) List() []Node {
 		nodes[i] = Node{
 			Name:         fmt.Sprintf("%s-%d", c.Name, i+1),
 			Address:      c.address(byte(i + 1)),
+			MAC:          hardware(c.address(byte(i + 1))),
 			Cable:        fmt.Sprintf("c%dn%d", c.Index, i+1),
 			ControlPlane: i == 0,
 		}
@@ -151,6 +154,12 @@ func (c Cluster) address(host byte) netip.Addr {
 	b := internet.Addr().As4()
 	b[2], b[3] = byte(c.Index), host
 	return netip.AddrFrom4(b)
+}
+
+// hardware makes a locally administered MAC address of an IPv4 address.
+func hardware(address netip.Addr) string {
+	b := address.As4()
+	return fmt.Sprintf("02:00:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])
 }
 
 // nth returns the i-th network of the given length inside p.

@@ -30,7 +30,7 @@ func print(t *testing.T, c Cluster) string {
 	fmt.Fprintf(&b, "server %s\nforward %s\nload balancers %s\ndns %s\napi %s\n", c.Server(), c.ForwardServer(), c.LoadBalancers(), c.DNS(), c.API())
 	for _, n := range c.List() {
 		p := c.Plan(n.Name)
-		fmt.Fprintf(&b, "\n=== node %s %s pods %s cable %s\nlink %s gateway %s\n", n.Name, n.Address, n.PodCIDR, n.Cable, p.Link, p.Gateway)
+		fmt.Fprintf(&b, "\n=== node %s %s pods %s mac %s cable %s\nlink %s gateway %s\n", n.Name, n.Address, n.PodCIDR, n.MAC, n.Cable, p.Link, p.Gateway)
 		for _, r := range p.Routes {
 			fmt.Fprintf(&b, "route %s via %s\n", r.To, r.Via)
 		}

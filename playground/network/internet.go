@@ -138,17 +138,22 @@ func (i Internet) enter() error {
 	return nil
 }
 
-// Plug makes a cable from the bridge to the namespace of a process, where its end is called eth0.
-func (i Internet) Plug(cable string, pid int) error {
-	err := i.Do(func() error {
+// Plug makes a cable from the bridge to the namespace of a process, where its end is called eth0 and has the MAC address.
+func (i Internet) Plug(cable, mac string, pid int) error {
+	hardware, err := net.ParseMAC(mac)
+	if err != nil {
+		return fmt.Errorf("plugging in cable %s: %w", cable, err)
+	}
+	err = i.Do(func() error {
 		br, err := netlink.LinkByName(bridge)
 		if err != nil {
 			return err
 		}
 		err = netlink.LinkAdd(&netlink.Veth{
-			LinkAttrs:     netlink.LinkAttrs{Name: cable, MTU: 1500, MasterIndex: br.Attrs().Index, Flags: net.FlagUp},
-			PeerName:      "eth0",
-			PeerNamespace: netlink.NsPid(pid),
+			LinkAttrs:        netlink.LinkAttrs{Name: cable, MTU: 1500, MasterIndex: br.Attrs().Index, Flags: net.FlagUp},
+			PeerName:         "eth0",
+			PeerHardwareAddr: hardware,
+			PeerNamespace:    netlink.NsPid(pid),
 		})
 		if err != nil {
 			return err

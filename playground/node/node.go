@@ -127,7 +127,8 @@ func start(spec Spec, internet network.Internet) (err error) {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go cmd.Wait() // collects it if it ends before this program does
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
 	defer func() {
 		if err != nil {
 			cmd.Process.Kill()
@@ -143,13 +144,38 @@ func start(spec Spec, internet network.Internet) (err error) {
 	if err := group.Add(id.PID); err != nil {
 		return err
 	}
-	if err := internet.Plug(spec.Node.Cable, id.PID); err != nil {
+	if err := internet.Plug(spec.Node.Cable, spec.Node.MAC, id.PID); err != nil {
 		return err
 	}
 	if _, err := gate.Write([]byte("go")); err != nil {
 		return err
 	}
-	return gate.Close()
+	if err := gate.Close(); err != nil {
+		return err
+	}
+	return await(spec.Dir, ended)
+}
+
+// await returns once the node answers.
+func await(dir string, ended <-chan error) error {
+	const limit = time.Minute
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(limit)
+	for {
+		_, err := Control(dir, StatusOf, "")
+		if err == nil {
+			return nil
+		}
+		select {
+		case err := <-ended:
+			words, _ := os.ReadFile(filepath.Join(dir, logs, "init.log"))
+			return fmt.Errorf("its first process has ended: %w: %s", err, words[max(0, len(words)-500):])
+		case <-deadline:
+			return fmt.Errorf("it does not answer after %v: %w", limit, err)
+		case <-tick.C:
+		}
+	}
 }
 
 // Process returns PID 1 of the node whose folder is dir. It may not be alive.
