@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -80,22 +78,22 @@ func (h *pods) offloading(ctx context.Context, namespace string) (*offloadingv1b
 	return o, err
 }
 
-// shadowPods stamps ShadowPods with the user that makes them. The chart's policy sees to it that the stamp stays.
-type shadowPods struct{}
+// shadowPods stamps ShadowPods with the user that makes them; the chart's policy sees to it that the stamp stays. It also refuses what is no
+// ShadowPod at all: the pod in it has no schema that the API server could check, and one that can't be read would blind everybody who lists
+// ShadowPods.
+type shadowPods struct{ decoder admission.Decoder }
 
 // Handle answers one review: the label of the creator.
-func (shadowPods) Handle(_ context.Context, req admission.Request) admission.Response {
-	var object struct {
-		Metadata metav1.ObjectMeta `json:"metadata"`
-	}
-	if err := json.Unmarshal(req.Object.Raw, &object); err != nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the metadata of the ShadowPod: %w", err))
+func (h shadowPods) Handle(_ context.Context, req admission.Request) admission.Response {
+	shadow := &offloadingv1beta1.ShadowPod{}
+	if err := h.decoder.Decode(req, shadow); err != nil {
+		return admission.Errored(http.StatusUnprocessableEntity, fmt.Errorf("reading the ShadowPod: %w", err))
 	}
 	creator := offload.CreatorLabel(req.UserInfo.Username)
-	if object.Metadata.Labels == nil {
+	if shadow.Labels == nil {
 		return admission.Patched("", jsonpatch.NewOperation("add", "/metadata/labels", map[string]string{offloadingv1beta1.LabelCreatorUser: creator}))
 	}
-	if object.Metadata.Labels[offloadingv1beta1.LabelCreatorUser] == creator {
+	if shadow.Labels[offloadingv1beta1.LabelCreatorUser] == creator {
 		return admission.Allowed("")
 	}
 	path := "/metadata/labels/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(offloadingv1beta1.LabelCreatorUser)

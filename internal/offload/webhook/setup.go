@@ -74,7 +74,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	server.Register(PathPod, &admission.Webhook{Handler: &pods{
 		cached: mgr.GetClient(), live: mgr.GetAPIReader(), decoder: decoder, runtimeClass: opts.RuntimeClass,
 	}})
-	server.Register(PathShadowPod, &admission.Webhook{Handler: shadowPods{}})
+	server.Register(PathShadowPod, &admission.Webhook{Handler: shadowPods{decoder: decoder}})
 	if err := certificates.setup(mgr); err != nil {
 		return err
 	}

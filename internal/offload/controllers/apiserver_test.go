@@ -1,0 +1,240 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	apitesting "liqo.io/liqo/internal/testing"
+)
+
+// cluster is an API server on which the controllers run, and nothing else: no kubelet, no garbage collector, no namespace controller.
+type cluster struct {
+	client.Client
+	typed kubernetes.Interface
+	// shadowWrites counts what the controllers write about ShadowPods and their Pods.
+	shadowWrites *atomic.Int32
+}
+
+const (
+	within   = 20 * time.Second
+	ownID    = "rome"
+	liqoHome = "liqo"
+)
+
+// TestControllersOnAPIServer runs every scenario against one API server: they use namespaces and clusters of their own.
+func TestControllersOnAPIServer(t *testing.T) {
+	config := apitesting.APIServer(t)
+	c := start(t, config)
+	for name, scenario := range map[string]func(*testing.T, *cluster){
+		"namespace offloading":      testNamespaceOffloading,
+		"namespace map":             testNamespaceMap,
+		"shadow pod":                testShadowPod,
+		"shadow pod, foreign pod":   testForeignPod,
+		"shadow pod metadata":       testShadowPodMetadata,
+		"virtual node":              testVirtualNode,
+		"two virtual nodes":         testTwoVirtualNodes,
+		"virtual node of a slice":   testVirtualNodeOfSlice,
+		"unreachable provider":      testUnreachableProvider,
+		"virtual node, foreign one": testForeignNode,
+	} {
+		t.Run(name, func(t *testing.T) { scenario(t, c) })
+	}
+}
+
+// start runs the controllers until the test ends.
+func start(t *testing.T, config *rest.Config) *cluster {
+	t.Helper()
+	ctrl.SetLogger(logr.Discard())
+	writes := &atomic.Int32{}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: kube.NewScheme(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Cache: cache.Options{ByObject: Cache(), DefaultTransform: cache.TransformStripManagedFields()},
+		NewClient: func(config *rest.Config, options client.Options) (client.Client, error) {
+			c, err := client.NewWithWatch(config, options)
+			if err != nil {
+				return nil, err
+			}
+			return counting(c, writes), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Setup(mgr, Options{ClusterID: ownID, LiqoNamespace: liqoHome, GlobalLabels: map[string]string{api.LabelManaged: api.True}}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("the manager: %v", err)
+		}
+	})
+	typed, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{Client: apitesting.Client(t, config), typed: typed, shadowWrites: writes}
+	c.namespace(t, liqoHome, nil)
+	c.create(t, &offloadingv1beta1.VkOptionsTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: liqoHome, Name: offloadingv1beta1.VkOptionsTemplateDefault},
+		Spec:       offloadingv1beta1.VkOptionsTemplateSpec{ContainerImage: "registry.example/virtual-kubelet:v1", CreateNode: true},
+	})
+	return c
+}
+
+// counting counts the writes of Pods and of the status of ShadowPods.
+func counting(c client.WithWatch, writes *atomic.Int32) client.Client {
+	count := func(obj client.Object) {
+		switch obj.(type) {
+		case *corev1.Pod, *offloadingv1beta1.ShadowPod:
+			writes.Add(1)
+		}
+	}
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			count(obj)
+			return c.Create(ctx, obj, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			count(obj)
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			count(obj)
+			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+		},
+	})
+}
+
+func (c *cluster) create(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := c.Create(t.Context(), obj); err != nil {
+		t.Fatalf("creating %T %s: %v", obj, obj.GetName(), err)
+	}
+}
+
+func (c *cluster) namespace(t *testing.T, name string, labels map[string]string) {
+	t.Helper()
+	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+}
+
+func (c *cluster) remove(t *testing.T, obj client.Object, opts ...client.DeleteOption) {
+	t.Helper()
+	if err := c.Delete(t.Context(), obj, opts...); client.IgnoreNotFound(err) != nil {
+		t.Fatalf("deleting %T %s: %v", obj, obj.GetName(), err)
+	}
+}
+
+// change patches an object.
+func change[T client.Object](t *testing.T, c *cluster, obj T, mutate func(T)) {
+	t.Helper()
+	if _, err := controllerutil.CreateOrPatch(t.Context(), c.Client, obj, func() error { mutate(obj); return nil }); err != nil {
+		t.Fatalf("changing %T %s: %v", obj, obj.GetName(), err)
+	}
+}
+
+// report patches the status of an object, as another program would.
+func report[T client.Object](t *testing.T, c *cluster, obj T, mutate func(T)) {
+	t.Helper()
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+		t.Fatal(err)
+	}
+	before := obj.DeepCopyObject().(client.Object)
+	mutate(obj)
+	if err := c.Status().Patch(t.Context(), obj, client.MergeFrom(before)); err != nil {
+		t.Fatalf("changing the status of %T %s: %v", obj, obj.GetName(), err)
+	}
+}
+
+// eventually reads the object into obj until check is content.
+func eventually[T client.Object](t *testing.T, c *cluster, obj T, what string, check func(T) error) {
+	t.Helper()
+	apitesting.Eventually(t, within, what, func() error {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+			return err
+		}
+		return check(obj)
+	})
+}
+
+// gone waits until the object is not there any more.
+func (c *cluster) gone(t *testing.T, obj client.Object) {
+	t.Helper()
+	apitesting.Eventually(t, within, fmt.Sprintf("%T %s to be gone", obj, obj.GetName()), func() error {
+		err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("it is there, deleted at %v, finalizers %v", obj.GetDeletionTimestamp(), obj.GetFinalizers())
+	})
+}
+
+// endNamespace does what the namespace controller would: it lets a namespace go that is being deleted.
+func (c *cluster) endNamespace(t *testing.T, name string) {
+	t.Helper()
+	apitesting.Eventually(t, within, "namespace "+name+" to be deleted", func() error {
+		ns, err := c.typed.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if ns.DeletionTimestamp.IsZero() {
+			return errors.New("nobody deletes it")
+		}
+		ns.Spec.Finalizers = nil
+		_, err = c.typed.CoreV1().Namespaces().Finalize(t.Context(), ns, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// dropFinalizers does what the garbage collector would.
+func dropFinalizers(t *testing.T, c *cluster, obj client.Object, finalizers ...string) {
+	t.Helper()
+	apitesting.Eventually(t, within, fmt.Sprintf("%T %s to be deleted", obj, obj.GetName()), func() error {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+			return err
+		}
+		if obj.GetDeletionTimestamp().IsZero() {
+			return errors.New("nobody deletes it")
+		}
+		for _, f := range finalizers {
+			controllerutil.RemoveFinalizer(obj, f)
+		}
+		return c.Update(t.Context(), obj)
+	})
+}
+
+func has(m map[string]string, want map[string]string) error {
+	for k, v := range want {
+		if m[k] != v {
+			return fmt.Errorf("%s is %q, want %q, in %v", k, m[k], v, maps.Clone(m))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+func virtualNode(namespace, name, cluster string) *offloadingv1beta1.VirtualNode {
+	return &offloadingv1beta1.VirtualNode{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: offloadingv1beta1.VirtualNodeSpec{
+			ClusterID: cluster, KubeconfigSecretRef: &corev1.LocalObjectReference{Name: "kubeconfig-resourceslice-" + name},
+		},
+	}
+}
+
+func testNamespaceOffloading(t *testing.T, c *cluster) {
+	const provider = "turin"
+	tenant := api.TenantNamespace(provider)
+	c.namespace(t, tenant, nil)
+	c.namespace(t, "demo", nil)
+	c.create(t, virtualNode(tenant, "turin", provider))
+
+	offloading := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "offloading"}}
+	c.create(t, offloading)
+	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: provider}}
+	eventually(t, c, m, "the NamespaceMap to ask for the twin", func(m *offloadingv1beta1.NamespaceMap) error {
+		if err := has(m.Labels, map[string]string{
+			"liqo.io/replication": "true", "liqo.io/remoteID": provider, "liqo.io/remote-cluster-id": provider, "liqo.io/managed": "true",
+		}); err != nil {
+			return err
+		}
+		return has(m.Spec.DesiredMapping, map[string]string{"demo": "demo-rome"})
+	})
+	phase := func(want offloadingv1beta1.OffloadingPhase) {
+		t.Helper()
+		eventually(t, c, offloading, "phase "+string(want), func(o *offloadingv1beta1.NamespaceOffloading) error {
+			if o.Status.OffloadingPhase != want || o.Status.ObservedGeneration != o.Generation {
+				return fmt.Errorf("status %+v", o.Status)
+			}
+			return nil
+		})
+	}
+	phase(offloadingv1beta1.PhaseInProgress)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}
+	labelled := func(want string) {
+		t.Helper()
+		eventually(t, c, ns, "the namespace's label", func(ns *corev1.Namespace) error {
+			return has(ns.Labels, map[string]string{"liqo.io/scheduling-enabled": want})
+		})
+	}
+	labelled("true")
+	report(t, c, m, func(m *offloadingv1beta1.NamespaceMap) {
+		m.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"demo": {RemoteNamespace: "demo-rome", Phase: offloadingv1beta1.MappingAccepted}}
+	})
+	phase(offloadingv1beta1.PhaseReady)
+
+	change(t, c, offloading, func(o *offloadingv1beta1.NamespaceOffloading) {
+		o.Spec.PodOffloadingStrategy = offloadingv1beta1.PodsLocal
+	})
+	labelled("")
+	change(t, c, offloading, func(o *offloadingv1beta1.NamespaceOffloading) {
+		o.Spec.PodOffloadingStrategy = offloadingv1beta1.PodsRemote
+	})
+	labelled("true")
+
+	c.remove(t, offloading)
+	phase(offloadingv1beta1.PhaseTerminating)
+	labelled("")
+	eventually(t, c, m, "the NamespaceMap to ask no more", func(m *offloadingv1beta1.NamespaceMap) error {
+		if len(m.Spec.DesiredMapping) > 0 {
+			return fmt.Errorf("%v", m.Spec.DesiredMapping)
+		}
+		return nil
+	})
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(offloading), offloading); err != nil {
+		t.Fatalf("gone while the provider still holds the twin: %v", err)
+	}
+	report(t, c, m, func(m *offloadingv1beta1.NamespaceMap) { m.Status.CurrentMapping = nil })
+	c.gone(t, offloading)
+
+	c.remove(t, m) // somebody's mistake
+	eventually(t, c, m, "the NamespaceMap to be back", func(m *offloadingv1beta1.NamespaceMap) error {
+		if !m.DeletionTimestamp.IsZero() {
+			return errors.New("still going")
+		}
+		return nil
+	})
+}
+
+func testNamespaceMap(t *testing.T, c *cluster) {
+	const consumer = "naples"
+	tenant := api.TenantNamespace(consumer)
+	c.namespace(t, tenant, nil)
+	c.namespace(t, "taken", map[string]string{"owner": "somebody"})
+	m := &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: ownID, Labels: map[string]string{
+			"liqo.io/replication": "false", "liqo.io/replicated": "true", "liqo.io/originID": consumer, "liqo.io/remote-cluster-id": consumer,
+		}},
+		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"web": "web-naples", "taken": "taken", "bad": "Not_A_Name"}},
+	}
+	c.create(t, m)
+	current := func(what string, want map[string]offloadingv1beta1.MappingPhase) {
+		t.Helper()
+		eventually(t, c, m, what, func(m *offloadingv1beta1.NamespaceMap) error {
+			if len(m.Status.CurrentMapping) != len(want) {
+				return fmt.Errorf("%v", m.Status.CurrentMapping)
+			}
+			for local, phase := range want {
+				if m.Status.CurrentMapping[local].Phase != phase {
+					return fmt.Errorf("%v", m.Status.CurrentMapping)
+				}
+			}
+			return nil
+		})
+	}
+	accepted, backoff, terminating := offloadingv1beta1.MappingAccepted, offloadingv1beta1.MappingCreationLoopBackOff, offloadingv1beta1.MappingTerminating
+	current("the twins", map[string]offloadingv1beta1.MappingPhase{"web": accepted, "taken": backoff, "bad": backoff})
+
+	twin := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web-naples"}}
+	eventually(t, c, twin, "the marks of the twin", func(ns *corev1.Namespace) error {
+		return errors.Join(has(ns.Annotations, map[string]string{
+			"liqo.io/managed-by-namespace-map": "liqo-tenant-naples/rome", "liqo.io/original-name": "web",
+		}), has(ns.Labels, map[string]string{"liqo.io/remote-cluster-id": consumer}))
+	})
+	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "web-naples", Name: tenant}}
+	checkRights := func(rb *rbacv1.RoleBinding) error {
+		if rb.RoleRef.Name != "liqo-virtual-kubelet-remote" || len(rb.Subjects) != 1 || rb.Subjects[0].Kind != "Group" || rb.Subjects[0].Name != consumer {
+			return fmt.Errorf("%+v %+v", rb.RoleRef, rb.Subjects)
+		}
+		return has(rb.Labels, map[string]string{"app.kubernetes.io/managed-by": "liqo"})
+	}
+	eventually(t, c, rights, "the consumer's rights", checkRights)
+	c.remove(t, rights)
+	eventually(t, c, rights, "the consumer's rights to be back", checkRights)
+
+	foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "taken"}}
+	eventually(t, c, foreign, "the foreign namespace", func(ns *corev1.Namespace) error {
+		if len(ns.Annotations) > 0 || ns.Labels["liqo.io/remote-cluster-id"] != "" || !ns.DeletionTimestamp.IsZero() {
+			return fmt.Errorf("it was touched: %+v", ns.ObjectMeta)
+		}
+		return nil
+	})
+	c.remove(t, foreign)
+	c.endNamespace(t, "taken")
+	current("the name to be free", map[string]offloadingv1beta1.MappingPhase{"web": accepted, "taken": accepted, "bad": backoff})
+
+	change(t, c, m, func(m *offloadingv1beta1.NamespaceMap) { m.Spec.DesiredMapping = map[string]string{"taken": "taken"} })
+	current("the twin to go", map[string]offloadingv1beta1.MappingPhase{"web": terminating, "taken": accepted})
+	change(t, c, m, func(m *offloadingv1beta1.NamespaceMap) { m.Spec.DesiredMapping["web"] = "web-naples" })
+	c.endNamespace(t, "web-naples")
+	current("the twin to be back", map[string]offloadingv1beta1.MappingPhase{"web": accepted, "taken": accepted})
+
+	c.remove(t, m)
+	current("the map to hold on", map[string]offloadingv1beta1.MappingPhase{"web": terminating, "taken": terminating})
+	c.endNamespace(t, "web-naples")
+	current("the other one", map[string]offloadingv1beta1.MappingPhase{"taken": terminating})
+	c.endNamespace(t, "taken")
+	c.gone(t, m)
+}

@@ -1,0 +1,170 @@
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+func shadowPod(namespace, name string, policy corev1.RestartPolicy) *offloadingv1beta1.ShadowPod {
+	return &offloadingv1beta1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "x"}},
+		Spec: offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{
+			RestartPolicy: policy, Containers: []corev1.Container{{Name: "web", Image: "web:1"}},
+		}},
+	}
+}
+
+func podOf(sp *offloadingv1beta1.ShadowPod) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: sp.Namespace, Name: sp.Name}}
+}
+
+func anything[T client.Object](T) error { return nil }
+
+// at once is how a pod that no kubelet has seen is deleted anyway.
+var atOnce = client.GracePeriodSeconds(0)
+
+func testShadowPod(t *testing.T, c *cluster) {
+	c.namespace(t, "shadows", nil)
+	before := c.shadowWrites.Load()
+	sp := shadowPod("shadows", "web", corev1.RestartPolicyAlways)
+	c.create(t, sp)
+	pod := podOf(sp)
+	eventually(t, c, pod, "the pod", func(p *corev1.Pod) error {
+		return has(p.Labels, map[string]string{"app": "web", "liqo.io/managed-by": "shadowpod"})
+	})
+	if owner := metav1.GetControllerOf(pod); owner == nil || owner.UID != sp.UID {
+		t.Errorf("owner %+v", owner)
+	}
+	phase := func(p corev1.PodPhase) {
+		t.Helper()
+		report(t, c, pod, func(pod *corev1.Pod) { pod.Status.Phase = p })
+	}
+	phase(corev1.PodRunning)
+	reported := func(want corev1.PodPhase) {
+		t.Helper()
+		eventually(t, c, sp, "phase "+string(want), func(sp *offloadingv1beta1.ShadowPod) error {
+			if sp.Status.Phase != want {
+				return fmt.Errorf("phase %q", sp.Status.Phase)
+			}
+			return nil
+		})
+	}
+	reported(corev1.PodRunning)
+	if writes := c.shadowWrites.Load() - before; writes != 2 {
+		t.Errorf("a running pod cost %d writes, want 2: the pod, and that it runs", writes)
+	}
+
+	for range 2 { // deleted once by somebody, once more for luck
+		old := pod.UID
+		c.remove(t, pod, atOnce)
+		eventually(t, c, pod, "another pod", func(p *corev1.Pod) error {
+			if p.UID == old {
+				return errors.New("still the old one")
+			}
+			return nil
+		})
+	}
+	phase(corev1.PodFailed)
+	reported(corev1.PodFailed)
+	c.remove(t, pod, atOnce)
+	c.stays(t, "a finished ShadowPod ran again", func() bool {
+		return client.IgnoreNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)) != nil || podGone(t, c, pod)
+	})
+	reported(corev1.PodFailed)
+
+	// A ShadowPod of the same name takes over only after the Pod of the earlier one is gone, and that is seen to.
+	c.remove(t, sp)
+	c.gone(t, sp)
+	first := shadowPod("shadows", "again", corev1.RestartPolicyAlways)
+	c.create(t, first)
+	pod = podOf(first)
+	eventually(t, c, pod, "the pod", anything)
+	old := pod.UID
+	c.remove(t, first)
+	c.gone(t, first)
+	second := shadowPod("shadows", "again", corev1.RestartPolicyAlways)
+	c.create(t, second)
+	eventually(t, c, pod, "the pod of the second", func(p *corev1.Pod) error {
+		if owner := metav1.GetControllerOf(p); p.UID == old || owner == nil || owner.UID != second.UID {
+			return fmt.Errorf("pod %s of %+v", p.UID, owner)
+		}
+		return nil
+	})
+}
+
+func podGone(t *testing.T, c *cluster, pod *corev1.Pod) bool {
+	t.Helper()
+	err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)
+	return err != nil && client.IgnoreNotFound(err) == nil
+}
+
+// stays looks for a while whether something remains true: what must never happen can't be waited for.
+func (c *cluster) stays(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if !check() {
+			t.Fatal(what)
+		}
+	}
+}
+
+func testForeignPod(t *testing.T, c *cluster) {
+	c.namespace(t, "foreign", nil)
+	foreign := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "foreign", Name: "web", Labels: map[string]string{"owner": "somebody"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "other", Image: "other:1"}}},
+	}
+	c.create(t, foreign)
+	before := foreign.ResourceVersion
+	sp := shadowPod("foreign", "web", corev1.RestartPolicyAlways)
+	c.create(t, sp)
+	c.stays(t, "the foreign pod was touched", func() bool {
+		return c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign) == nil && foreign.ResourceVersion == before
+	})
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(sp), sp); err != nil || sp.Status.Phase != "" {
+		t.Errorf("phase %q of a ShadowPod without a pod, %v", sp.Status.Phase, err)
+	}
+	var told corev1.EventList
+	if err := c.List(t.Context(), &told, client.InNamespace("foreign")); err != nil {
+		t.Fatal(err)
+	}
+	if len(told.Items) == 0 || told.Items[0].Reason != "FailedCreatePod" || told.Items[0].InvolvedObject.Name != "web" {
+		t.Errorf("nobody was told: %+v", told.Items)
+	}
+}
+
+func testShadowPodMetadata(t *testing.T, c *cluster) {
+	c.namespace(t, "metadata", nil)
+	sp := shadowPod("metadata", "web", corev1.RestartPolicyAlways)
+	c.create(t, sp)
+	pod := podOf(sp)
+	eventually(t, c, pod, "the pod", anything)
+	change(t, c, pod, func(p *corev1.Pod) {
+		p.Labels["topology.kubernetes.io/zone"], p.Annotations["cni"] = "a", "10.0.0.1"
+	})
+	change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) {
+		sp.Labels, sp.Annotations = map[string]string{"tier": "front"}, map[string]string{"note": "y"}
+	})
+	var uid types.UID = pod.UID
+	eventually(t, c, pod, "labels and annotations to follow", func(p *corev1.Pod) error {
+		if _, still := p.Labels["app"]; still || p.UID != uid {
+			return fmt.Errorf("labels %v, pod %s", p.Labels, p.UID)
+		}
+		return errors.Join(
+			has(p.Labels, map[string]string{"tier": "front", "topology.kubernetes.io/zone": "a", "liqo.io/managed-by": "shadowpod"}),
+			has(p.Annotations, map[string]string{"note": "y", "cni": "10.0.0.1"}))
+	})
+	settled := pod.ResourceVersion
+	c.stays(t, "the pod is written again and again", func() bool {
+		return c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && pod.ResourceVersion == settled
+	})
+}

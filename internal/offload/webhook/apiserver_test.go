@@ -1,0 +1,322 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/install/installer"
+	"liqo.io/liqo/internal/kube"
+	apitesting "liqo.io/liqo/internal/testing"
+)
+
+const within = 20 * time.Second
+
+func namespace(t *testing.T, c client.Client, name string, labels map[string]string) {
+	t.Helper()
+	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// chart renders the chart and returns its objects of these kinds.
+func chart(t *testing.T, vals map[string]any, kinds ...string) []*unstructured.Unstructured {
+	t.Helper()
+	loaded, err := installer.Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := installer.Render(loaded, "liqo", vals)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []*unstructured.Unstructured
+	for document := range strings.SplitSeq(manifest, "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range kinds {
+			if object.GetKind() == kind {
+				found = append(found, object)
+			}
+		}
+	}
+	return found
+}
+
+func values() map[string]any {
+	return map[string]any{"discovery": map[string]any{"config": map[string]any{"clusterID": "rome"}}}
+}
+
+// TestCertificatesOnAPIServer follows the certificate through its life: made, trusted, served, repaired, replaced, without a restart.
+func TestCertificatesOnAPIServer(t *testing.T) {
+	ctrl.SetLogger(logr.Discard())
+	config := apitesting.APIServer(t)
+	c := apitesting.Client(t, config)
+	namespace(t, c, "liqo", nil)
+	for _, configuration := range chart(t, values(), "MutatingWebhookConfiguration") {
+		if err := c.Create(t.Context(), configuration); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ahead atomic.Int64
+	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: kube.NewScheme(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := freePort(t)
+	if err := Setup(mgr, Options{
+		Namespace: "liqo", Service: "liqo-controller-manager-webhook", Port: port,
+		Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("the manager: %v", err)
+		}
+	})
+
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-webhook-certs"}}
+	// trusted waits until Secret, configuration and server agree on a certificate other than before, and returns it.
+	trusted := func(what string, before []byte) []byte {
+		t.Helper()
+		apitesting.Eventually(t, within, what, func() error {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+				return err
+			}
+			if bytes.Equal(secret.Data["tls.crt"], before) {
+				return errors.New("the certificate is the one of before")
+			}
+			configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+			if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo-webhook"}, configuration); err != nil {
+				return err
+			}
+			if len(configuration.Webhooks) != 2 {
+				return fmt.Errorf("%d webhooks", len(configuration.Webhooks))
+			}
+			roots := x509.NewCertPool()
+			for _, w := range configuration.Webhooks {
+				if !bytes.Equal(w.ClientConfig.CABundle, secret.Data["ca"]) {
+					return fmt.Errorf("webhook %s has another CA", w.Name)
+				}
+				roots.AppendCertsFromPEM(w.ClientConfig.CABundle)
+			}
+			conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{
+				RootCAs: roots, ServerName: "liqo-controller-manager-webhook.liqo.svc", MinVersion: tls.VersionTLS12,
+				Time: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+			})
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			block := encode("CERTIFICATE", conn.ConnectionState().PeerCertificates[0].Raw)
+			if !bytes.Equal(block, secret.Data["tls.crt"]) {
+				return errors.New("another certificate is served")
+			}
+			return nil
+		})
+		return secret.Data["tls.crt"]
+	}
+	first := trusted("the first certificate", nil)
+	if secret.Labels["liqo.io/webhook"] != "true" || secret.Annotations["liqo.io/webhook-service-name"] != "liqo-controller-manager-webhook" {
+		t.Errorf("labels %v, annotations %v", secret.Labels, secret.Annotations)
+	}
+
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "liqo-webhook"}}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration); err != nil {
+		t.Fatal(err)
+	}
+	configuration.Webhooks[0].ClientConfig.CABundle = nil // as a restored manifest has it
+	if err := c.Update(t.Context(), configuration); err != nil {
+		t.Fatal(err)
+	}
+	trusted("the CA to be put back", nil)
+
+	secret.Data["tls.key"] = []byte("broken")
+	if err := c.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	second := trusted("a certificate in place of the broken one", first)
+	if err := c.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	third := trusted("a certificate in place of the lost one", second)
+
+	ahead.Store(int64(lifetime - renewBefore + time.Hour))
+	secret.Annotations["touched"] = "yes" // stands for the timer of many months
+	if err := c.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	trusted("a younger certificate", third)
+	if n := count(t, secret.Data["ca"]); n != 2 {
+		t.Errorf("%d CAs are trusted, want 2: the new one and that of the certificate before", n)
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// TestShadowPodPolicyOnAPIServer tries what consumers may not do against the policies of the chart.
+func TestShadowPodPolicyOnAPIServer(t *testing.T) {
+	c := apitesting.Client(t, apitesting.APIServer(t))
+	for _, policy := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") {
+		if err := c.Create(t.Context(), policy); err != nil {
+			t.Fatalf("creating %s %s: %v", policy.GetKind(), policy.GetName(), err)
+		}
+	}
+	namespace(t, c, "demo-rome", map[string]string{"liqo.io/remote-cluster-id": "rome"})
+	namespace(t, c, "local", nil)
+
+	yes, unmasked := true, corev1.UnmaskedProcMount
+	always := corev1.ContainerRestartPolicyAlways
+	runtimeClass := "gvisor"
+	priority := int32(1000)
+	context := func(s corev1.SecurityContext) func(*offloadingv1beta1.ShadowPod) {
+		return func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.Containers[0].SecurityContext = &s }
+	}
+	made := 0
+	shadow := func(change func(*offloadingv1beta1.ShadowPod)) *offloadingv1beta1.ShadowPod {
+		made++
+		sp := &offloadingv1beta1.ShadowPod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "demo-rome", Name: fmt.Sprintf("web-%d", made), Labels: map[string]string{
+				"offloading.liqo.io/origin": "rome", "liqo.io/creator-user": "rome-a1b2c3",
+			}},
+			Spec: offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}},
+		}
+		change(sp)
+		return sp
+	}
+	type mutation = func(*offloadingv1beta1.ShadowPod)
+	refused := map[string]struct {
+		change mutation
+		says   string
+	}{
+		"host network": {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.HostNetwork = true }, "hostNetwork is refused"},
+		"host PIDs":    {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.HostPID = true }, "hostPID is refused"},
+		"host IPC":     {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.HostIPC = true }, "hostIPC is refused"},
+		"host path": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.Volumes = []corev1.Volume{{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+		}, "volume root is of type hostPath"},
+		"host port": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
+		}, "hostPort is refused"},
+		"privileged": {context(corev1.SecurityContext{Privileged: &yes}), "privileged is refused"},
+		"privileged init container": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.InitContainers = []corev1.Container{{Name: "init", Image: "x:1", RestartPolicy: &always, SecurityContext: &corev1.SecurityContext{Privileged: &yes}}}
+		}, "privileged is refused"},
+		"privileged ephemeral container": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+				Name: "debug", Image: "x:1", SecurityContext: &corev1.SecurityContext{Privileged: &yes}}}}
+		}, "privileged is refused"},
+		"capability":       {context(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE", "SYS_ADMIN"}}}), "capability"},
+		"all capabilities": {context(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"ALL"}}}), "capability"},
+		"unmasked /proc":   {context(corev1.SecurityContext{ProcMount: &unmasked}), "procMount is refused"},
+		"no seccomp":       {context(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}}), "seccompProfile"},
+		"no seccomp, pod": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}}
+		}, "seccompProfile"},
+		"sysctls": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.shmmax", Value: "1"}}}
+		}, "sysctls is refused"},
+		"priority class":      {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.PriorityClassName = "system-node-critical" }, "priority class system-node-critical is refused"},
+		"priority":            {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.Priority = &priority }, "priority is refused"},
+		"runtime class":       {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.RuntimeClassName = &runtimeClass }, "runtime class gvisor is refused"},
+		"a node of its own":   {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.NodeName = "control-plane" }, "nodeName is refused"},
+		"another's origin":    {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["offloading.liqo.io/origin"] = "turin" }, "is 'turin', but namespace demo-rome belongs to cluster 'rome'"},
+		"no origin":           {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels = nil }, "belongs to cluster 'rome'"},
+		"a namespace of ours": {func(sp *offloadingv1beta1.ShadowPod) { sp.Namespace = "local" }, "belongs to cluster ''"},
+	}
+	// The API server takes a moment to put policies in force.
+	apitesting.Eventually(t, within, "the policies to be in force", func() error {
+		sp := shadow(refused["host network"].change)
+		if err := c.Create(t.Context(), sp); err == nil {
+			return errors.Join(errors.New("not yet"), c.Delete(t.Context(), sp))
+		}
+		sp = shadow(refused["no origin"].change)
+		if err := c.Create(t.Context(), sp); err == nil {
+			return errors.Join(errors.New("not yet"), c.Delete(t.Context(), sp))
+		}
+		return nil
+	})
+	for name, r := range refused {
+		t.Run(name, func(t *testing.T) {
+			err := c.Create(t.Context(), shadow(r.change))
+			if err == nil || !strings.Contains(err.Error(), r.says) {
+				t.Errorf("%v, want %q", err, r.says)
+			}
+		})
+	}
+	for name, allowed := range map[string]mutation{
+		"plain": func(*offloadingv1beta1.ShadowPod) {},
+		"ordinary": func(sp *offloadingv1beta1.ShadowPod) {
+			zero, runtimeDefault := int32(0), &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+			sp.Spec.Pod.Priority = &zero
+			sp.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: &yes, SeccompProfile: runtimeDefault}
+			sp.Spec.Pod.Containers[0].SecurityContext = &corev1.SecurityContext{SeccompProfile: runtimeDefault, Capabilities: &corev1.Capabilities{
+				Add: []corev1.Capability{"NET_BIND_SERVICE"}, Drop: []corev1.Capability{"ALL"},
+			}}
+			sp.Spec.Pod.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80}}
+			sp.Spec.Pod.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := c.Create(t.Context(), shadow(allowed)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("updates", func(t *testing.T) {
+		sp := shadow(func(*offloadingv1beta1.ShadowPod) {})
+		if err := c.Create(t.Context(), sp); err != nil {
+			t.Fatal(err)
+		}
+		for name, u := range map[string]struct {
+			change mutation
+			says   string
+		}{
+			"label":   {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["app"] = "web" }, ""},
+			"image":   {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.Containers[0].Image = "web:2" }, "spec is immutable"},
+			"creator": {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["liqo.io/creator-user"] = "admin" }, "creator-user is immutable"},
+			"origin":  {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["offloading.liqo.io/origin"] = "turin" }, "belongs to cluster 'rome'"},
+		} {
+			changed := sp.DeepCopy()
+			u.change(changed)
+			err := c.Patch(t.Context(), changed, client.MergeFrom(sp))
+			if (u.says == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), u.says)) {
+				t.Errorf("%s: %v, want %q", name, err, u.says)
+			}
+		}
+	})
+}
