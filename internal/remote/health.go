@@ -14,6 +14,8 @@ import (
 
 // State is what is known about the other side.
 type State struct {
+	// Known tells that there is a verdict; it stays true once it is.
+	Known bool
 	// Up tells whether it answers. It starts false.
 	Up bool
 	// Since is when Up last changed, or when watching began.
@@ -88,7 +90,7 @@ func (h *Health) State() State {
 	return h.state
 }
 
-// Subscribe returns a channel that receives after every change of State().Up. It holds one value: a reader that was busy finds one
+// Subscribe returns a channel that receives after the first verdict and after every change of State().Up. It holds one value: a reader that was busy finds one
 // message however many changes it missed, and reads State.
 func (h *Health) Subscribe() <-chan struct{} {
 	h.mu.Lock()
@@ -148,8 +150,8 @@ func (h *Health) check(ctx context.Context) error {
 func (h *Health) set(up bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	changed := h.state.Up != up
-	h.state.Up, h.state.Err = up, err
+	changed := h.state.Up != up || !h.state.Known
+	h.state.Known, h.state.Up, h.state.Err = true, up, err
 	if !changed {
 		return
 	}

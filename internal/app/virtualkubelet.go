@@ -1,0 +1,181 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/node"
+	"liqo.io/liqo/internal/offload/reflect"
+	"liqo.io/liqo/internal/remote"
+)
+
+// identityCheck is how often the identity is compared with the one in use. It is renewed long before it ends.
+const identityCheck = 5 * time.Minute
+
+// errNewIdentity ends a virtual kubelet whose identity was renewed, so that the next one begins with the new one.
+var errNewIdentity = errors.New("the identity was renewed")
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+
+// VirtualKubelet runs the virtual kubelet of one VirtualNode, as the arguments say, until ctx ends. It keeps nothing: ended at any moment
+// and started again it goes on where it was, and its Node and pods stay meanwhile.
+//
+// The identity is the one Secret it reads, by name:
+func VirtualKubelet(ctx context.Context, args []string) error {
+	opts, err := parseVirtualKubelet(args)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	klog.SetSlogLogger(log)
+
+	localConfig, err := ownConfig()
+	if err != nil {
+		return fmt.Errorf("reaching this cluster: %w", err)
+	}
+	local, err := newClient(localConfig)
+	if err != nil {
+		return fmt.Errorf("making a client for this cluster: %w", err)
+	}
+	var secret corev1.Secret
+	secretKey := client.ObjectKey{Namespace: opts.tenantNamespace, Name: opts.kubeconfigSecret}
+	if err := local.Get(ctx, secretKey, &secret); err != nil {
+		return fmt.Errorf("reading the identity: %w", err)
+	}
+	remoteConfig, _, err := remote.Config(&secret)
+	if err != nil {
+		return err
+	}
+	far, err := newClient(remoteConfig)
+	if err != nil {
+		return fmt.Errorf("making a client for cluster %s: %w", opts.foreignClusterID, err)
+	}
+	health, err := remote.NewHealth(remoteConfig, remote.HealthOptions{})
+	if err != nil {
+		return err
+	}
+
+	virtual, err := node.New(node.Options{
+		Local: local, Health: health, Log: log, Create: opts.createNode,
+		Name: opts.nodeName, Virtual: opts.virtualNode, Namespace: opts.tenantNamespace, ForeignCluster: opts.foreignClusterID,
+		IP: opts.nodeIP, Listen: opts.listen, SkipNetworkCheck: opts.disableNetworkCheck,
+		ExtraLabels: opts.nodeExtraLabels, ExtraAnnotations: opts.nodeExtraAnnotations,
+		Version: func(ctx context.Context) (string, error) { return remote.Version(ctx, remoteConfig) },
+	})
+	if err != nil {
+		return err
+	}
+	metrics := newReflectionMetrics(opts.foreignClusterID, opts.nodeName)
+	engine := reflect.New(reflect.Options{
+		Local: local, Remote: far, Health: health, Log: log,
+		Namespace: opts.tenantNamespace, Map: opts.foreignClusterID,
+		Kinds: []reflect.Kind{
+			reflect.Pods(opts.podWorkers, func() kinds.PodOptions { return opts.pods(virtual) }),
+		},
+		Warn:  func(obj client.Object, message string) { warn(ctx, local, log, opts.nodeName, obj, message) },
+		Count: metrics.count,
+	})
+
+	// Everything that runs.
+	group, ctx := errgroup.WithContext(ctx)
+	run := func(f func(context.Context) error) { group.Go(func() error { return f(ctx) }) }
+	run(health.Run)
+	run(virtual.Run)
+	run(func(ctx context.Context) error {
+		select { // the offloading patch changes every pod
+		case <-ctx.Done():
+			return nil
+		case <-virtual.Loaded():
+			return engine.Run(ctx)
+		}
+	})
+	run(func(ctx context.Context) error {
+		return followIdentity(ctx, local, secretKey, secret.Data[remote.KubeconfigKey])
+	})
+	if opts.metricsAddress != "" {
+		run(func(ctx context.Context) error { return metrics.serve(ctx, opts.metricsAddress) })
+	}
+	if opts.createNode {
+		certificate, err := node.NewCertificate(virtual)
+		if err != nil {
+			return err
+		}
+		server, err := node.NewServer(remoteConfig, engine, reflect.PodKind, log)
+		if err != nil {
+			return err
+		}
+		gate := node.NewGate(local, opts.nodeName, clock.RealClock{})
+		run(virtual.RunLease)
+		run(certificate.Run)
+		run(func(ctx context.Context) error { return server.Serve(ctx, opts.listen, gate, certificate) })
+	}
+	log.Info("Started", "virtualNode", opts.virtualNode, "provider", opts.foreignClusterID, "server", remoteConfig.Host)
+	err = group.Wait()
+	if errors.Is(err, errNewIdentity) {
+		log.Info("Ending, to begin again with the renewed identity")
+		return nil
+	}
+	return err
+}
+
+// pods are the facts about the virtual node that its pods depend on.
+func (o *virtualKubeletOptions) pods(virtual *node.Node) kinds.PodOptions {
+	out := kinds.PodOptions{
+		Origin: o.clusterID, Destination: o.foreignClusterID, Node: o.nodeName, HostIP: o.nodeIP,
+		LabelsNotReflected: o.labelsNotReflected, AnnotationsNotReflected: o.annotationsNotReflected,
+	}
+	if v := virtual.VirtualNode(); v != nil {
+		out.Patch = v.Spec.OffloadingPatch
+	}
+	return out
+}
+
+// followIdentity returns errNewIdentity when the Secret holds another identity than the one in use.
+func followIdentity(ctx context.Context, c client.Client, key client.ObjectKey, used []byte) error {
+	tick := time.NewTicker(identityCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			var secret corev1.Secret
+			if err := c.Get(ctx, key, &secret); err != nil {
+				continue // what is in use stays good; the next look may succeed
+			}
+			if now := secret.Data[remote.KubeconfigKey]; len(now) > 0 && !bytes.Equal(now, used) {
+				return errNewIdentity
+			}
+		}
+	}
+}
+
+// ownConfig reaches the cluster this process runs in, or the one that KUBECONFIG names.
+func ownConfig() (*rest.Config, error) {
+	var cfg *rest.Config
+	var err error
+	if path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); path != "" {
+		cfg, err = clientcmd.BuildConfigFromFlags("", path)
+	} else {
+		cfg, err = rest.InClusterConfig()
+	}
+	if err != nil {
+		return nil, err
+	}
+	remote.Tune(cfg)
+	return cfg, nil
+}

@@ -1,0 +1,118 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+)
+
+// newClient makes a client without a cache. The few kinds that a virtual kubelet uses are listed here, since asking an API server
+// for all it has takes longer than everything else at the start.
+func newClient(cfg *rest.Config) (client.WithWatch, error) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	namespaced, root := meta.RESTScopeNamespace, meta.RESTScopeRoot
+	for gvk, scope := range map[schema.GroupVersionKind]meta.RESTScope{
+		corev1.SchemeGroupVersion.WithKind("Pod"):                               namespaced,
+		corev1.SchemeGroupVersion.WithKind("Event"):                             namespaced,
+		corev1.SchemeGroupVersion.WithKind("Secret"):                            namespaced,
+		corev1.SchemeGroupVersion.WithKind("ConfigMap"):                         namespaced,
+		corev1.SchemeGroupVersion.WithKind("Node"):                              root,
+		coordinationv1.SchemeGroupVersion.WithKind("Lease"):                     namespaced,
+		certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"): root,
+		authenticationv1.SchemeGroupVersion.WithKind("TokenReview"):             root,
+		authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"):      root,
+		offv1.GroupVersion.WithKind("ShadowPod"):                                namespaced,
+		offv1.GroupVersion.WithKind("NamespaceMap"):                             namespaced,
+		offv1.GroupVersion.WithKind("VirtualNode"):                              namespaced,
+		corev1beta1.GroupVersion.WithKind("ForeignCluster"):                     root,
+	} {
+		mapper.Add(gvk, scope)
+	}
+	return client.NewWithWatch(cfg, client.Options{Scheme: kube.NewScheme(), Mapper: mapper})
+}
+
+// warn records an event about a local object. Whoever calls sees to it that this happens once per change.
+func warn(ctx context.Context, c client.Client, log *slog.Logger, node string, obj client.Object, message string) {
+	gvk, err := apiutil.GVKForObject(obj, c.Scheme())
+	if err != nil {
+		log.Error("Recording an event", "error", err)
+		return
+	}
+	now := metav1.Now()
+	event := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), GenerateName: obj.GetName() + "."},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
+		},
+		Type: corev1.EventTypeWarning, Reason: "FailedReflection", Message: message,
+		Source:         corev1.EventSource{Component: "liqo-pod-reflection", Host: node},
+		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	}
+	if err := c.Create(ctx, event); err != nil {
+		log.Error("Recording an event", "namespace", obj.GetNamespace(), "name", obj.GetName(), "error", err)
+	}
+}
+
+// reflectionMetrics count what reflection does.
+type reflectionMetrics struct {
+	registry       *prometheus.Registry
+	done, failed   *prometheus.CounterVec
+	cluster, where string
+}
+
+func newReflectionMetrics(cluster, node string) *reflectionMetrics {
+	labels := []string{"namespace", "reflector_resource", "cluster_id", "node_name"}
+	m := &reflectionMetrics{
+		registry: prometheus.NewRegistry(), cluster: cluster, where: node,
+		done: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "liqo_virtual_kubelet_reflection_item_counter", Help: "Writes done to reflect objects, here and in the provider.",
+		}, labels),
+		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "liqo_virtual_kubelet_reflection_error_counter", Help: "Writes that failed and are tried again.",
+		}, labels),
+	}
+	m.registry.MustRegister(m.done, m.failed)
+	return m
+}
+
+func (m *reflectionMetrics) count(kind, namespace string, err error) {
+	counter := m.done
+	if err != nil {
+		counter = m.failed
+	}
+	counter.WithLabelValues(namespace, kind, m.cluster, m.where).Inc()
+}
+
+// serve answers with the metrics on address until ctx ends, and returns nil then.
+func (m *reflectionMetrics) serve(ctx context.Context, address string) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) || ctx.Err() == nil {
+		return fmt.Errorf("serving metrics on %s: %w", address, err)
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package app
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+)
+
+// virtualKubeletOptions are the flags of a virtual kubelet.
+type virtualKubeletOptions struct {
+	virtualNode, tenantNamespace, clusterID, foreignClusterID string
+	nodeName, kubeconfigSecret, nodeIP, listen                string
+	metricsAddress                                            string
+	createNode, disableNetworkCheck                           bool
+	podWorkers                                                int
+	labelsNotReflected, annotationsNotReflected               []string
+	nodeExtraLabels, nodeExtraAnnotations                     map[string]string
+}
+
+// parseVirtualKubelet reads and checks the flags.
+func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
+	o := &virtualKubeletOptions{}
+	fs := flag.NewFlagSet("virtual-kubelet", flag.ContinueOnError)
+	fs.StringVar(&o.virtualNode, "virtual-node", "", "name of the VirtualNode to serve")
+	fs.StringVar(&o.tenantNamespace, "tenant-namespace", "", "namespace of the VirtualNode, of the identity and of the NamespaceMap")
+	fs.StringVar(&o.clusterID, "cluster-id", "", "ID of this cluster")
+	fs.StringVar(&o.foreignClusterID, "foreign-cluster-id", "", "ID of the provider")
+	fs.StringVar(&o.nodeName, "node-name", "", "name of the Node; that of the VirtualNode if empty")
+	fs.StringVar(&o.kubeconfigSecret, "kubeconfig-secret", "", "Secret with the identity to use in the provider")
+	fs.StringVar(&o.nodeIP, "node-ip", "", "address at which the kubelet API is reached")
+	fs.StringVar(&o.listen, "listen", ":10250", "address on which the kubelet API listens")
+	fs.StringVar(&o.metricsAddress, "metrics-address", "", "address on which metrics are served; none if empty")
+	fs.BoolVar(&o.createNode, "create-node", true, "make a Node")
+	fs.BoolVar(&o.disableNetworkCheck, "disable-network-check", false, "keep the Node ready while the network to the provider does not work")
+	fs.IntVar(&o.podWorkers, "pod-workers", 10, "pods handled at a time; 0 offloads none")
+	fs.Func("labels-not-reflected", "keys of labels that stay here, separated by commas; a trailing * matches the rest", commaList(&o.labelsNotReflected))
+	fs.Func("annotations-not-reflected", "the same for annotations", commaList(&o.annotationsNotReflected))
+	fs.Func("node-extra-labels", "labels for the Node, key=value separated by commas", pairs(&o.nodeExtraLabels))
+	fs.Func("node-extra-annotations", "annotations for the Node, key=value separated by commas", pairs(&o.nodeExtraAnnotations))
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	if o.nodeName == "" {
+		o.nodeName = o.virtualNode
+	}
+	var missing []error
+	for _, required := range []struct{ flag, value string }{
+		{"virtual-node", o.virtualNode}, {"tenant-namespace", o.tenantNamespace}, {"cluster-id", o.clusterID},
+		{"foreign-cluster-id", o.foreignClusterID}, {"kubeconfig-secret", o.kubeconfigSecret},
+	} {
+		if required.value == "" {
+			missing = append(missing, fmt.Errorf("flag --%s is required", required.flag))
+		}
+	}
+	if o.createNode && o.nodeIP == "" {
+		missing = append(missing, errors.New("flag --node-ip is required to make a Node"))
+	}
+	if o.podWorkers < 0 {
+		missing = append(missing, errors.New("flag --pod-workers must not be negative"))
+	}
+	return o, errors.Join(missing...)
+}
+
+// commaList parses a list separated by commas.
+func commaList(into *[]string) func(string) error {
+	return func(s string) error {
+		for item := range strings.SplitSeq(s, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				*into = append(*into, item)
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,70 @@
+package kinds
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// Finished tells whether a Pod has come to its end, which nothing may take back.
+func Finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// Refused returns local waiting, with the reason for which it is not offloaded in a sentence for the user.
+func Refused(local *corev1.Pod, message string) *corev1.Pod {
+	out := local.DeepCopy()
+	out.Status.Phase, out.Status.Reason, out.Status.Message = corev1.PodPending, offv1.PodOffloadingBackOff, message
+	return out
+}
+
+// Aborted returns local failed, because its offloading was taken back by the provider or with its namespace.
+func Aborted(local *corev1.Pod, message string) *corev1.Pod {
+	return ended(local, corev1.PodFailed, offv1.PodOffloadingAborted, message)
+}
+
+// RemoteTerminated returns local in a final phase that its ShadowPod still tells although the remote Pod is gone.
+func RemoteTerminated(local *corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
+	return ended(offloaded(local), phase, offv1.PodRemoteTerminated, "the remote pod had finished before it was removed")
+}
+
+// ended returns a copy of local in a final phase: not ready, and no container running.
+func ended(local *corev1.Pod, phase corev1.PodPhase, reason, message string) *corev1.Pod {
+	out := local.DeepCopy()
+	s := &out.Status
+	s.Phase, s.Reason, s.Message = phase, reason, message
+	var exitCode int32
+	if phase == corev1.PodFailed {
+		exitCode = 1
+	}
+	for i := range s.Conditions {
+		if t := s.Conditions[i].Type; t == corev1.PodReady || t == corev1.ContainersReady {
+			s.Conditions[i].Status, s.Conditions[i].Reason = corev1.ConditionFalse, reason
+		}
+	}
+	s.ContainerStatuses = terminated(s.ContainerStatuses, local.Spec.Containers, reason, exitCode)
+	return out
+}
+
+// terminated returns the status of every container of spec, those that were not seen to end ending with exitCode.
+func terminated(have []corev1.ContainerStatus, spec []corev1.Container, reason string, exitCode int32) []corev1.ContainerStatus {
+	out := make([]corev1.ContainerStatus, 0, len(spec))
+	for i := range spec {
+		c := corev1.ContainerStatus{Name: spec[i].Name, Image: spec[i].Image}
+		if j := slices.IndexFunc(have, func(h corev1.ContainerStatus) bool { return h.Name == spec[i].Name }); j >= 0 {
+			c = *have[j].DeepCopy()
+		}
+		c.Ready, c.Started = false, new(false)
+		if c.State.Terminated == nil {
+			end := &corev1.ContainerStateTerminated{ExitCode: exitCode, Reason: reason, ContainerID: c.ContainerID}
+			if c.State.Running != nil {
+				end.StartedAt = c.State.Running.StartedAt
+			}
+			c.State = corev1.ContainerState{Terminated: end}
+		}
+		out = append(out, c)
+	}
+	return out
+}

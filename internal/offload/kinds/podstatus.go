@@ -1,0 +1,188 @@
+package kinds
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+const (
+	// LabelRemoteUnavailable ("true"), on a local Pod, keeps it from being ready while its provider can't be reached.
+	LabelRemoteUnavailable = "liqo.io/remote-unavailable"
+	// AnnotationRestarts, on a local Pod whose remote Pod was made again, holds the restarts of its containers in the former
+	// ones: name=count, separated by commas.
+	AnnotationRestarts = "offloading.liqo.io/restarts"
+	// reasonRemoteTerminating is why a Pod whose remote Pod is on its way out, to be replaced, is not ready.
+	reasonRemoteTerminating = "RemotePodTerminating"
+	// reasonRemoteUnavailable is why a Pod with LabelRemoteUnavailable is not ready.
+	reasonRemoteUnavailable = "RemoteUnavailable"
+)
+
+// PodStatus returns local with the status that remote, its Pod in the provider, gives it, and with the label of an offloaded Pod. Both
+// travel in one write.
+//
+// The remote status is taken whole, except for what only the local API server or the local cluster can know: quality of service,
+// nominated node, resource claims, generation, conditions that others set here. A remote Pod that is being deleted while the local one
+// is not will be made again by the provider: its phase says nothing about the local Pod, which is only not ready meanwhile.
+func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
+	out := offloaded(local)
+	dying := !remote.DeletionTimestamp.IsZero() && local.DeletionTimestamp.IsZero()
+	if dying && !(remote.Status.Phase == corev1.PodSucceeded && local.Spec.RestartPolicy != corev1.RestartPolicyAlways) {
+		notReady(&out.Status, local, reasonRemoteTerminating)
+		return out
+	}
+	s := remote.Status.DeepCopy()
+	s.QOSClass = local.Status.QOSClass
+	s.NominatedNodeName = local.Status.NominatedNodeName
+	s.ResourceClaimStatuses = local.Status.ResourceClaimStatuses
+	s.ExtendedResourceClaimStatus = local.Status.ExtendedResourceClaimStatus
+	s.EphemeralContainerStatuses = local.Status.EphemeralContainerStatuses
+	if s.ObservedGeneration != 0 {
+		s.ObservedGeneration = local.Generation
+	}
+	s.Conditions = conditions(local, remote)
+	addresses(s, o)
+	restarts(out, s, remote)
+	out.Status = *s
+	if local.Labels[LabelRemoteUnavailable] == "true" {
+		notReady(&out.Status, local, reasonRemoteUnavailable)
+	}
+	return out
+}
+
+// offloaded returns a copy of local with the label that says so.
+func offloaded(local *corev1.Pod) *corev1.Pod {
+	out := local.DeepCopy()
+	if out.Labels == nil {
+		out.Labels = map[string]string{}
+	}
+	out.Labels[offv1.LabelShadowPod] = "true"
+	return out
+}
+
+// addresses gives a status the addresses that are true here.
+func addresses(s *corev1.PodStatus, o PodOptions) {
+	s.HostIP, s.HostIPs = o.HostIP, nil
+	if o.HostIP != "" {
+		s.HostIPs = []corev1.HostIP{{IP: o.HostIP}}
+	}
+	if o.TranslateIP == nil || s.PodIP == "" {
+		return
+	}
+	s.PodIP, s.PodIPs = o.TranslateIP(s.PodIP), nil
+	if s.PodIP != "" {
+		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
+	}
+}
+
+// conditions are the remote ones, and after them those that somebody set on the local Pod and the remote one does not have: readiness
+// gates of local controllers, the traces of an eviction.
+func conditions(local, remote *corev1.Pod) []corev1.PodCondition {
+	out := make([]corev1.PodCondition, 0, len(remote.Status.Conditions)+1)
+	for _, c := range remote.Status.Conditions {
+		if c.ObservedGeneration != 0 {
+			c.ObservedGeneration = local.Generation
+		}
+		out = append(out, c)
+	}
+	for _, c := range local.Status.Conditions {
+		known := slices.ContainsFunc(out, func(have corev1.PodCondition) bool { return have.Type == c.Type })
+		if !known && !kubelets(c.Type) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// kubelets tells whether only the node's agent and the scheduler speak with this condition.
+func kubelets(t corev1.PodConditionType) bool {
+	switch t {
+	case corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodReadyToStartContainers:
+		return true
+	default:
+		return false
+	}
+}
+
+// notReady turns the Ready condition to False, keeping the time of the change if it was False in local for the same reason.
+func notReady(s *corev1.PodStatus, local *corev1.Pod, reason string) {
+	for i := range s.Conditions {
+		c := &s.Conditions[i]
+		if c.Type != corev1.PodReady || c.Status != corev1.ConditionTrue {
+			continue
+		}
+		c.Status, c.Reason = corev1.ConditionFalse, reason
+		for _, old := range local.Status.Conditions {
+			if old.Type == c.Type && old.Status == c.Status {
+				c.LastTransitionTime = old.LastTransitionTime
+				// The local control plane turns the condition too, without a reason: it is the same fact, not worth a write.
+				c.Reason, c.Message = old.Reason, old.Message
+			}
+		}
+	}
+}
+
+// restarts adds to the counts of s, which is remote's status, those of the remote Pods that came before it. A remote Pod younger than the
+// start that the local status shows is another one: what was counted so far is kept, and its end counts as a restart.
+func restarts(out *corev1.Pod, s *corev1.PodStatus, remote *corev1.Pod) {
+	base := parseRestarts(out.Annotations[AnnotationRestarts])
+	if start := out.Status.StartTime; start != nil && remote.CreationTimestamp.After(start.Time) {
+		base = map[string]int32{}
+		for _, c := range slices.Concat(out.Status.InitContainerStatuses, out.Status.ContainerStatuses) {
+			base[c.Name] = c.RestartCount + 1
+		}
+		if out.Annotations == nil {
+			out.Annotations = map[string]string{}
+		}
+		out.Annotations[AnnotationRestarts] = formatRestarts(base)
+	}
+	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
+		for i := range list {
+			list[i].RestartCount += base[list[i].Name]
+		}
+	}
+}
+
+func formatRestarts(base map[string]int32) string {
+	parts := make([]string, 0, len(base))
+	for _, name := range slices.Sorted(maps.Keys(base)) {
+		parts = append(parts, fmt.Sprintf("%s=%d", name, base[name]))
+	}
+	return strings.Join(parts, ",")
+}
+
+func parseRestarts(s string) map[string]int32 {
+	base := map[string]int32{}
+	for part := range strings.SplitSeq(s, ",") {
+		name, count, _ := strings.Cut(part, "=")
+		if n, err := strconv.ParseInt(count, 10, 32); err == nil && n > 0 {
+			base[name] = int32(n)
+		}
+	}
+	return base
+}
+
+// Starting tells whether a status is of a Pod on its ordinary way to running, which nobody needs to be told at every step.
+func Starting(s *corev1.PodStatus) bool {
+	if s.Phase != corev1.PodPending || s.Reason != "" {
+		return false
+	}
+	for _, c := range s.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return false
+		}
+	}
+	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
+		waiting := c.State.Waiting
+		if c.RestartCount > 0 || waiting != nil && waiting.Reason != "" && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,211 @@
+package node
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"sync/atomic"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+)
+
+// How long to wait for somebody to approve and sign, and before asking again after a failure.
+const (
+	signingTimeout = 2 * time.Minute
+	signingRetry   = 5 * time.Second
+)
+
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=create;get;list;watch
+
+// Certificate is the serving certificate of the kubelet API: requested from this cluster's signer for kubelets, renewed at two thirds of
+// its life, its key never outside this process. Until it is signed a self-signed one serves, as with any kubelet: an API server that
+// does not verify kubelets can fetch logs at once, one that does has to wait.
+type Certificate struct {
+	node    *Node
+	current atomic.Pointer[tls.Certificate]
+}
+
+// NewCertificate makes the Certificate of a Node; Run makes it work.
+func NewCertificate(n *Node) (*Certificate, error) {
+	c := &Certificate{node: n}
+	own, err := c.selfSigned()
+	if err != nil {
+		return nil, fmt.Errorf("making a self-signed certificate: %w", err)
+	}
+	c.current.Store(own)
+	return c, nil
+}
+
+// Get returns the certificate to serve with; it fits tls.Config.GetCertificate.
+func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return c.current.Load(), nil
+}
+
+// Run requests and renews until ctx ends, and returns nil then.
+func (c *Certificate) Run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-c.node.exists:
+	}
+	opts, failing := c.node.opts, false
+	for {
+		delay := signingRetry
+		signed, err := c.request(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && !failing:
+			opts.Log.Error("Requesting a serving certificate", "node", opts.Name, "error", err)
+		case err == nil:
+			c.current.Store(signed)
+			life := signed.Leaf.NotAfter.Sub(signed.Leaf.NotBefore)
+			delay = max(signed.Leaf.NotBefore.Add(life*2/3).Sub(opts.Clock.Now()), time.Minute)
+			opts.Log.Info("Received a serving certificate", "node", opts.Name, "expires", signed.Leaf.NotAfter)
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-opts.Clock.After(delay):
+		}
+	}
+}
+
+// request has a new key certified.
+func (c *Certificate) request(ctx context.Context) (*tls.Certificate, error) {
+	ctx, cancel := context.WithTimeout(ctx, signingTimeout)
+	defer cancel()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("generating a key: %w", err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: c.subject(), IPAddresses: c.addresses(), DNSNames: []string{c.node.opts.Name},
+	}, key)
+	if err != nil {
+		return nil, fmt.Errorf("signing a request: %w", err)
+	}
+	csr := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "liqo-kubelet-", Labels: map[string]string{api.LabelManaged: api.True}},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			SignerName: certificatesv1.KubeletServingSignerName,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
+		},
+	}
+	if n := c.node.Object(); n != nil { // so that it goes with the node, and nobody has to remove it
+		csr.OwnerReferences = []metav1.OwnerReference{{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: n.Name, UID: n.UID}}
+	}
+	if err := c.node.opts.Local.Create(ctx, csr); err != nil {
+		return nil, fmt.Errorf("creating a CertificateSigningRequest: %w", err)
+	}
+	chain, err := c.signed(ctx, csr)
+	if err != nil {
+		return nil, err
+	}
+	return pair(chain, key)
+}
+
+// signed waits until somebody approved and somebody signed.
+func (c *Certificate) signed(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+	events, err := c.node.opts.Local.Watch(ctx, &certificatesv1.CertificateSigningRequestList{}, &client.ListOptions{Raw: &metav1.ListOptions{
+		FieldSelector: "metadata.name=" + csr.Name, ResourceVersion: csr.ResourceVersion,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("watching CertificateSigningRequest %s: %w", csr.Name, err)
+	}
+	defer events.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for CertificateSigningRequest %s to be approved and signed: %w", csr.Name, ctx.Err())
+		case event, ok := <-events.ResultChan():
+			if !ok || event.Type == watch.Error {
+				return nil, fmt.Errorf("watching CertificateSigningRequest %s: the watch ended", csr.Name)
+			}
+			now, ok := event.Object.(*certificatesv1.CertificateSigningRequest)
+			if !ok {
+				continue
+			}
+			for _, cond := range now.Status.Conditions {
+				if cond.Type == certificatesv1.CertificateDenied || cond.Type == certificatesv1.CertificateFailed {
+					return nil, fmt.Errorf("CertificateSigningRequest %s is %s: %s", csr.Name, cond.Type, cond.Message)
+				}
+			}
+			if len(now.Status.Certificate) > 0 {
+				return now.Status.Certificate, nil
+			}
+		}
+	}
+}
+
+// subject is what the signer for kubelets demands.
+func (c *Certificate) subject() pkix.Name {
+	return pkix.Name{CommonName: "system:node:" + c.node.opts.Name, Organization: []string{"system:nodes"}}
+}
+
+func (c *Certificate) addresses() []net.IP {
+	if ip := net.ParseIP(c.node.opts.IP); ip != nil {
+		return []net.IP{ip}
+	}
+	return nil
+}
+
+func (c *Certificate) selfSigned() (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, err
+	}
+	now := c.node.opts.Clock.Now()
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: c.subject(), IPAddresses: c.addresses(), DNSNames: []string{c.node.opts.Name},
+		NotBefore: now.Add(-time.Minute), NotAfter: now.Add(365 * 24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return pair(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key)
+}
+
+// pair joins a certificate chain in PEM with its key.
+func pair(chain []byte, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
+	out := &tls.Certificate{PrivateKey: key}
+	for block, rest := pem.Decode(chain); block != nil; block, rest = pem.Decode(rest) {
+		out.Certificate = append(out.Certificate, block.Bytes)
+	}
+	if len(out.Certificate) == 0 {
+		return nil, errors.New("reading the certificate: there is none")
+	}
+	leaf, err := x509.ParseCertificate(out.Certificate[0])
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate: %w", err)
+	}
+	if !key.PublicKey.Equal(leaf.PublicKey) {
+		return nil, errors.New("reading the certificate: it is for another key")
+	}
+	out.Leaf = leaf
+	return out, nil
+}

@@ -1,0 +1,208 @@
+// Package node is the virtual node: the Node object that shows a provider here, its heartbeat, and the kubelet API through which logs,
+// exec, attach and port-forward of its pods reach the provider.
+package node
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
+)
+
+// annotationApplied, on a Node, holds what we put on it (see applied), so that it can be taken away again.
+const annotationApplied = "offloading.liqo.io/applied"
+
+// defaultPods is the capacity for pods of a VirtualNode that does not say: what a kubelet says.
+const defaultPods = "110"
+
+// Reasons of the conditions of a virtual node.
+const (
+	reasonReady       = "KubeletReady"
+	reasonNotReady    = "KubeletNotReady"
+	reasonNetworkUp   = "LiqoNetworkingUp"
+	reasonNetworkDown = "LiqoNetworkingDown"
+)
+
+// facts is what the Node of a VirtualNode follows from.
+type facts struct {
+	// virtual is the VirtualNode.
+	virtual *offv1.VirtualNode
+	// name of the Node.
+	name string
+	// ip and port are where its kubelet API is.
+	ip   string
+	port int32
+	// version is that of the provider's API server, empty until it told.
+	version string
+	// problem is why the provider can't run pods, nil when it can.
+	problem error
+	// networkChecked tells that the network counts, networkUp that it works.
+	networkChecked, networkUp bool
+	// extraLabels and extraAnnotations are those of the virtual kubelet's options.
+	extraLabels, extraAnnotations map[string]string
+	now                           time.Time
+}
+
+// applied is what of a Node is ours, beside its status.
+type applied struct {
+	Labels      []string `json:"labels,omitempty"`
+	Annotations []string `json:"annotations,omitempty"`
+	Taints      []string `json:"taints,omitempty"`
+}
+
+// desired returns have (nil if there is no Node) as it should be: our labels, annotations and taints, the status whole. What others
+// put on it stays.
+func desired(have *corev1.Node, f facts) *corev1.Node {
+	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.name}}
+	if have != nil {
+		out = have.DeepCopy()
+	}
+	var before applied
+	// A Node that says nothing, or nonsense, had nothing of ours.
+	_ = json.Unmarshal([]byte(out.Annotations[annotationApplied]), &before)
+
+	labels := offload.NodeLabels(f.virtual)
+	maps.Copy(labels, map[string]string{
+		corev1.LabelHostname:                                      f.name,
+		corev1.LabelArchStable:                                    "amd64",
+		"kubernetes.io/role":                                      "agent",
+		corev1.LabelNodeExcludeBalancers:                          api.True,
+		"alpha.service-controller.kubernetes.io/exclude-balancer": api.True,
+	})
+	maps.Copy(labels, f.extraLabels)
+	annotations := map[string]string{}
+	maps.Copy(annotations, f.virtual.Spec.Annotations)
+	maps.Copy(annotations, f.extraAnnotations)
+	taints := append([]corev1.Taint{{Key: api.TaintVirtualNode, Value: api.True, Effect: corev1.TaintEffectNoExecute}}, f.virtual.Spec.Taints...)
+
+	out.Labels = replace(out.Labels, before.Labels, labels)
+	out.Annotations = replace(out.Annotations, before.Annotations, annotations)
+	out.Spec.Taints = replaceTaints(out.Spec.Taints, before.Taints, taints)
+	now := applied{Labels: slices.Sorted(maps.Keys(labels)), Annotations: slices.Sorted(maps.Keys(annotations))}
+	for _, t := range taints {
+		now.Taints = append(now.Taints, taintKey(t))
+	}
+	text, err := json.Marshal(now)
+	if err != nil {
+		panic("marshalling lists of strings: " + err.Error()) // can't fail
+	}
+	out.Annotations[annotationApplied] = string(text)
+	status(out, f)
+	return out
+}
+
+// replace takes the keys of ours out of have and puts want in.
+func replace(have map[string]string, ours []string, want map[string]string) map[string]string {
+	out := map[string]string{}
+	maps.Copy(out, have)
+	for _, key := range ours {
+		delete(out, key)
+	}
+	maps.Copy(out, want)
+	return out
+}
+
+func replaceTaints(have []corev1.Taint, ours []string, want []corev1.Taint) []corev1.Taint {
+	wanted := func(t corev1.Taint) bool {
+		return slices.ContainsFunc(want, func(w corev1.Taint) bool { return taintKey(w) == taintKey(t) })
+	}
+	out := slices.Clone(want)
+	for _, t := range have {
+		if !wanted(t) && !slices.Contains(ours, taintKey(t)) {
+			out = append(out, t)
+		}
+	}
+	// Same taints in another order are the same: keep theirs.
+	if len(out) == len(have) && !slices.ContainsFunc(out, func(t corev1.Taint) bool {
+		return !slices.ContainsFunc(have, func(h corev1.Taint) bool { return equality.Semantic.DeepEqual(h, t) })
+	}) {
+		return have
+	}
+	return out
+}
+
+// taintKey is what tells two taints of a Node apart.
+func taintKey(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
+
+func status(out *corev1.Node, f facts) {
+	s := &out.Status
+	s.Capacity = f.virtual.Spec.ResourceQuota.Hard.DeepCopy()
+	if s.Capacity == nil {
+		s.Capacity = corev1.ResourceList{}
+	}
+	if _, said := s.Capacity[corev1.ResourcePods]; !said {
+		s.Capacity[corev1.ResourcePods] = resource.MustParse(defaultPods)
+	}
+	s.Allocatable = s.Capacity.DeepCopy()
+	s.Images = f.virtual.Spec.Images
+	s.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: f.ip}}
+	s.DaemonEndpoints.KubeletEndpoint.Port = f.port
+	s.NodeInfo.OperatingSystem, s.NodeInfo.Architecture = "linux", "amd64"
+	if f.version != "" {
+		s.NodeInfo.KubeletVersion = f.version
+	}
+	want := []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: reasonReady, Message: "the remote cluster answers"},
+		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "RemoteClusterHasSufficientMemory", Message: "the remote cluster has sufficient memory"},
+		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "RemoteClusterHasNoDiskPressure", Message: "the remote cluster has no disk pressure"},
+		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "RemoteClusterHasNoPIDPressure", Message: "the remote cluster has no PID pressure"},
+	}
+	if f.networkChecked {
+		c := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: reasonNetworkUp, Message: "the network to the remote cluster works"}
+		if !f.networkUp {
+			c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasonNetworkDown, "the network to the remote cluster does not work"
+			want[0].Status, want[0].Reason, want[0].Message = corev1.ConditionFalse, reasonNotReady, c.Message
+		}
+		want = append(want, c)
+	}
+	if f.problem != nil {
+		want[0].Status, want[0].Reason, want[0].Message = corev1.ConditionFalse, reasonNotReady, "the remote cluster does not answer: "+f.problem.Error()
+	}
+	s.Conditions = conditions(s.Conditions, want, f.now)
+}
+
+// conditions lays want over have. One that says the same as before keeps its times and its message: the wording of an error changes from
+// one attempt to the next without being news. Types that only others set stay, except for the network condition, which is ours.
+func conditions(have, want []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
+	out := make([]corev1.NodeCondition, 0, len(want))
+	find := func(list []corev1.NodeCondition, t corev1.NodeConditionType) int {
+		return slices.IndexFunc(list, func(c corev1.NodeCondition) bool { return c.Type == t })
+	}
+	for _, c := range want {
+		if i := find(have, c.Type); i >= 0 && have[i].Status == c.Status && have[i].Reason == c.Reason {
+			out = append(out, have[i])
+			continue
+		}
+		c.LastHeartbeatTime, c.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
+		if i := find(have, c.Type); i >= 0 && have[i].Status == c.Status {
+			c.LastTransitionTime = have[i].LastTransitionTime
+		}
+		out = append(out, c)
+	}
+	for _, c := range have {
+		if find(want, c.Type) < 0 && c.Type != corev1.NodeNetworkUnavailable {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// foreign tells whether a Node of our name is somebody else's.
+func foreign(n *corev1.Node) bool { return n.Labels[api.LabelType] != api.TypeVirtualNode }
+
+// portOf reads the port of a listen address, host:port.
+func portOf(listen string) (int32, error) {
+	port, err := strconv.ParseUint(listen[strings.LastIndexByte(listen, ':')+1:], 10, 16)
+	return int32(port), err
+}

@@ -1,0 +1,226 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Pods tells the kubelet API what it needs to know about the pods of the node.
+type Pods interface {
+	// RemoteNamespace returns the twin of a local namespace, false if it has none.
+	RemoteNamespace(local string) (string, bool)
+	// Local returns the objects of a kind that are here.
+	Local(kind string) []client.Object
+}
+
+// Server is the kubelet API of a virtual node. Logs, exec, attach and port-forward are requests that the provider's API server
+// understands too, under other names: the Server renames them and passes the streams through untouched, whatever protocol runs inside
+// them. Nothing is decoded here, so terminal sizes, exit codes and half-closed streams arrive as they were sent.
+type Server struct {
+	pods  Pods
+	kind  string
+	base  *url.URL
+	proxy *httputil.ReverseProxy
+	log   *slog.Logger
+}
+
+// NewServer makes the kubelet API for the pods, which Local knows under kind; remote reaches the provider's API server.
+func NewServer(remote *rest.Config, pods Pods, kind string, log *slog.Logger) (*Server, error) {
+	base, _, err := rest.DefaultServerUrlFor(remote)
+	if err != nil {
+		return nil, fmt.Errorf("reading address %s: %w", remote.Host, err)
+	}
+	transport, err := streaming(remote)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for %s: %w", remote.Host, err)
+	}
+	s := &Server{pods: pods, kind: kind, base: base, log: log}
+	s.proxy = &httputil.ReverseProxy{
+		Rewrite:        func(*httputil.ProxyRequest) {}, // done before: the target is already in the request
+		Transport:      transport,
+		FlushInterval:  -1, // a line of a followed log must not wait for the next one
+		ModifyResponse: plainError,
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if errors.Is(err, context.Canceled) {
+				return
+			}
+			log.Error("Passing a request to the provider", "path", r.URL.Path, "error", err)
+			http.Error(w, "passing the request to the remote cluster: "+err.Error(), http.StatusBadGateway)
+		},
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// streaming is a transport that can upgrade connections, which HTTP/2 can't.
+func streaming(cfg *rest.Config) (http.RoundTripper, error) {
+	tlsConfig, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if tlsConfig == nil {
+		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	tlsConfig.NextProtos = []string{"http/1.1"}
+	proxy := cfg.Proxy
+	if proxy == nil {
+		proxy = http.ProxyFromEnvironment
+	}
+	dial := cfg.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+	}
+	return rest.HTTPWrappersForConfig(cfg, &http.Transport{
+		TLSClientConfig: tlsConfig, Proxy: proxy, DialContext: dial, TLSHandshakeTimeout: 10 * time.Second,
+		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
+		MaxIdleConns: 10, IdleConnTimeout: time.Minute, DisableCompression: true,
+	})
+}
+
+// Handler returns the routes of a kubelet that a virtual node has.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		query.Set("container", r.PathValue("container"))
+		s.pass(w, r, "log", query)
+	})
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		mux.HandleFunc(method+" /exec/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
+			s.pass(w, r, "exec", streams(r, r.URL.Query()["command"]))
+		})
+		mux.HandleFunc(method+" /attach/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
+			s.pass(w, r, "attach", streams(r, nil))
+		})
+		mux.HandleFunc(method+" /portForward/{namespace}/{pod}", func(w http.ResponseWriter, r *http.Request) {
+			query := url.Values{}
+			for _, port := range r.URL.Query()["port"] {
+				query.Add("ports", port)
+			}
+			s.pass(w, r, "portforward", query)
+		})
+	}
+	mux.HandleFunc("GET /pods", s.list)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	return mux
+}
+
+// streams translates the query of exec and attach from the kubelet's words to the API server's.
+func streams(r *http.Request, command []string) url.Values {
+	out := url.Values{"container": {r.PathValue("container")}}
+	for kubelet, api := range map[string]string{"input": "stdin", "output": "stdout", "error": "stderr", "tty": "tty"} {
+		if on, err := strconv.ParseBool(r.URL.Query().Get(kubelet)); err == nil && on {
+			out.Set(api, "true")
+		}
+	}
+	if len(command) > 0 {
+		out["command"] = command
+	}
+	return out
+}
+
+// pass sends the request to the subresource of the remote Pod. Only pods of this node are passed on.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, subresource string, query url.Values) {
+	namespace, name := r.PathValue("namespace"), r.PathValue("pod")
+	remote, mapped := s.pods.RemoteNamespace(namespace)
+	if !mapped || !s.has(namespace, name) {
+		http.Error(w, fmt.Sprintf("pod %s/%s is not offloaded through this node", namespace, name), http.StatusNotFound)
+		return
+	}
+	out := r.Clone(r.Context())
+	target := *s.base
+	out.URL = target.JoinPath("api", "v1", "namespaces", remote, "pods", name, subresource)
+	out.URL.RawQuery = query.Encode()
+	out.Host = out.URL.Host
+	// The caller's credentials are for this cluster, and who it claims to be must not be claimed there.
+	for header := range out.Header {
+		if header == "Authorization" || header == "Cookie" || strings.HasPrefix(header, "Impersonate-") || strings.HasPrefix(header, "X-Remote-") {
+			out.Header.Del(header)
+		}
+	}
+	s.proxy.ServeHTTP(w, out)
+}
+
+func (s *Server) has(namespace, name string) bool {
+	for _, obj := range s.pods.Local(s.kind) {
+		if obj.GetNamespace() == namespace && obj.GetName() == name {
+			return true
+		}
+	}
+	return false
+}
+
+// list answers with the pods of the node, as they are known here.
+func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
+	list := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: []corev1.Pod{}}
+	for _, obj := range s.pods.Local(s.kind) {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			list.Items = append(list.Items, *pod)
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(list); err != nil {
+		s.log.Debug("Answering with the pods", "error", err)
+	}
+}
+
+// plainError turns an error of the provider's API server, a Status, into the plain text that a kubelet answers with.
+func plainError(resp *http.Response) error {
+	if resp.StatusCode < http.StatusBadRequest {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	_ = resp.Body.Close()
+	if err != nil {
+		return fmt.Errorf("reading the answer of the remote cluster: %w", err)
+	}
+	var status metav1.Status
+	if json.Unmarshal(body, &status) == nil && status.Message != "" {
+		body = []byte(status.Message)
+		resp.Header.Set("Content-Type", "text/plain; charset=utf-8")
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	resp.ContentLength = int64(len(body))
+	resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	return nil
+}
+
+// Serve answers on listen, behind the gate, until ctx ends, and returns nil then.
+func (s *Server) Serve(ctx context.Context, listen string, gate *Gate, certificate *Certificate) error {
+	server := &http.Server{
+		Addr:              listen,
+		Handler:           gate.Wrap(s.Handler()),
+		ReadHeaderTimeout: 10 * time.Second,
+		TLSConfig: &tls.Config{
+			MinVersion: tls.VersionTLS12, GetCertificate: certificate.Get,
+			// Certificates are verified by the gate, whose CA may change; a client with a token has none.
+			ClientAuth: tls.RequestClientCert,
+		},
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	err := server.ListenAndServeTLS("", "")
+	if errors.Is(err, http.ErrServerClosed) && ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("serving the kubelet API on %s: %w", listen, err)
+}

@@ -1,0 +1,307 @@
+// Package reflect is the one engine that obeys the decisions of package offload, for every kind: it watches both clusters, asks for the
+// next step about every object that changed on either side, and does it.
+//
+// It remembers nothing that it could not read again: started anew, it lists both sides and goes on where it was. While the provider
+// does not answer, its watches are dropped and nothing is concluded about it; when it answers again they begin with complete lists, and
+// every object is looked at once.
+package reflect
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/remote"
+)
+
+// Facts is what a Kind decides on about one object.
+type Facts struct {
+	// Local is the object here, nil if there is none.
+	Local client.Object
+	// Remote holds what the provider has under the same name, in the order of Kind.Remote; nil where there is none.
+	Remote []client.Object
+	// Mapping tells where the twin of the object's namespace is.
+	Mapping offload.Mapping
+	// RemoteSynced tells that Remote is the whole truth.
+	RemoteSynced bool
+	// Now is the time here.
+	Now time.Time
+}
+
+// Kind is how one kind of object is reflected.
+type Kind struct {
+	// Name is the kind as metrics and logs call it.
+	Name string
+	// Workers is how many objects are handled at a time; 0 turns the kind off.
+	Workers int
+	// Local is what is watched here, in all namespaces.
+	Local Resource
+	// Remote is what is watched in every twin namespace.
+	Remote []Resource
+	// Next decides; see offload.Next. It must not change the facts.
+	Next func(Facts) offload.Step
+	// Refused is the step that tells the user that the provider refused to create the remote object; nil tells nobody.
+	Refused func(local client.Object, message string) offload.Step
+}
+
+// Health tells whether the provider answers; *remote.Health is one.
+type Health interface {
+	State() remote.State
+	Subscribe() <-chan struct{}
+}
+
+// Options make an Engine.
+type Options struct {
+	// Local and Remote reach the two clusters, without caches.
+	Local, Remote client.WithWatch
+	Health        Health
+	// Namespace and Map name the NamespaceMap with the twins of our namespaces, here.
+	Namespace, Map string
+	Kinds          []Kind
+	Log            *slog.Logger
+	// Clock is time itself unless a test says otherwise.
+	Clock clock.Clock
+	// Warn tells the user about an object; may be nil.
+	Warn func(obj client.Object, message string)
+	// Count is told about every step that was done or failed; may be nil.
+	Count func(kind, namespace string, err error)
+	// RequestTimeout bounds every request but watches; 15 s if zero.
+	RequestTimeout time.Duration
+}
+
+// Engine reflects the kinds it was made for.
+type Engine struct {
+	opts  Options
+	kinds []*reflector
+	nsmap *store
+
+	mu    sync.Mutex
+	twins map[string]*twin // by local namespace
+}
+
+// reflector is one kind at work.
+type reflector struct {
+	Kind
+	engine *Engine
+	local  *store
+	queue  workqueue.TypedRateLimitingInterface[types.NamespacedName]
+}
+
+// twin is a mapped namespace being watched in the provider.
+type twin struct {
+	local, remote string
+	cancel        context.CancelFunc
+	stores        map[*reflector][]*store
+}
+
+// Retries of an object whose step failed.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// New makes an Engine; Run makes it work.
+func New(opts Options) *Engine {
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	if opts.RequestTimeout == 0 {
+		opts.RequestTimeout = 15 * time.Second
+	}
+	if opts.Warn == nil {
+		opts.Warn = func(client.Object, string) {}
+	}
+	if opts.Count == nil {
+		opts.Count = func(string, string, error) {}
+	}
+	e := &Engine{opts: opts, twins: map[string]*twin{}}
+	for _, kind := range opts.Kinds {
+		if kind.Workers == 0 {
+			continue
+		}
+		r := &reflector{Kind: kind, engine: e}
+		r.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry))
+		e.kinds = append(e.kinds, r)
+	}
+	return e
+}
+
+// Run works until ctx ends, and returns nil then.
+func (e *Engine) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	wake := make(chan struct{}, 1)
+	poke := func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
+	e.nsmap = newStore(Resource{Object: &offv1.NamespaceMap{}, Fields: "metadata.name=" + e.opts.Map}, func(types.NamespacedName) { poke() }, poke)
+	group.Go(func() error { return watchInto(ctx, e.opts.Local, e.opts.Namespace, e.nsmap) })
+	var ready sync.WaitGroup
+	for _, r := range e.kinds {
+		ready.Add(1)
+		r.local = newStore(r.Local, r.queue.Add, ready.Done)
+		group.Go(func() error { return watchInto(ctx, e.opts.Local, "", r.local) })
+	}
+	synced := make(chan struct{})
+	go func() { ready.Wait(); close(synced) }()
+	health := e.opts.Health.Subscribe()
+	group.Go(func() error {
+		select { // an absent local object means nothing before the lists are complete
+		case <-synced:
+		case <-ctx.Done():
+			return nil
+		}
+		for _, r := range e.kinds {
+			for range r.Workers {
+				group.Go(func() error { return r.work(ctx) })
+			}
+		}
+		for {
+			e.settle(ctx)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-wake:
+			case <-health:
+			}
+		}
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		for _, r := range e.kinds {
+			r.queue.ShutDown()
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// settle starts and stops the watches in the provider so that they fit the map and the health of the link.
+func (e *Engine) settle(ctx context.Context) {
+	want := map[string]string{}
+	if e.opts.Health.State().Up && e.nsmap.hasSynced() {
+		if m := e.namespaceMap(); m != nil {
+			for local := range m.Status.CurrentMapping {
+				if at := offload.MappingOf(m, local); at.Namespace != "" {
+					want[local] = at.Namespace
+				}
+			}
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for local, t := range e.twins {
+		if want[local] != t.remote {
+			t.cancel()
+			delete(e.twins, local)
+		}
+	}
+	for local, namespace := range want {
+		if e.twins[local] == nil {
+			e.twins[local] = e.watchTwin(ctx, local, namespace)
+		}
+	}
+	// What the map says decides about objects whose namespace has no twin, too.
+	for _, r := range e.kinds {
+		for _, key := range r.local.keys() {
+			r.enqueue(key)
+		}
+	}
+}
+
+// watchTwin starts the watches of one namespace. When they are complete, everything in it is looked at.
+func (e *Engine) watchTwin(ctx context.Context, local, namespace string) *twin {
+	ctx, cancel := context.WithCancel(ctx)
+	t := &twin{local: local, remote: namespace, cancel: cancel, stores: map[*reflector][]*store{}}
+	for _, r := range e.kinds {
+		changed := func(key types.NamespacedName) { r.enqueue(types.NamespacedName{Namespace: local, Name: key.Name}) }
+		complete := func() { r.enqueueTwin(t) }
+		for _, resource := range r.Remote {
+			t.stores[r] = append(t.stores[r], newStore(resource, changed, complete))
+		}
+	}
+	for _, stores := range t.stores {
+		for _, s := range stores {
+			go func() {
+				if err := watchInto(ctx, e.opts.Remote, namespace, s); err != nil {
+					e.opts.Log.Error("Watching the provider", "namespace", namespace, "error", err)
+				}
+			}()
+		}
+	}
+	return t
+}
+
+// enqueue has an object looked at now, whatever failed before.
+func (r *reflector) enqueue(key types.NamespacedName) {
+	r.queue.Forget(key)
+	r.queue.Add(key)
+}
+
+// enqueueTwin has every object of a namespace looked at, wherever it is.
+func (r *reflector) enqueueTwin(t *twin) {
+	for _, key := range r.local.keys() {
+		if key.Namespace == t.local {
+			r.enqueue(key)
+		}
+	}
+	for _, s := range t.stores[r] {
+		for _, key := range s.keys() {
+			r.enqueue(types.NamespacedName{Namespace: t.local, Name: key.Name})
+		}
+	}
+}
+
+func (e *Engine) namespaceMap() *offv1.NamespaceMap {
+	m, _ := e.nsmap.get(types.NamespacedName{Namespace: e.opts.Namespace, Name: e.opts.Map}).(*offv1.NamespaceMap)
+	return m
+}
+
+// mapping tells where the twin of a namespace is, and its watches if it has any.
+func (e *Engine) mapping(namespace string) (offload.Mapping, *twin) {
+	if !e.nsmap.hasSynced() {
+		return offload.Mapping{}, nil
+	}
+	at := offload.MappingOf(e.namespaceMap(), namespace)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := e.twins[namespace]
+	if t != nil && t.remote != at.Namespace { // the map changed this instant
+		t = nil
+	}
+	return at, t
+}
+
+// RemoteNamespace returns the twin of a local namespace, false if it has none.
+func (e *Engine) RemoteNamespace(local string) (string, bool) {
+	if e.nsmap == nil {
+		return "", false
+	}
+	at, _ := e.mapping(local)
+	return at.Namespace, at.Namespace != ""
+}
+
+// Local returns all objects of a kind that are here. They must not be changed.
+func (e *Engine) Local(kind string) []client.Object {
+	for _, r := range e.kinds {
+		if r.Name == kind && r.local != nil {
+			return r.local.list()
+		}
+	}
+	return nil
+}
+
+// errUnknownAction is a decision this engine can't obey: a programming error.
+func errUnknownAction(a offload.Action) error { return fmt.Errorf("no such action: %d", a) }

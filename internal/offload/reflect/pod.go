@@ -1,0 +1,100 @@
+package reflect
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kinds"
+)
+
+// PodKind is the name of the kind Pods makes.
+const PodKind = "Pod"
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch
+
+// Pods reflects the pods of a virtual node as ShadowPods, and the state of the Pods that the provider makes of them back. The facts about
+// the node are asked for at every decision, since they may change; its name and the two cluster IDs must not.
+func Pods(workers int, options func() kinds.PodOptions) Kind {
+	o := options()
+	ours := labels.Set{api.LabelOrigin: o.Origin, offv1.LabelNodeName: o.Node}
+	pods := labels.Set{api.LabelOrigin: o.Origin, offv1.LabelNodeName: o.Node, offv1.LabelManagedBy: offv1.ManagedByShadowPod}
+	return Kind{
+		Name:    PodKind,
+		Workers: workers,
+		Local: Resource{
+			Object: &corev1.Pod{},
+			Fields: fields.OneTermEqualSelector("spec.nodeName", o.Node).String(),
+			Matches: func(obj client.Object) bool {
+				pod, ok := obj.(*corev1.Pod)
+				return ok && pod.Spec.NodeName == o.Node
+			},
+			Strip: stripLocalPod,
+		},
+		Remote: []Resource{
+			// A ShadowPod of another maker is let through when it is read by name: Next must see that the name is taken.
+			{Object: &offv1.ShadowPod{}, Labels: ours.String(), Strip: stripShadowPod},
+			{Object: &corev1.Pod{}, Labels: pods.String(), Strip: stripRemotePod, Matches: func(obj client.Object) bool {
+				return labels.SelectorFromSet(pods).Matches(labels.Set(obj.GetLabels()))
+			}},
+		},
+		Next: func(f Facts) offload.Step {
+			local, _ := f.Local.(*corev1.Pod)
+			shadow, _ := f.Remote[0].(*offv1.ShadowPod)
+			pod, _ := f.Remote[1].(*corev1.Pod)
+			return offload.Next(local, shadow, pod, offload.Env{Mapping: f.Mapping, RemoteSynced: f.RemoteSynced, Now: f.Now, Pod: options()})
+		},
+		Refused: func(obj client.Object, message string) offload.Step {
+			local, ok := obj.(*corev1.Pod)
+			if !ok {
+				return offload.Step{}
+			}
+			return offload.Refuse(local, message)
+		},
+	}
+}
+
+// stripLocalPod keeps, of a Pod that is offloaded, only what its state depends on; before that its whole spec is needed.
+func stripLocalPod(obj client.Object) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok || pod.Labels[offv1.LabelShadowPod] == "" {
+		return
+	}
+	spec := corev1.PodSpec{NodeName: pod.Spec.NodeName, RestartPolicy: pod.Spec.RestartPolicy}
+	for i := range pod.Spec.InitContainers {
+		spec.InitContainers = append(spec.InitContainers, corev1.Container{Name: pod.Spec.InitContainers[i].Name, Image: pod.Spec.InitContainers[i].Image})
+	}
+	for i := range pod.Spec.Containers {
+		spec.Containers = append(spec.Containers, corev1.Container{Name: pod.Spec.Containers[i].Name, Image: pod.Spec.Containers[i].Image})
+	}
+	pod.Spec = spec
+	pod.OwnerReferences = nil
+}
+
+// stripShadowPod drops the spec, which is never compared: it is fixed at creation.
+func stripShadowPod(obj client.Object) {
+	if shadow, ok := obj.(*offv1.ShadowPod); ok {
+		shadow.Spec = offv1.ShadowPodSpec{}
+	}
+}
+
+// stripRemotePod keeps the status, and what tells whose it is.
+func stripRemotePod(obj client.Object) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	pod.ObjectMeta = metav1.ObjectMeta{
+		Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp, OwnerReferences: pod.OwnerReferences,
+	}
+	pod.Spec = corev1.PodSpec{}
+}

@@ -1,0 +1,280 @@
+package reflect
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/offload"
+)
+
+// work takes objects from the queue, one after the other, until it is shut down.
+func (r *reflector) work(ctx context.Context) error {
+	for {
+		key, shutdown := r.queue.Get()
+		if shutdown {
+			return nil
+		}
+		r.handle(ctx, key)
+		r.queue.Done(key)
+	}
+}
+
+// handle does one step about one object and sees to it that the object is looked at again if it must be.
+func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
+	ctx, cancel := context.WithTimeout(ctx, r.engine.opts.RequestTimeout)
+	defer cancel()
+	step, err := r.pass(ctx, key)
+	if step.Action != offload.Nothing || err != nil {
+		r.engine.opts.Count(r.Name, key.Namespace, err)
+	}
+	log := r.engine.opts.Log.With("kind", r.Name, "namespace", key.Namespace, "name", key.Name)
+	switch {
+	case err != nil && ctx.Err() == context.Canceled:
+	case err != nil:
+		log.Error("Step failed", "step", step.Action.String(), "why", step.Why, "error", err, "failures", r.queue.NumRequeues(key)+1)
+		r.queue.AddRateLimited(key)
+	default:
+		r.queue.Forget(key)
+		if step.Action != offload.Nothing {
+			log.Info("Step done", "step", step.Action.String(), "why", step.Why)
+		}
+		if step.After > 0 {
+			r.queue.AddAfter(key, step.After)
+		}
+	}
+}
+
+// pass decides and obeys.
+func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload.Step, error) {
+	facts, t := r.facts(key)
+	step := r.Next(facts)
+	if step.Confirm {
+		var err error
+		if facts, err = r.read(ctx, key, facts); err != nil {
+			return step, err
+		}
+		step = r.Next(facts)
+	}
+	err := r.do(ctx, t, step)
+	if step.Action != offload.CreateRemote || err == nil {
+		return step, err
+	}
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		// Either the process before this one made it and the watch is late, or it is somebody else's: look.
+		facts, err := r.read(ctx, key, facts)
+		if err != nil {
+			return step, err
+		}
+		step = r.Next(facts)
+		if step.Action == offload.CreateRemote {
+			return step, fmt.Errorf("creating %s: it exists, and it does not", key)
+		}
+		return step, r.do(ctx, t, step)
+	case refused(err) && r.Refused != nil:
+		told := r.Refused(facts.Local, "cluster refused the pod: "+err.Error())
+		if err2 := r.do(ctx, t, told); err2 != nil {
+			return told, err2
+		}
+	}
+	return step, err
+}
+
+// refused tells whether the other API server understood the request and said no.
+func refused(err error) bool {
+	return (apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) &&
+		!apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// facts gathers, from memory, what is known about an object.
+func (r *reflector) facts(key types.NamespacedName) (Facts, *twin) {
+	at, t := r.engine.mapping(key.Namespace)
+	facts := Facts{Local: r.local.get(key), Remote: make([]client.Object, len(r.Remote)), Mapping: at, Now: r.engine.opts.Clock.Now()}
+	if t == nil {
+		return facts, nil
+	}
+	facts.RemoteSynced = true
+	for i, s := range t.stores[r] {
+		facts.RemoteSynced = facts.RemoteSynced && s.hasSynced()
+		facts.Remote[i] = s.get(types.NamespacedName{Namespace: t.remote, Name: key.Name})
+	}
+	return facts, t
+}
+
+// read replaces the objects in facts by what the API servers have now.
+func (r *reflector) read(ctx context.Context, key types.NamespacedName, facts Facts) (Facts, error) {
+	var err error
+	if facts.Local, err = get(ctx, r.engine.opts.Local, key, r.Local); err != nil {
+		return facts, fmt.Errorf("reading %s: %w", key, err)
+	}
+	facts.Remote = make([]client.Object, len(r.Remote))
+	if facts.Mapping.Namespace == "" {
+		return facts, nil
+	}
+	for i, resource := range r.Remote {
+		remoteKey := types.NamespacedName{Namespace: facts.Mapping.Namespace, Name: key.Name}
+		if facts.Remote[i], err = get(ctx, r.engine.opts.Remote, remoteKey, resource); err != nil {
+			return facts, fmt.Errorf("reading remote %s: %w", remoteKey, err)
+		}
+	}
+	return facts, nil
+}
+
+// get reads one object; nil means that the set of the resource does not have it.
+func get(ctx context.Context, c client.Client, key types.NamespacedName, resource Resource) (client.Object, error) {
+	obj, ok := resource.Object.DeepCopyObject().(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("%T is not an object", resource.Object)
+	}
+	err := c.Get(ctx, key, obj)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case resource.Matches != nil && !resource.Matches(obj):
+		return nil, nil
+	default:
+		return obj, nil
+	}
+}
+
+// do obeys a step. That an object to be deleted is gone is fine.
+func (r *reflector) do(ctx context.Context, t *twin, step offload.Step) error {
+	opts := r.engine.opts
+	if step.Action == offload.Nothing {
+		return nil
+	}
+	obj, ok := step.Object.(client.Object)
+	if !ok {
+		return fmt.Errorf("obeying %s: %T is not an object", step.Action, step.Object)
+	}
+	if step.Warning {
+		opts.Warn(obj, step.Why)
+	}
+	switch step.Action {
+	case offload.CreateRemote:
+		if err := opts.Remote.Create(ctx, obj, client.FieldOwner(api.FieldManager)); err != nil {
+			return err
+		}
+		r.wrote(t, obj)
+		return nil
+	case offload.PatchRemote:
+		old, _ := step.Old.(client.Object)
+		if err := opts.Remote.Patch(ctx, obj, client.MergeFrom(old), client.FieldOwner(api.FieldManager)); err != nil {
+			return gone(err)
+		}
+		r.wrote(t, obj)
+		return nil
+	case offload.DeleteRemote:
+		if err := remove(ctx, opts.Remote, obj); err != nil {
+			return err
+		}
+		r.deleted(t, obj, opts.Clock.Now())
+		return nil
+	case offload.PatchLocalStatus:
+		old, _ := step.Old.(client.Object)
+		data, err := statusPatch(old, obj)
+		if err != nil {
+			return err
+		}
+		// The answer goes into an empty object: what is not in it must not survive from the question.
+		answer, ok := r.Local.Object.DeepCopyObject().(client.Object)
+		if !ok {
+			return fmt.Errorf("obeying %s: %T is not an object", step.Action, r.Local.Object)
+		}
+		answer.SetNamespace(obj.GetNamespace())
+		answer.SetName(obj.GetName())
+		if err := opts.Local.Status().Patch(ctx, answer, client.RawPatch(types.StrategicMergePatchType, data)); err != nil {
+			return gone(err)
+		}
+		r.local.wrote(answer)
+		return nil
+	case offload.DeleteLocal:
+		return remove(ctx, opts.Local, obj, client.GracePeriodSeconds(0))
+	default:
+		return errUnknownAction(step.Action)
+	}
+}
+
+// statusPatch turns old into obj, on condition that it is still that very object.
+func statusPatch(old, obj client.Object) ([]byte, error) {
+	before, err := withUID(old, "")
+	if err != nil {
+		return nil, err
+	}
+	after, err := withUID(obj, obj.GetUID())
+	if err != nil {
+		return nil, err
+	}
+	data, err := strategicpatch.CreateTwoWayMergePatch(before, after, obj)
+	if err != nil {
+		return nil, fmt.Errorf("comparing two states of %s: %w", client.ObjectKeyFromObject(obj), err)
+	}
+	return data, nil
+}
+
+func withUID(obj client.Object, uid types.UID) ([]byte, error) {
+	had := obj.GetUID()
+	if had != uid {
+		obj = obj.DeepCopyObject().(client.Object)
+		obj.SetUID(uid)
+	}
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return nil, fmt.Errorf("marshalling %s: %w", client.ObjectKeyFromObject(obj), err)
+	}
+	return data, nil
+}
+
+// remove deletes that very object; that it is gone is fine.
+func remove(ctx context.Context, c client.Client, obj client.Object, opts ...client.DeleteOption) error {
+	uid := obj.GetUID()
+	opts = append(opts, client.Preconditions(metav1.Preconditions{UID: &uid}))
+	return gone(c.Delete(ctx, obj, opts...))
+}
+
+// gone forgives that an object vanished, or that another one has its name by now: the watch will tell.
+func gone(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// wrote notes what a write of ours made of a remote object.
+func (r *reflector) wrote(t *twin, obj client.Object) {
+	if s := r.storeOf(t, obj); s != nil {
+		s.wrote(obj)
+	}
+}
+
+// deleted notes that a remote object is on its way out by our doing.
+func (r *reflector) deleted(t *twin, obj client.Object, now time.Time) {
+	if s := r.storeOf(t, obj); s != nil {
+		s.deleted(obj, now)
+	}
+}
+
+// storeOf finds the store of the kind of obj.
+func (r *reflector) storeOf(t *twin, obj client.Object) *store {
+	if t == nil {
+		return nil
+	}
+	for i, resource := range r.Remote {
+		if fmt.Sprintf("%T", resource.Object) == fmt.Sprintf("%T", obj) {
+			return t.stores[r][i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,267 @@
+package reflect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// Resource is one set of objects that is watched in a cluster.
+type Resource struct {
+	// Object is an empty object of the kind.
+	Object client.Object
+	// Labels and Fields restrict the set, as in a list request; empty means all.
+	Labels, Fields string
+	// Matches tells whether an object that was read by name belongs to the set; nil means any does.
+	Matches func(client.Object) bool
+	// Strip removes from an object, in place, what nobody reads, before it is kept; nil keeps all.
+	Strip func(client.Object)
+}
+
+// store keeps a Resource of one cluster in memory and says which objects changed. Beside the watch it takes what our own writes
+// returned, so that nothing is decided on a state that we know is past.
+type store struct {
+	resource Resource
+	changed  func(types.NamespacedName)
+	// complete is called when the content is known whole for the first time.
+	complete func()
+
+	mu      sync.RWMutex
+	objects map[types.NamespacedName]client.Object
+	synced  bool
+	// version is up to where the watch has told.
+	version string
+}
+
+func newStore(r Resource, changed func(types.NamespacedName), complete func()) *store {
+	return &store{resource: r, changed: changed, complete: complete, objects: map[types.NamespacedName]client.Object{}}
+}
+
+// get returns the object, nil if there is none. It must not be changed.
+func (s *store) get(key types.NamespacedName) client.Object {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.objects[key]
+}
+
+// keys returns the names of all objects.
+func (s *store) keys() []types.NamespacedName {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := make([]types.NamespacedName, 0, len(s.objects))
+	for key := range maps.Keys(s.objects) {
+		out = append(out, key)
+	}
+	return out
+}
+
+// list returns all objects. They must not be changed.
+func (s *store) list() []client.Object {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := make([]client.Object, 0, len(s.objects))
+	for _, obj := range s.objects {
+		out = append(out, obj)
+	}
+	return out
+}
+
+func (s *store) hasSynced() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.synced
+}
+
+// wrote takes an object as a write of ours returned it, unless the watch already told something later.
+func (s *store) wrote(obj client.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if after(s.version, obj.GetResourceVersion()) {
+		return
+	}
+	key := client.ObjectKeyFromObject(obj)
+	if have := s.objects[key]; have != nil && !after(obj.GetResourceVersion(), have.GetResourceVersion()) {
+		return
+	}
+	s.objects[key] = s.strip(obj)
+}
+
+// deleted notes that a delete of ours was accepted: the very object, if it is still known, is on its way out from now on.
+func (s *store) deleted(obj client.Object, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := client.ObjectKeyFromObject(obj)
+	have := s.objects[key]
+	if have == nil || have.GetUID() != obj.GetUID() || have.GetDeletionTimestamp() != nil {
+		return
+	}
+	dying := have.DeepCopyObject().(client.Object)
+	dying.SetDeletionTimestamp(&metav1.Time{Time: now})
+	s.objects[key] = dying
+}
+
+// Add is part of cache.ReflectorStore.
+func (s *store) Add(obj any) error { return s.Update(obj) }
+
+// Update is part of cache.ReflectorStore.
+func (s *store) Update(obj any) error {
+	o, ok := obj.(client.Object)
+	if !ok {
+		return fmt.Errorf("taking a watch event: %T is not an object", obj)
+	}
+	key := client.ObjectKeyFromObject(o)
+	s.mu.Lock()
+	s.version = o.GetResourceVersion()
+	// Our own write may have told more than this event does.
+	if have := s.objects[key]; have == nil || !after(have.GetResourceVersion(), o.GetResourceVersion()) {
+		s.objects[key] = s.strip(o)
+	}
+	s.mu.Unlock()
+	s.changed(key)
+	return nil
+}
+
+// Delete is part of cache.ReflectorStore.
+func (s *store) Delete(obj any) error {
+	o, ok := obj.(client.Object)
+	if !ok {
+		return fmt.Errorf("taking a watch event: %T is not an object", obj)
+	}
+	key := client.ObjectKeyFromObject(o)
+	s.mu.Lock()
+	s.version = o.GetResourceVersion()
+	delete(s.objects, key)
+	s.mu.Unlock()
+	s.changed(key)
+	return nil
+}
+
+// Replace is part of cache.ReflectorStore.
+func (s *store) Replace(list []any, version string) error {
+	fresh := make(map[types.NamespacedName]client.Object, len(list))
+	for _, item := range list {
+		o, ok := item.(client.Object)
+		if !ok {
+			return fmt.Errorf("taking a list: %T is not an object", item)
+		}
+		fresh[client.ObjectKeyFromObject(o)] = s.strip(o)
+	}
+	s.mu.Lock()
+	old, first := s.objects, !s.synced
+	for key, have := range old { // what we wrote after the list was made
+		if after(have.GetResourceVersion(), version) {
+			fresh[key] = have
+		}
+	}
+	s.objects, s.synced, s.version = fresh, true, version
+	s.mu.Unlock()
+	for key := range old {
+		if fresh[key] == nil {
+			s.changed(key)
+		}
+	}
+	for key, obj := range fresh {
+		if have := old[key]; have == nil || have.GetResourceVersion() != obj.GetResourceVersion() {
+			s.changed(key)
+		}
+	}
+	if first {
+		s.complete()
+	}
+	return nil
+}
+
+// Resync is part of cache.ReflectorStore; nothing here forgets, so there is nothing to repeat.
+func (s *store) Resync() error { return nil }
+
+// Bookmark is part of cache.ReflectorBookmarkStore.
+func (s *store) Bookmark(version string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version = version
+	return nil
+}
+
+// strip takes away from obj what nobody reads.
+func (s *store) strip(obj client.Object) client.Object {
+	obj.SetManagedFields(nil)
+	if s.resource.Strip != nil {
+		s.resource.Strip(obj)
+	}
+	return obj
+}
+
+// after tells whether version a is later than b. Versions that can't be compared are taken as not later.
+func after(a, b string) bool {
+	if a == "" || b == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order > 0
+}
+
+// watchInto keeps s up to date with the objects of namespace (all namespaces if empty) until ctx ends. Its first list is never
+// older than its beginning.
+func watchInto(ctx context.Context, c client.WithWatch, namespace string, s *store) error {
+	gvk, err := apiutil.GVKForObject(s.resource.Object, c.Scheme())
+	if err != nil {
+		return fmt.Errorf("watching %T: %w", s.resource.Object, err)
+	}
+	newList := func() (client.ObjectList, error) {
+		list, err := c.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		if err != nil {
+			return nil, err
+		}
+		typed, ok := list.(client.ObjectList)
+		if !ok {
+			return nil, errors.New("its list is not a list")
+		}
+		return typed, nil
+	}
+	if _, err := newList(); err != nil {
+		return fmt.Errorf("watching %s: %w", gvk.Kind, err)
+	}
+	restrict := func(o metav1.ListOptions) *client.ListOptions {
+		o.LabelSelector, o.FieldSelector = s.resource.Labels, s.resource.Fields
+		if o.ResourceVersion == "0" {
+			// An answer from any moment of the past would bring back objects that are gone, and hide those that are there.
+			o.ResourceVersion = ""
+		}
+		return &client.ListOptions{Namespace: namespace, Limit: o.Limit, Continue: o.Continue, Raw: &o}
+	}
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := newList()
+			if err != nil {
+				return nil, err
+			}
+			return list, c.List(ctx, list, restrict(o))
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			list, err := newList()
+			if err != nil {
+				return nil, err
+			}
+			return c.Watch(ctx, list, restrict(o))
+		},
+	}
+	r := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, c), s.resource.Object, s, cache.ReflectorOptions{
+		Name:    gvk.Kind + " " + namespace,
+		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 8, Cap: 10 * time.Second, Jitter: 0.5},
+	})
+	r.RunWithContext(ctx)
+	return nil
+}

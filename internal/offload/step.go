@@ -1,0 +1,287 @@
+package offload
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
+)
+
+// Object is any Kubernetes object.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Action is what a Step does.
+type Action int
+
+// Actions. Every one of them is at most one write.
+const (
+	// Nothing is right as it is, or something else has to happen first.
+	Nothing Action = iota
+	// CreateRemote makes Object in the provider.
+	CreateRemote
+	// PatchRemote turns Old into Object in the provider.
+	PatchRemote
+	// DeleteRemote removes Object from the provider: that very one, by UID.
+	DeleteRemote
+	// PatchLocalStatus turns the status, labels and annotations of Old into those of Object, here.
+	PatchLocalStatus
+	// DeleteLocal removes Object here, at once: that very one, by UID.
+	DeleteLocal
+)
+
+func (a Action) String() string {
+	return [...]string{"nothing", "create remote", "patch remote", "delete remote", "patch local status", "delete local"}[a]
+}
+
+// Step is the next thing to do about one object and its twin.
+type Step struct {
+	Action Action
+	// Object is what the action is about; see the actions. It belongs to the receiver.
+	Object Object
+	// Old is what Object was made from, for patches. It must not be changed.
+	Old Object
+	// Why is one clause for the log, and for the user where Warning is set.
+	Why string
+	// Warning tells that the user should hear of it.
+	Warning bool
+	// Confirm asks to decide once more on facts read from the API servers, not from a cache: what is done can't be undone, and a
+	// cache may be late.
+	Confirm bool
+	// After, if not zero, asks to look again after that time.
+	After time.Duration
+}
+
+// MappingState is how far the twin of a namespace is.
+type MappingState int
+
+// Mapping states.
+const (
+	// MappingUnknown says that nobody told yet. Nothing is concluded.
+	MappingUnknown MappingState = iota
+	// Unmapped says that the namespace is not offloaded to this provider.
+	Unmapped
+	// MappingWanted says that the consumer asked for it, and the provider has none.
+	MappingWanted
+	// Mapped says that the twin is there.
+	Mapped
+	// MappingTerminating says that the twin is on its way out.
+	MappingTerminating
+)
+
+// Mapping tells where the twin of a local namespace is.
+type Mapping struct {
+	State MappingState
+	// Namespace is its name in the provider; set with Mapped and MappingTerminating.
+	Namespace string
+	// Problem is why the provider has none although it is asked for; may be empty.
+	Problem string
+}
+
+// MappingOf reads where the twin of a namespace is from a NamespaceMap, nil if there is none: then nothing can be concluded about pods that
+// run already, and no new one is offloaded.
+func MappingOf(m *offv1.NamespaceMap, namespace string) Mapping {
+	if m == nil {
+		return Mapping{State: MappingWanted}
+	}
+	_, desired := m.Spec.DesiredMapping[namespace]
+	current, found := m.Status.CurrentMapping[namespace]
+	switch {
+	case found && current.Phase == offv1.MappingAccepted:
+		return Mapping{State: Mapped, Namespace: current.RemoteNamespace}
+	case found && current.Phase == offv1.MappingTerminating:
+		return Mapping{State: MappingTerminating, Namespace: current.RemoteNamespace}
+	case found && current.Phase == offv1.MappingCreationLoopBackOff:
+		return Mapping{State: MappingWanted, Problem: "namespace " + current.RemoteNamespace + " exists there and belongs to somebody else"}
+	case desired:
+		return Mapping{State: MappingWanted}
+	default:
+		return Mapping{State: Unmapped}
+	}
+}
+
+// Env is what a decision about a pod depends on beside the pod.
+type Env struct {
+	Mapping Mapping
+	// RemoteSynced tells that the provider answers and that what is known of the twin namespace is complete. While it is false, an
+	// absent remote object means nothing.
+	RemoteSynced bool
+	// Now is the time here.
+	Now time.Time
+	// Pod are the facts about the virtual node.
+	Pod kinds.PodOptions
+}
+
+// startingGrace is how long a pod on its ordinary way to running may take before its steps are shown one by one. Most are running by
+// then, and cost one status write instead of three.
+const startingGrace = 3 * time.Second
+
+// Next decides what to do about a Pod of this virtual node: local here, shadow and remote in the provider; each may be nil, and shadow
+// may be somebody else's. The same facts give the same step, whatever happened before, and doing what the steps say comes to an end.
+//
+// An unreachable provider is never read as an absent pod, a final phase is never left, and nothing that another one made is touched.
+func Next(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
+	ours := shadow != nil && kinds.OwnsShadowPod(shadow, env.Pod)
+	switch {
+	case env.Mapping.State == MappingUnknown:
+		return Step{Why: "the namespace map was not read yet"}
+	case local == nil:
+		return orphan(shadow, ours, env)
+	case local.DeletionTimestamp != nil:
+		return leaving(local, shadow, remote, ours, env)
+	case kinds.Finished(local):
+		if local.Status.Reason == offv1.PodOffloadingAborted && ours && env.RemoteSynced {
+			return deleteShadow(shadow, "its offloading was aborted", false)
+		}
+		return Step{Why: "it has finished"}
+	case env.Mapping.State != Mapped && !(env.RemoteSynced && shadow != nil):
+		return homeless(local, env)
+	case !env.RemoteSynced:
+		return Step{Why: "the provider does not answer, or what it has was not read yet"}
+	case shadow == nil:
+		return absent(local, env)
+	case !ours:
+		return refuse(local, "a ShadowPod of that name exists in the provider and was not made by this node")
+	default:
+		return present(local, shadow, remote, env)
+	}
+}
+
+// orphan: the local Pod is gone, or moved to another node.
+func orphan(shadow *offv1.ShadowPod, ours bool, env Env) Step {
+	if !ours || !env.RemoteSynced {
+		return Step{Why: "there is no pod"}
+	}
+	return deleteShadow(shadow, "the pod is gone", true)
+}
+
+// leaving: the local Pod is being deleted. It may go when nothing is left of it in the provider.
+func leaving(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, ours bool, env Env) Step {
+	switch {
+	case env.Mapping.State == Unmapped || env.Mapping.State == MappingWanted:
+		return Step{Action: DeleteLocal, Object: local, Why: "it is being deleted, and its namespace has no twin"}
+	case !env.RemoteSynced:
+		return Step{Why: "it is being deleted, and the provider does not answer"}
+	case ours && shadow.DeletionTimestamp == nil:
+		return deleteShadow(shadow, "the pod is being deleted", false)
+	case remote != nil && kinds.Finished(remote) && !kinds.Finished(local):
+		return showStatus(local, kinds.PodStatus(local, remote, env.Pod), "the remote pod has ended")
+	case ours || remote != nil:
+		return Step{Why: "the remote pod is on its way out"}
+	default:
+		return Step{Action: DeleteLocal, Object: local, Why: "nothing of it is left in the provider"}
+	}
+}
+
+// homeless: the namespace has no usable twin, and no ShadowPod is known.
+func homeless(local *corev1.Pod, env Env) Step {
+	switch {
+	case local.Labels[offv1.LabelShadowPod] == "":
+		message := "namespace " + local.Namespace + " is not offloaded to cluster " + env.Pod.Destination
+		if env.Mapping.Problem != "" {
+			message += ": " + env.Mapping.Problem
+		}
+		return refuse(local, message)
+	case env.Mapping.State == Unmapped:
+		return showStatus(local, kinds.Aborted(local, "namespace "+local.Namespace+" is no longer offloaded to cluster "+env.Pod.Destination),
+			"its namespace is no longer offloaded")
+	case env.Mapping.State == MappingTerminating && env.RemoteSynced:
+		return absent(local, env)
+	default:
+		return Step{Why: "the twin namespace is not there at the moment"}
+	}
+}
+
+// absent: there is no ShadowPod. The label tells whether there was one.
+func absent(local *corev1.Pod, env Env) Step {
+	if local.Labels[offv1.LabelShadowPod] == "" {
+		return Step{Action: CreateRemote, Object: kinds.ShadowPod(local, env.Mapping.Namespace, env.Pod), Why: "the pod is new"}
+	}
+	s := showStatus(local, kinds.Aborted(local, "cluster "+env.Pod.Destination+" removed the pod"), "the provider removed its ShadowPod")
+	s.Confirm = true
+	return s
+}
+
+// present: the ShadowPod is there and ours.
+func present(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
+	switch {
+	case !kinds.MadeFor(shadow, local):
+		if shadow.DeletionTimestamp == nil {
+			return deleteShadow(shadow, "it belongs to an earlier pod of that name", true)
+		}
+		return Step{Why: "the ShadowPod of an earlier pod is on its way out"}
+	case shadow.DeletionTimestamp != nil:
+		return Step{Why: "the provider removes the ShadowPod"}
+	}
+	if out, changed := kinds.ShadowPodMetadata(shadow, local, env.Pod); changed {
+		return Step{Action: PatchRemote, Object: out, Old: shadow, Why: "labels or annotations changed"}
+	}
+	switch {
+	case remote == nil && (shadow.Status.Phase == corev1.PodSucceeded || shadow.Status.Phase == corev1.PodFailed):
+		return showStatus(local, kinds.RemoteTerminated(local, shadow.Status.Phase), "the remote pod had finished before it was removed")
+	case remote == nil:
+		return Step{Why: "the provider has not made the pod yet, or makes it again"}
+	case !belongs(remote, shadow):
+		return Step{Why: "the pod of an earlier ShadowPod is on its way out"}
+	}
+	return follow(local, remote, env)
+}
+
+// follow shows the state of the remote Pod, but not every step of a start that goes well.
+func follow(local, remote *corev1.Pod, env Env) Step {
+	want := kinds.PodStatus(local, remote, env.Pod)
+	if kinds.Starting(&want.Status) && local.Status.Phase == corev1.PodPending && local.Status.Reason == "" {
+		if rest := startingGrace - env.Now.Sub(bound(local)); rest > 0 {
+			return Step{Why: "it is starting", After: min(rest, startingGrace)}
+		}
+	}
+	return showStatus(local, want, "the remote pod changed")
+}
+
+// bound is when the Pod got its node, by the clock of this cluster.
+func bound(local *corev1.Pod) time.Time {
+	for _, c := range local.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return local.CreationTimestamp.Time
+}
+
+// belongs tells whether the remote Pod was made for that ShadowPod. One without an owner is taken by its name.
+func belongs(remote *corev1.Pod, shadow *offv1.ShadowPod) bool {
+	return metav1.GetControllerOf(remote) == nil || OwnedBy(remote, shadow)
+}
+
+func deleteShadow(shadow *offv1.ShadowPod, why string, confirm bool) Step {
+	if shadow.DeletionTimestamp != nil {
+		return Step{Why: "the ShadowPod is on its way out"}
+	}
+	return Step{Action: DeleteRemote, Object: shadow, Why: why, Confirm: confirm}
+}
+
+// refuse says on the Pod why it is not offloaded.
+func refuse(local *corev1.Pod, message string) Step {
+	s := showStatus(local, kinds.Refused(local, message), message)
+	s.Warning = s.Action != Nothing
+	return s
+}
+
+// Refuse is the step after the provider refused the ShadowPod of local.
+func Refuse(local *corev1.Pod, message string) Step { return refuse(local, message) }
+
+// showStatus writes the difference between two states of the local Pod, if there is one.
+func showStatus(local, want *corev1.Pod, why string) Step {
+	if equality.Semantic.DeepEqual(local.Status, want.Status) && equality.Semantic.DeepEqual(local.Labels, want.Labels) &&
+		equality.Semantic.DeepEqual(local.Annotations, want.Annotations) {
+		return Step{Why: "it shows the remote state"}
+	}
+	return Step{Action: PatchLocalStatus, Object: want, Old: local, Why: why}
+}
