@@ -1,0 +1,80 @@
+package peering
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// then is a fixed moment.
+var then = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// holder is a cluster's key pair.
+type holder struct {
+	key     crypto.Signer
+	private []byte
+	public  []byte
+}
+
+func newHolder(t testing.TB, algorithm Algorithm) holder {
+	t.Helper()
+	private, public, err := NewKey(algorithm, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ParsePrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return holder{key: key, private: private, public: public}
+}
+
+// request makes the PEM of any certificate request, also of those that NewRequest never makes.
+func (h holder) request(t testing.TB, template *x509.CertificateRequest) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificateRequest(rand.Reader, template, h.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+}
+
+func (h holder) requestFor(t testing.TB, cn string, o ...string) []byte {
+	t.Helper()
+	return h.request(t, &x509.CertificateRequest{Subject: pkix.Name{CommonName: cn, Organization: o}})
+}
+
+// certificate signs the holder's key for a subject, from then for the given time.
+func (h holder) certificate(t testing.TB, subject Subject, life time.Duration) []byte {
+	t.Helper()
+	_, signer, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: then, NotAfter: then.Add(life),
+		Subject: pkix.Name{CommonName: subject.User, Organization: []string{subject.Group}},
+	}, &x509.Certificate{Subject: pkix.Name{CommonName: "CA"}}, h.key.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func at(offset time.Duration) metav1.Time { return metav1.NewTime(then.Add(offset)) }
+
+// refuses checks that err is there or not.
+func refuses(t *testing.T, err error, want bool) {
+	t.Helper()
+	if (err != nil) != want {
+		t.Errorf("refused: %v, want refused: %t", err, want)
+	}
+}
