@@ -115,7 +115,7 @@ func (b Builder) place(dir string, make func(dir string) error) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(temporary)
+	defer func() { _ = os.RemoveAll(temporary) }()
 	if err := os.Chmod(temporary, 0o755); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (b Builder) compile(ctx context.Context, i item, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(source)
+	defer func() { _ = os.RemoveAll(source) }()
 	if err := unpack(modules, "modules/"+i.module, source); err != nil {
 		return err
 	}
@@ -204,13 +204,13 @@ func lock(name string) (unlock func(), err error) {
 	}
 	for {
 		err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
-		if err != unix.EINTR {
+		if !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
 	if err != nil {
-		file.Close()
+		_ = file.Close()
 		return nil, fmt.Errorf("locking %s: %w", name, err)
 	}
-	return func() { file.Close() }, nil
+	return func() { _ = file.Close() }, nil
 }

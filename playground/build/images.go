@@ -46,7 +46,7 @@ func (b Builder) images(ctx context.Context, dirs []string, metricsServer bool, 
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(programs)
+	defer func() { _ = os.RemoveAll(programs) }()
 	for _, root := range []string{"pause", "testserver"} {
 		if err := unpack(b.Sources, root, filepath.Join(programs, "src", root)); err != nil {
 			return err
@@ -131,7 +131,7 @@ func static(program string) error {
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", program, err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_INTERP {
 			return errors.New("busybox is not static: apt-get install -y --no-install-recommends busybox-static")

@@ -161,7 +161,7 @@ func (g Group) remove() error {
 	var errs []error
 	for _, h := range g.Hierarchies {
 		var dirs []string
-		filepath.WalkDir(filepath.Join(h.Path, g.Name), func(path string, d fs.DirEntry, err error) error {
+		_ = filepath.WalkDir(filepath.Join(h.Path, g.Name), func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
 				dirs = append(dirs, path)
 			}
@@ -184,7 +184,7 @@ func killAll(dir string) {
 	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	for _, field := range strings.Fields(string(data)) {
 		if pid, err := strconv.Atoi(field); err == nil && pid > 1 && pid != os.Getpid() {
-			unix.Kill(pid, unix.SIGKILL)
+			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func loadInto(cmd *cobra.Command, self, name, nodeName, file string) error {
 	if err != nil {
 		return err
 	}
-	defer archive.Close()
+	defer func() { _ = archive.Close() }()
 	load := exec.CommandContext(cmd.Context(), self, "exec", "--name", name, "--node", nodeName, "--",
 		"ctr", "--namespace=k8s.io", "images", "import", "--local", "-")
 	load.Stdin = archive

@@ -24,6 +24,9 @@ var ErrExists = errors.New("exists already")
 // set is the folder of its programs. A creation that was cut short before is carried on, with what it was begun with.
 // If it fails or takes longer than patience, everything is removed again.
 func (m Machine) Create(ctx context.Context, want component.Cluster, set string, patience time.Duration) (err error) {
+	if err := component.CheckName(want.Name); err != nil {
+		return fmt.Errorf("creating a cluster: %w", err)
+	}
 	unlock, err := m.lock(ctx, want.Name)
 	if err != nil {
 		return err
@@ -108,6 +111,16 @@ func (m Machine) share() error {
 		return err
 	}
 	return m.internet().Ensure()
+}
+
+// shareLocked is share for a cluster that is there already: the machine may have been booted since.
+func (m Machine) shareLocked(ctx context.Context) error {
+	unlock, err := m.lock(ctx, machineLock)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return m.share()
 }
 
 func (m Machine) startNodes(state State) error {

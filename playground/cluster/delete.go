@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"liqo.io/playground/component"
 	"liqo.io/playground/host"
 	"liqo.io/playground/network"
 	"liqo.io/playground/node"
@@ -23,6 +24,9 @@ const machineLock = ".machine"
 // Delete removes a cluster with everything it has; one that is not there is fine. With the last cluster goes
 // what they shared.
 func (m Machine) Delete(ctx context.Context, name string) error {
+	if err := component.CheckName(name); err != nil {
+		return fmt.Errorf("deleting a cluster: %w", err)
+	}
 	unlock, err := m.lock(ctx, name)
 	if err != nil {
 		return err

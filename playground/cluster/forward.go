@@ -30,7 +30,7 @@ func (m Machine) forward(state State) error {
 	if err != nil {
 		return fmt.Errorf("opening the forwarder's log: %w", err)
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	cmd := exec.Command(self, "forward",
 		"--internet="+m.internet().Path,
 		fmt.Sprintf("--listen=127.0.0.1:%d", state.ForwardPort),
@@ -42,11 +42,11 @@ func (m Machine) forward(state State) error {
 	if err != nil {
 		return fmt.Errorf("starting the forwarder: %w", err)
 	}
-	defer gate.Close()
+	defer func() { _ = gate.Close() }()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the forwarder: %w", err)
 	}
-	go cmd.Wait() // collects it if it ends before this program does
+	go func() { _ = cmd.Wait() }() // collects it if it ends before this program does
 	// A group of its own: whoever limits or ends the caller's group must not end the forwarder.
 	group := m.group("forward")
 	if err := group.Make(); err != nil {

@@ -101,6 +101,9 @@ func (m Machine) List() ([]State, error) {
 // Get returns one cluster.
 func (m Machine) Get(name string) (State, error) {
 	var state State
+	if component.CheckName(name) != nil {
+		return state, fmt.Errorf("cluster %q: %w", name, ErrNotFound)
+	}
 	data, err := os.ReadFile(filepath.Join(m.dir(name), "cluster.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return state, fmt.Errorf("cluster %q: %w", name, ErrNotFound)
@@ -161,14 +164,14 @@ func (m Machine) lock(ctx context.Context, name string) (unlock func(), err erro
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
-			return func() { file.Close() }, nil
+			return func() { _ = file.Close() }, nil
 		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			file.Close()
+			_ = file.Close()
 			return nil, fmt.Errorf("locking %s: %w", name, err)
 		}
 		select {
 		case <-ctx.Done():
-			file.Close()
+			_ = file.Close()
 			return nil, fmt.Errorf("waiting for another command on %s: %w", name, ctx.Err())
 		case <-time.After(20 * time.Millisecond):
 		}
@@ -194,7 +197,7 @@ func (m Machine) allocate(want component.Cluster, set string) (State, error) {
 		if err != nil {
 			return true
 		}
-		listener.Close()
+		_ = listener.Close()
 		return false
 	}
 	const first, step, last = 16000, 256, 32000 // below the ports that the kernel gives to clients
@@ -218,7 +221,9 @@ func (m Machine) Names() ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		names = append(names, e.Name())
+		if component.CheckName(e.Name()) == nil {
+			names = append(names, e.Name())
+		}
 	}
 	return names, nil
 }

@@ -101,6 +101,9 @@ func (m Machine) StartNode(ctx context.Context, name string) error {
 		return err
 	}
 	defer unlock()
+	if err := m.shareLocked(ctx); err != nil {
+		return err
+	}
 	if err := m.startNode(state, n); err != nil {
 		return err
 	}

@@ -68,12 +68,20 @@ type Node struct {
 
 var nameForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$`)
 
+// CheckName says what is wrong with the name of a cluster, or nil. Names become names of folders.
+func CheckName(name string) error {
+	if !nameForm.MatchString(name) {
+		return fmt.Errorf("name %q: want at most 30 lower-case letters, digits and hyphens, a letter first", name)
+	}
+	return nil
+}
+
 // Validate says what is wrong with the cluster, all at once, or nil.
 func (c Cluster) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if !nameForm.MatchString(c.Name) {
-		wrong("name %q: want at most 30 lower-case letters, digits and hyphens, a letter first", c.Name)
+	if err := CheckName(c.Name); err != nil {
+		errs = append(errs, err)
 	}
 	if c.Index < 1 || c.Index > MaxIndex {
 		wrong("index %d: want 1 to %d", c.Index, MaxIndex)

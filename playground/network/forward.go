@@ -30,7 +30,7 @@ func (i Internet) Forward(ctx context.Context, listener net.Listener, address st
 			return err
 		}
 	}
-	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
 	for {
 		outer, err := listener.Accept()
@@ -45,7 +45,7 @@ func (i Internet) Forward(ctx context.Context, listener net.Listener, address st
 			requests <- r
 			inner := <-r.result
 			if inner == nil {
-				outer.Close()
+				_ = outer.Close()
 				return
 			}
 			join(outer.(*net.TCPConn), inner.(*net.TCPConn))
@@ -80,14 +80,14 @@ func (i Internet) dial(ctx context.Context, requests <-chan request, ready chan<
 func join(a, b *net.TCPConn) {
 	done := make(chan struct{}, 2)
 	pass := func(to, from *net.TCPConn) {
-		io.Copy(to, from) // either side may hang up at any time; that is not an error
-		to.CloseWrite()
+		_, _ = io.Copy(to, from) // either side may hang up at any time; that is not an error
+		_ = to.CloseWrite()
 		done <- struct{}{}
 	}
 	go pass(a, b)
 	go pass(b, a)
 	<-done
 	<-done
-	a.Close()
-	b.Close()
+	_ = a.Close()
+	_ = b.Close()
 }

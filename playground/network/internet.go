@@ -131,7 +131,7 @@ func (i Internet) enter() error {
 	if err != nil {
 		return fmt.Errorf("opening network namespace %s: %w", i.Path, err)
 	}
-	defer handle.Close()
+	defer func() { _ = handle.Close() }()
 	if err := netns.Set(handle); err != nil {
 		return fmt.Errorf("entering network namespace %s: %w", i.Path, err)
 	}

@@ -50,8 +50,8 @@ func Control(dir string, verb Verb, program string) ([]Status, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking node: %w", err)
 	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(2 * patience))
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(2 * patience))
 	if err := json.NewEncoder(conn).Encode(order{verb, program}); err != nil {
 		return nil, fmt.Errorf("asking node: %w", err)
 	}
@@ -88,8 +88,8 @@ func (s *supervisor) listen(socket string) error {
 }
 
 func (s *supervisor) answer(conn net.Conn) {
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(2 * patience))
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(2 * patience))
 	var o order
 	if err := json.NewDecoder(conn).Decode(&o); err != nil {
 		return
@@ -100,7 +100,7 @@ func (s *supervisor) answer(conn net.Conn) {
 	} else {
 		r.Programs = s.list()
 	}
-	json.NewEncoder(conn).Encode(r)
+	_ = json.NewEncoder(conn).Encode(r)
 }
 
 func (s *supervisor) list() []Status {
@@ -154,12 +154,12 @@ func (s *supervisor) obey(o order) error {
 // wanted again. The lock is held, but not while waiting.
 func (s *supervisor) end(p *program) {
 	if pid := p.status.PID; pid != 0 {
-		unix.Kill(pid, unix.SIGTERM)
+		_ = unix.Kill(pid, unix.SIGTERM)
 		alarm := time.AfterFunc(patience, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if p.status.PID == pid {
-				unix.Kill(pid, unix.SIGKILL)
+				_ = unix.Kill(pid, unix.SIGKILL)
 			}
 		})
 		defer alarm.Stop()

@@ -44,7 +44,7 @@ func Exec(dir string, args []string, streams Streams) error {
 			result <- fmt.Errorf("entering node %s: %w", spec.Node.Name, err)
 			return
 		}
-		os.Setenv("PATH", path) // both for finding the program and for the program itself
+		_ = os.Setenv("PATH", path) // both for finding the program and for the program itself
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Dir = "/"
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err
@@ -63,7 +63,7 @@ func enter(pid int) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(handle)
+	defer func() { _ = unix.Close(handle) }()
 	// A thread that shares its root and working folder with others may not change its mounts.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return err

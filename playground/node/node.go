@@ -113,7 +113,7 @@ func start(spec Spec, internet network.Internet) (err error) {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	cmd := exec.Command(self, "node-init", filepath.Join(spec.Dir, specFile))
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -131,7 +131,7 @@ func start(spec Spec, internet network.Internet) (err error) {
 	go func() { ended <- cmd.Wait() }()
 	defer func() {
 		if err != nil {
-			cmd.Process.Kill()
+			_ = cmd.Process.Kill()
 		}
 	}()
 	id, err := process.Of(cmd.Process.Pid)
@@ -212,7 +212,7 @@ func Stop(dir string, grace bool, internet network.Internet) error {
 		if err := id.Signal(unix.SIGTERM); err != nil {
 			return err
 		}
-		id.Wait(shutdown + 2*time.Second) // what does not end by then is killed
+		_ = id.Wait(shutdown + 2*time.Second) // what does not end by then is killed
 	}
 	if err := id.End(20 * time.Second); err != nil {
 		return fmt.Errorf("stopping node %s: %w", spec.Node.Name, err)

@@ -20,7 +20,7 @@ func (p *program) ready() bool {
 		if err != nil {
 			return false
 		}
-		conn.Close()
+		_ = conn.Close()
 	}
 	if p.Get == nil {
 		return true
@@ -65,7 +65,7 @@ func (p *probe) ok() bool {
 	if err != nil {
 		return false
 	}
-	defer response.Body.Close()
-	io.Copy(io.Discard, response.Body)
+	defer func() { _ = response.Body.Close() }()
+	_, _ = io.Copy(io.Discard, response.Body)
 	return response.StatusCode == http.StatusOK
 }

@@ -199,12 +199,12 @@ func (s *supervisor) launch(p *program) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return err
 	}
-	defer null.Close()
+	defer func() { _ = null.Close() }()
 	fmt.Fprintf(log, "== %s start %q\n", time.Now().Format(time.RFC3339Nano), p.Args)
 	pid, err := syscall.ForkExec(p.Args[0], p.Args, &syscall.ProcAttr{
 		Dir:   "/",
@@ -247,7 +247,7 @@ func (s *supervisor) shutdown() {
 	s.mu.Lock()
 	s.ending = true
 	for pid := range s.children {
-		unix.Kill(pid, unix.SIGTERM)
+		_ = unix.Kill(pid, unix.SIGTERM)
 	}
 	s.changed.Broadcast()
 	s.mu.Unlock()

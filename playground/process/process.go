@@ -20,6 +20,13 @@ type ID struct {
 	PID int `json:"pid"`
 	// Start is the start time in clock ticks since boot.
 	Start uint64 `json:"start"`
+	// Boot is the identity of the boot.
+	Boot string `json:"boot"`
+}
+
+func boot() (string, error) {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return string(bytes.TrimSpace(data)), err
 }
 
 // Of returns the identity of a running process.
@@ -28,7 +35,11 @@ func Of(pid int) (ID, error) {
 	if err != nil {
 		return ID{}, fmt.Errorf("identifying process %d: %w", pid, err)
 	}
-	return ID{pid, start}, nil
+	boot, err := boot()
+	if err != nil {
+		return ID{}, fmt.Errorf("identifying the boot: %w", err)
+	}
+	return ID{pid, start, boot}, nil
 }
 
 // stat reads the state letter and the start time.
@@ -51,6 +62,9 @@ func (id ID) Alive() bool {
 	if id.PID <= 0 {
 		return false
 	}
+	if boot, err := boot(); err != nil || boot != id.Boot {
+		return false
+	}
 	state, start, err := stat(id.PID)
 	return err == nil && start == id.Start && state != 'Z' && state != 'X'
 }
@@ -67,7 +81,7 @@ func (id ID) Signal(signal unix.Signal) error {
 		}
 		return fmt.Errorf("opening process %d: %w", id.PID, err)
 	}
-	defer unix.Close(handle)
+	defer func() { _ = unix.Close(handle) }()
 	// Looked at again: from here on the handle can't come to mean another process.
 	if !id.Alive() {
 		return nil

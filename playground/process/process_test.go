@@ -51,11 +51,15 @@ func TestSignalSparesAnotherProcessOfTheSameNumber(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	earlier := ID{id.PID, id.Start - 1}
+	earlier := ID{id.PID, id.Start - 1, id.Boot}
 	if err := earlier.Signal(unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if earlier.Alive() || !id.Alive() {
+	rebooted := ID{id.PID, id.Start, "another"}
+	if err := rebooted.Signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if earlier.Alive() || rebooted.Alive() || !id.Alive() {
 		t.Errorf("alive: earlier %t, now %t", earlier.Alive(), id.Alive())
 	}
 }

@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"liqo.io/playground/component"
+)
+
+func rome() component.Cluster {
+	return component.Cluster{
+		Name: "rome", Nodes: 1, PodCIDR: netip.MustParsePrefix("10.244.0.0/16"), ServiceCIDR: netip.MustParsePrefix("10.96.0.0/16"),
+	}
+}
+
+func TestAllocateGivesEachClusterItsOwn(t *testing.T) {
+	m := Machine{Home: t.TempDir()}
+	indexes, ports := map[int]bool{}, map[int]bool{}
+	for i := range 60 {
+		want := rome()
+		want.Name += strconv.Itoa(i)
+		state, err := m.allocate(want, "set")
+		if err != nil {
+			t.Fatal(err)
+		}
+		indexes[state.Index], ports[state.ForwardPort] = true, true
+	}
+	if len(indexes) != 60 || len(ports) != 60 {
+		t.Errorf("60 clusters have %d indexes and %d ports", len(indexes), len(ports))
+	}
+	if err := os.RemoveAll(m.dir("rome7")); err != nil {
+		t.Fatal(err)
+	}
+	state, err := m.allocate(rome(), "set")
+	if err != nil || state.Index != 8 {
+		t.Errorf("the index that was given back is not used: %d, %v", state.Index, err)
+	}
+	got, err := m.Get("rome")
+	if err != nil || got.Cluster != state.Cluster {
+		t.Errorf("saved %+v, %v", got, err)
+	}
+}
+
+func TestAllocateAvoidsPortsInUse(t *testing.T) {
+	m := Machine{Home: t.TempDir()}
+	first, err := m.allocate(rome(), "set")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(first.ForwardPort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if err := os.RemoveAll(m.dir("rome")); err != nil {
+		t.Fatal(err)
+	}
+	again, err := m.allocate(rome(), "set")
+	if err != nil || again.ForwardPort == first.ForwardPort || again.Index != first.Index {
+		t.Errorf("first %+v, again %+v, %v", first.Cluster, again.Cluster, err)
+	}
+}
+
+// A name is the name of a folder that is removed with all it holds.
+func TestNamesCannotClimb(t *testing.T) {
+	m := Machine{Home: filepath.Join(t.TempDir(), "home")}
+	kept := filepath.Join(filepath.Dir(m.Home), "kept")
+	if err := os.WriteFile(kept, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", ".", "..", "../..", "/", "a/b", "rome/../.."} {
+		if err := m.Delete(t.Context(), name); err == nil {
+			t.Errorf("%q was deleted", name)
+		}
+		if _, err := m.Get(name); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%q: %v", name, err)
+		}
+		want := rome()
+		want.Name = name
+		if err := m.Create(t.Context(), want, "set", 0); err == nil {
+			t.Errorf("%q was created", name)
+		}
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGroupsOfHomesDiffer(t *testing.T) {
+	standard, other := Machine{Home: defaultHome}.group("rome-1").Name, Machine{Home: "/other"}.group("rome-1").Name
+	if standard != "liqo-playground/rome-1" || other == standard {
+		t.Errorf("%s and %s", standard, other)
+	}
+}
