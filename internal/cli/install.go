@@ -196,6 +196,10 @@ func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prep
 	if out.id, err = clusterIDOf(out.values); err != nil {
 		return nil, err
 	}
+	// What the chart refuses is refused before the first change.
+	if _, err := installer.Render(chart, c.namespace, out.values); err != nil {
+		return nil, err
+	}
 	step.Done("Installation parameters correctly generated")
 	return out, nil
 }
@@ -231,11 +235,7 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 		return err
 	}
 	if o.dryRun {
-		if _, err := release.Apply(ready.chart, ready.values, true); err != nil {
-			return err
-		}
-		step.Done("Dry run: nothing was changed")
-		return nil
+		return c.dryRun(ctx, step, release, ready)
 	}
 	undo := &undoing{cluster: c, release: release}
 	err = undo.apply(ctx, step, ready)
@@ -249,6 +249,24 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 		return fmt.Errorf("%w\nTaking it back failed too: %w", err, rollbackErr)
 	}
 	return fmt.Errorf("%w\nEverything was taken back", err)
+}
+
+// dryRun lets the API server check the objects, as far as it knows their kinds.
+func (c *cluster) dryRun(ctx context.Context, step *console.Step, release *installer.Release, ready *prepared) error {
+	defined, err := installer.Definitions(ctx, c)
+	if err != nil {
+		return err
+	}
+	if len(defined) < len(ready.crds) {
+		step.End()
+		c.Info("Dry run: the chart can be rendered; its objects can be checked once the custom resource definitions are installed")
+		return nil
+	}
+	if _, err := release.Apply(ready.chart, ready.values, true); err != nil {
+		return err
+	}
+	step.Done("Dry run: the API server accepts the objects, nothing was changed")
+	return nil
 }
 
 func helmLog(a *app) io.Writer {
@@ -338,6 +356,9 @@ func (u *undoing) rollback() error {
 			objects = append(objects, u.namespace)
 		}
 		errs = append(errs, installer.Remove(ctx, u.cluster, objects))
+		for _, object := range objects {
+			errs = append(errs, u.gone(ctx, step, object))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -27,9 +27,6 @@ func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams
 	root.SetArgs(args)
 	root.SetContext(ctx)
 	if err := root.ExecuteContext(ctx); err != nil {
-		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			err = fmt.Errorf("interrupted: %w", err)
-		}
 		app.console().Fail(err)
 		return 1
 	}

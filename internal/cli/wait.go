@@ -84,15 +84,24 @@ func (c *cluster) waited(ctx context.Context, err error, name, why string) error
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		reason := "time is over (--timeout)"
-		if context.Cause(ctx) == context.Canceled { //nolint:errorlint // the cause is this very value or none
-			reason = "interrupted"
+		reason := "interrupted"
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			reason = "the time is over (--timeout)"
 		}
-		return c.error(fmt.Errorf("waiting for %s: %s, last seen: %s: %w", name, reason, why, ctx.Err()))
+		return c.error(&waitError{fmt.Sprintf("waiting for %s: %s, last seen: %s", name, reason, why), ctx.Err()})
 	default:
 		return c.error(fmt.Errorf("waiting for %s: %w", name, err))
 	}
 }
+
+// waitError says itself why the wait ended; its cause is only for programs.
+type waitError struct {
+	text  string
+	cause error
+}
+
+func (e *waitError) Error() string { return e.text }
+func (e *waitError) Unwrap() error { return e.cause }
 
 // name is how an object is called in front of people.
 func (c *cluster) name(object client.Object) string {
