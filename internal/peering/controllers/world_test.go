@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -99,9 +100,15 @@ func newCluster(t *testing.T, id string) *cluster {
 	c.create(t, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: rootCA}, Data: map[string]string{rootCAKey: "CA of " + id},
 	})
-	for _, role := range consumerRoles(t) {
-		c.create(t, &role)
+	for _, role := range chartObjects(t, "consumer-roles.yaml", "ClusterRole", func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} }) {
+		c.create(t, role)
 	}
+	c.create(t, chartObjects(t, "replication-policy.yaml", "ValidatingAdmissionPolicy",
+		func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} })[0])
+	c.create(t, chartObjects(t, "replication-policy.yaml", "ValidatingAdmissionPolicyBinding",
+		func() *admissionv1.ValidatingAdmissionPolicyBinding {
+			return &admissionv1.ValidatingAdmissionPolicyBinding{}
+		})[0])
 	go c.sign(t.Context())
 	return c
 }
@@ -197,40 +204,40 @@ func (c *cluster) sign(ctx context.Context) {
 	}
 }
 
-// consumerRoles are the roles that the chart grants to consumers.
-func consumerRoles(t *testing.T) []rbacv1.ClusterRole {
+// chartObjects reads the objects of a chart template that hardly is one: its metadata apart, which comes down to a name, it is plain YAML.
+func chartObjects[T client.Object](t *testing.T, template, kind string, fresh func() T) []T {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "liqo", "templates", "consumer-roles.yaml"))
+	data, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "liqo", "templates", template))
 	if err != nil {
 		t.Fatal(err)
 	}
 	name := regexp.MustCompile(`"object" "([^"]+)"`)
-	var roles []rbacv1.ClusterRole
+	var found []T
 	for document := range strings.SplitSeq(string(data), "\n---\n") {
-		var role rbacv1.ClusterRole
+		var called string
 		var plain []string
 		for line := range strings.Lines(document) {
-			if found := name.FindStringSubmatch(line); found != nil {
-				role.Name = found[1]
+			if match := name.FindStringSubmatch(line); match != nil {
+				called = match[1]
 			}
 			if !strings.Contains(line, "{{") {
 				plain = append(plain, line)
 			}
 		}
-		keep := role.Name
-		if keep == "" {
-			continue
-		}
-		if err := yaml.Unmarshal([]byte(strings.Join(plain, "")), &role); err != nil {
+		o := fresh()
+		if err := yaml.Unmarshal([]byte(strings.Join(plain, "")), o); err != nil {
 			t.Fatal(err)
 		}
-		role.Name = keep
-		roles = append(roles, role)
+		if o.GetObjectKind().GroupVersionKind().Kind != kind {
+			continue
+		}
+		o.SetName(called)
+		found = append(found, o)
 	}
-	if len(roles) < 3 {
-		t.Fatalf("only %d roles found in the chart", len(roles))
+	if len(found) == 0 {
+		t.Fatalf("the chart's template %s has no %s", template, kind)
 	}
-	return roles
+	return found
 }
 
 func (c *cluster) create(t *testing.T, o client.Object) {
