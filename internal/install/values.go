@@ -56,15 +56,30 @@ func Values(request Request, facts Facts, seed uint64) (map[string]any, Networks
 	for key, value := range request.ClusterLabels {
 		labels[key] = value
 	}
-	values := map[string]any{
-		"apiServer": map[string]any{"address": apiServer(request, facts)},
-		"discovery": map[string]any{"config": map[string]any{"clusterID": id, "clusterLabels": labels}},
-		"ipam": map[string]any{
-			"podCIDRs":        list(networks.PodCIDRs),
-			"serviceCIDR":     first(networks.ServiceCIDRs),
-			"reservedSubnets": list(request.ReservedSubnets),
-		},
-		"metrics": map[string]any{"enabled": request.EnableMetrics},
+	config := map[string]any{"clusterID": id}
+	if len(labels) > 0 {
+		config["clusterLabels"] = labels
+	}
+	// Only what is known is set: an upgrade keeps what an earlier installation was given for the rest.
+	values := map[string]any{"discovery": map[string]any{"config": config}}
+	if address := apiServer(request, facts); address != "" {
+		values["apiServer"] = map[string]any{"address": address}
+	}
+	ipam := map[string]any{}
+	if len(networks.PodCIDRs) > 0 {
+		ipam["podCIDRs"] = list(networks.PodCIDRs)
+	}
+	if len(networks.ServiceCIDRs) > 0 {
+		ipam["serviceCIDR"] = networks.ServiceCIDRs[0]
+	}
+	if len(request.ReservedSubnets) > 0 {
+		ipam["reservedSubnets"] = list(request.ReservedSubnets)
+	}
+	if len(ipam) > 0 {
+		values["ipam"] = ipam
+	}
+	if request.EnableMetrics {
+		values["metrics"] = map[string]any{"enabled": true}
 	}
 	if request.Tag != "" {
 		values["tag"] = request.Tag
@@ -141,11 +156,4 @@ func mapping(items map[string]string) map[string]any {
 		out[key] = value
 	}
 	return out
-}
-
-func first(items []string) string {
-	if len(items) == 0 {
-		return ""
-	}
-	return items[0]
 }

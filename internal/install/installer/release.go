@@ -163,7 +163,7 @@ func (r *Release) Uninstall() error {
 	run := action.NewUninstall(r.config)
 	run.IgnoreNotFound = true
 	run.WaitStrategy = kube.HookOnlyStrategy
-	run.DeletionPropagation = "foreground"
+	run.DeletionPropagation = "background"
 	run.Timeout = helmTimeout
 	if _, err := run.Run(install.Release); err != nil {
 		return fmt.Errorf("uninstalling Helm release %s from namespace %s: %w", install.Release, r.namespace, err)

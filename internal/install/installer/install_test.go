@@ -1,0 +1,180 @@
+package installer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/install"
+	kubetesting "liqo.io/liqo/internal/testing"
+)
+
+// TestInstallOnAPIServer installs, upgrades, takes back and removes the chart, as a real API server sees it.
+func TestInstallOnAPIServer(t *testing.T) {
+	ctx := t.Context()
+	env, config := kubetesting.Environment(t)
+	c := kubetesting.Client(t, config)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	getter := genericclioptions.NewConfigFlags(false)
+	getter.KubeConfig = &kubeconfig
+
+	facts, err := Gather(ctx, config, c, "liqo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if facts.InstalledID != "" || len(facts.Denied) > 0 || facts.ServerVersion == "" {
+		t.Errorf("facts of an empty cluster: %+v", facts)
+	}
+	if networks := install.DiscoverNetworks(install.Generic, nil, "", facts.Network); len(networks.ServiceCIDRs) == 0 {
+		t.Errorf("the service CIDR was not found: %+v", facts.Network)
+	}
+
+	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}); err != nil {
+		t.Fatal(err)
+	}
+	chart, err := Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds, err := CRDs(chart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first time over definitions of somebody else, the second time over our own.
+	for range 2 {
+		created, err := ApplyCRDs(ctx, c, crds, map[string]string{"team": "blue"}, nil)
+		if err != nil || len(created) > 0 {
+			t.Fatalf("created %v: %v", created, err)
+		}
+	}
+	if defined, err := Definitions(ctx, c); err != nil || len(defined) != len(crds) || defined[0].GetLabels()["team"] != "blue" {
+		t.Errorf("%d definitions, want %d: %v", len(defined), len(crds), err)
+	}
+
+	release, err := NewRelease(getter, "liqo", io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version, err := release.Version(); err != nil || version != "" {
+		t.Errorf("version %q before the installation: %v", version, err)
+	}
+	values := func(replicas int) map[string]any {
+		return map[string]any{
+			"discovery":         map[string]any{"config": map[string]any{"clusterID": "rome"}},
+			"controllerManager": map[string]any{"replicas": replicas},
+		}
+	}
+	first, err := release.Apply(chart, values(1), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !first.Fresh() {
+		t.Error("the first installation is no fresh one")
+	}
+	replicas := func() int32 {
+		t.Helper()
+		var deployment appsv1.Deployment
+		if err := c.Get(ctx, client.ObjectKey{Namespace: "liqo", Name: "liqo-controller-manager"}, &deployment); err != nil {
+			t.Fatal(err)
+		}
+		return *deployment.Spec.Replicas
+	}
+	if id, where, err := InstalledCluster(ctx, c, "elsewhere"); id != "rome" || where != "liqo" || err != nil {
+		t.Errorf("cluster %q in %q: %v", id, where, err)
+	}
+	var template offloadingv1beta1.VkOptionsTemplate
+	if err := c.Get(ctx, client.ObjectKey{Namespace: "liqo", Name: offloadingv1beta1.VkOptionsTemplateDefault}, &template); err != nil {
+		t.Error(err)
+	}
+
+	second, err := release.Apply(chart, values(2), false)
+	if err != nil || second.Fresh() || replicas() != 2 {
+		t.Fatalf("upgrade: fresh %v, %d replicas: %v", second.Fresh(), replicas(), err)
+	}
+	// What is not mentioned stays.
+	if _, err := release.Apply(chart, map[string]any{"pullPolicy": "Always"}, false); err != nil || replicas() != 2 {
+		t.Fatalf("upgrade: %d replicas: %v", replicas(), err)
+	}
+	if err := second.Undo(); err != nil || replicas() != 1 {
+		t.Fatalf("taking back: %d replicas: %v", replicas(), err)
+	}
+
+	if err := release.Uninstall(); err != nil {
+		t.Fatal(err)
+	}
+	if err := release.Uninstall(); err != nil {
+		t.Errorf("uninstalling twice: %v", err)
+	}
+	for _, object := range []client.Object{&appsv1.Deployment{}, &rbacv1.ClusterRole{}} {
+		object.SetName("liqo-controller-manager")
+		if _, namespaced := object.(*appsv1.Deployment); namespaced {
+			object.SetNamespace("liqo")
+		}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
+			t.Errorf("%T is left: %v", object, err)
+		}
+	}
+	if leftovers, err := Leftovers(ctx, c); err != nil || len(leftovers) > 0 {
+		t.Errorf("leftovers %v: %v", leftovers, err)
+	}
+}
+
+// TestPurgeOnAPIServer: objects that a controller left behind with a finalizer do not hold their definition back.
+func TestPurgeOnAPIServer(t *testing.T) {
+	ctx := t.Context()
+	c := kubetesting.Client(t, kubetesting.APIServer(t))
+	stuck := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: offloadingv1beta1.NamespaceOffloadingName, Finalizers: []string{"namespaceoffloading-controller.liqo.io/finalizer"},
+	}}
+	role := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "liqo-node-milan", Labels: map[string]string{"app.kubernetes.io/managed-by": "liqo"}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "x"},
+	}
+	for _, object := range []client.Object{stuck, role} {
+		if err := c.Create(ctx, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	definitions, err := Definitions(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leftovers, err := Leftovers(ctx, c)
+	if err != nil || len(leftovers) != 1 {
+		t.Fatalf("leftovers %v: %v", leftovers, err)
+	}
+	if err := ReleaseObjects(ctx, c, definitions, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := Remove(ctx, c, append(leftovers, definitions...)); err != nil {
+		t.Fatal(err)
+	}
+	kubetesting.Eventually(t, timeToDelete, "definitions and leftovers to be gone", func() error {
+		defined, err := Definitions(ctx, c)
+		if err != nil || len(defined) > 0 {
+			return errors.Join(err, fmt.Errorf("%d definitions are left", len(defined)))
+		}
+		return nil
+	})
+	if err := Remove(ctx, c, definitions); err != nil {
+		t.Errorf("removing twice: %v", err)
+	}
+}
+
+const timeToDelete = 30 * time.Second
