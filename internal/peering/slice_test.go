@@ -1,0 +1,181 @@
+package peering
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+func list(pairs ...string) corev1.ResourceList {
+	l := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		l[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return l
+}
+
+func sliceAsking(resources corev1.ResourceList, class string) *authv1beta1.ResourceSlice {
+	return &authv1beta1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: "gold", Labels: map[string]string{"liqo.io/replicated": "true", "liqo.io/originID": "rome"}},
+		Spec:       authv1beta1.ResourceSliceSpec{Class: class, Resources: resources, ConsumerClusterID: "rome", ProviderClusterID: "milan"},
+	}
+}
+
+func TestResourceVerdicts(t *testing.T) {
+	active, cordoned, drained := Grants{Access: true, More: true}, Grants{Access: true}, Grants{}
+	offer := Offer{Enabled: true, Defaults: list("cpu", "4", "memory", "8Gi"), NodeLabels: map[string]string{"city": "milan"}}
+	closed := offer
+	closed.Enabled = false
+	before := authv1beta1.ResourceSliceStatus{Resources: list("cpu", "2", "memory", "8Gi", "nvidia.com/gpu", "1")}
+	accept(&before, "", at(0))
+	type result struct {
+		Verdict   authv1beta1.ResourceSliceConditionStatus
+		Reason    string
+		Resources corev1.ResourceList
+	}
+	none := authv1beta1.ResourceSliceStatus{}
+	for name, c := range map[string]struct {
+		request     corev1.ResourceList
+		class       string
+		annotations map[string]string
+		status      authv1beta1.ResourceSliceStatus
+		grants      Grants
+		offer       Offer
+		want        result
+	}{
+		"nothing asked: the defaults": {nil, "", nil, none, active, offer,
+			result{"Accepted", "ResourceSliceResourcesAccepted", list("cpu", "4", "memory", "8Gi")}},
+		"the request goes over the defaults": {list("cpu", "1", "nvidia.com/gpu", "2"), "default", nil, none, active, offer,
+			result{"Accepted", "ResourceSliceResourcesAccepted", list("cpu", "1", "memory", "8Gi", "nvidia.com/gpu", "2")}},
+		"what left the request leaves the status": {list("cpu", "2"), "", nil, before, active, offer,
+			result{"Accepted", "ResourceSliceResourcesAccepted", list("cpu", "2", "memory", "8Gi")}},
+		"less than nothing is nothing": {list("cpu", "-5"), "", nil, none, active, offer,
+			result{"Accepted", "ResourceSliceResourcesAccepted", list("cpu", "0", "memory", "8Gi")}},
+		"another class is another's": {list("cpu", "1"), "gold", nil, none, active, offer, result{}},
+		"another class keeps its verdict": {list("cpu", "1"), "gold", nil, before, active, offer,
+			result{"Accepted", "ResourceSliceResourcesAccepted", before.Resources}},
+		"the default class is off": {nil, "", nil, none, active, closed,
+			result{"Denied", "DefaultResourceSliceClassDisabled", nil}},
+		"cordoned, nothing granted before": {nil, "", nil, none, cordoned, offer,
+			result{"Denied", "ResourceSliceResourcesDenied", nil}},
+		"cordoned, the grant stays, the change is not granted": {list("cpu", "100"), "", nil, before, cordoned, offer,
+			result{"Accepted", "ResourceSliceResourcesAccepted", before.Resources}},
+		"this slice is cordoned": {nil, "", map[string]string{"liqo.io/cordon": "true"}, none, active, offer,
+			result{"Denied", "ResourceSliceResourcesDenied", nil}},
+		"cordoned by the tenant's annotation": {nil, "", map[string]string{"liqo.io/cordon-tenant": "true"}, none, active, offer,
+			result{"Denied", "ResourceSliceResourcesDenied", nil}},
+		"drained": {nil, "", nil, before, drained, offer,
+			result{"Denied", "ResourceSliceResourcesDenied", nil}},
+		"nobody overrules a drain": {nil, "gold", nil, before, drained, offer,
+			result{"Denied", "ResourceSliceResourcesDenied", nil}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slice := sliceAsking(c.request, c.class)
+			slice.Annotations = c.annotations
+			c.status.DeepCopyInto(&slice.Status)
+			DecideResources(slice, c.grants, c.offer, at(time.Hour))
+			got := result{Resources: slice.Status.Resources}
+			for _, condition := range slice.Status.Conditions {
+				got.Verdict, got.Reason = condition.Status, condition.Reason
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			// Law: deciding again changes nothing, at whatever time.
+			again := slice.DeepCopy()
+			DecideResources(again, c.grants, c.offer, at(2*time.Hour))
+			if diff := cmp.Diff(slice.Status, again.Status); diff != "" {
+				t.Errorf("decided again (-first +second):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestGrants(t *testing.T) {
+	for name, c := range map[string]struct {
+		tenant authv1beta1.Tenant
+		want   Grants
+	}{
+		"new":      {authv1beta1.Tenant{}, Grants{Access: true, More: true}},
+		"active":   {authv1beta1.Tenant{Spec: authv1beta1.TenantSpec{TenantCondition: "Active"}}, Grants{Access: true, More: true}},
+		"cordoned": {authv1beta1.Tenant{Spec: authv1beta1.TenantSpec{TenantCondition: "Cordoned"}}, Grants{Access: true}},
+		"cordoned by annotation": {authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"liqo.io/cordon": "true"}}},
+			Grants{Access: true}},
+		"drained": {authv1beta1.Tenant{Spec: authv1beta1.TenantSpec{TenantCondition: "Drained"}}, Grants{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := GrantsOf(&c.tenant); got != c.want {
+				t.Errorf("%+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestSliceIdentities(t *testing.T) {
+	rome, thief := newHolder(t, Ed25519), newHolder(t, Ed25519)
+	tenant := &authv1beta1.Tenant{Spec: authv1beta1.TenantSpec{ClusterID: "rome", PublicKey: rome.public}}
+	user := ResourceSliceSubject("gold", "rome").User
+	for name, c := range map[string]struct {
+		change  func(*authv1beta1.ResourceSlice, *authv1beta1.Tenant)
+		csr     []byte
+		refused bool
+	}{
+		"as it should be":              {nil, rome.requestFor(t, user, "rome"), false},
+		"with another key":             {nil, thief.requestFor(t, user, "rome"), true},
+		"for the control plane's user": {nil, rome.requestFor(t, "rome", "liqo.io"), true},
+		"for another tenant's group":   {nil, rome.requestFor(t, user, "paris"), true},
+		"for another slice":            {nil, rome.requestFor(t, ResourceSliceSubject("iron", "rome").User, "rome"), true},
+		"without request":              {nil, nil, true},
+		"for another consumer": {func(s *authv1beta1.ResourceSlice, _ *authv1beta1.Tenant) { s.Spec.ConsumerClusterID = "paris" },
+			rome.requestFor(t, user, "rome"), true},
+		"for another provider": {func(s *authv1beta1.ResourceSlice, _ *authv1beta1.Tenant) { s.Spec.ProviderClusterID = "paris" },
+			rome.requestFor(t, user, "rome"), true},
+		"of a tenant without key": {func(_ *authv1beta1.ResourceSlice, tn *authv1beta1.Tenant) { tn.Spec.PublicKey = nil },
+			rome.requestFor(t, user, "rome"), true},
+		"of a tolerated tenant": {func(_ *authv1beta1.ResourceSlice, tn *authv1beta1.Tenant) {
+			tn.Spec.PublicKey, tn.Spec.AuthzPolicy = nil, authv1beta1.TolerateNoHandshake
+		}, rome.requestFor(t, user, "rome"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slice, tn := sliceAsking(nil, ""), tenant.DeepCopy()
+			slice.Spec.CSR = c.csr
+			if c.change != nil {
+				c.change(slice, tn)
+			}
+			refuses(t, CheckSlice(slice, tn, "milan"), c.refused)
+		})
+	}
+}
+
+func TestQuotas(t *testing.T) {
+	tenant := &authv1beta1.Tenant{Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
+	slice := sliceAsking(nil, "")
+	if got := QuotaOf(slice, tenant, offloadingv1beta1.EnforcementSoft); got != nil {
+		t.Errorf("a quota for nothing granted: %+v", got)
+	}
+	SetAuthentication(&slice.Status, &authv1beta1.AuthParams{}, nil, at(0))
+	DecideResources(slice, GrantsOf(tenant), Offer{Enabled: true, Defaults: list("cpu", "4")}, at(0))
+	no, yes := false, true
+	want := &offloadingv1beta1.QuotaSpec{
+		User: "gold-a8a4c692b93b", LimitsEnforcement: offloadingv1beta1.EnforcementSoft, Resources: list("cpu", "4"), Cordoned: &no,
+	}
+	if diff := cmp.Diff(want, QuotaOf(slice, tenant, offloadingv1beta1.EnforcementSoft)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	want.Cordoned = &yes
+	slice.Annotations = map[string]string{"liqo.io/cordon": "true"}
+	if diff := cmp.Diff(want, QuotaOf(slice, tenant, offloadingv1beta1.EnforcementSoft)); diff != "" {
+		t.Errorf("cordoned (-want +got):\n%s", diff)
+	}
+	tenant.Spec.TenantCondition = authv1beta1.TenantDrained
+	if got := QuotaOf(slice, tenant, offloadingv1beta1.EnforcementSoft); got != nil {
+		t.Errorf("a quota for a drained tenant: %+v", got)
+	}
+}
