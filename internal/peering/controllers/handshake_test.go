@@ -183,6 +183,8 @@ func TestPeeringOnAPIServer(t *testing.T) {
 	step("a consumer has exactly its rights", func(t *testing.T) { rights(t, rome, milan) })
 	step("a consumer with a client of its own", func(t *testing.T) { hostile(t, rome, milan) })
 	step("replication", func(t *testing.T) { replicates(t, rome, milan) })
+	step("renewal", func(t *testing.T) { renews(t, rome, milan) })
+	step("serving certificates", func(t *testing.T) { servingCertificatesOf(t, rome, milan) })
 	step("a cut cable is no news", func(t *testing.T) { survivesCut(t, rome, milan) })
 	step("unpeer", func(t *testing.T) { unpeer(t, rome, milan) })
 	step("wishes first, handshake last", func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,7 +52,11 @@ type cluster struct {
 	id     string
 	config *rest.Config
 	link   *cable
+	// ahead is how far this cluster's clock is ahead of the machine's.
+	ahead atomic.Int64
 }
+
+func (c *cluster) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
 // cable is the way from one cluster to the other; it can be cut.
 type cable struct {
@@ -132,7 +137,7 @@ func (c *cluster) run(t *testing.T, other *cluster) {
 		t.Fatal(err)
 	}
 	err = Setup(mgr, Options{
-		ClusterID: c.id, Namespace: api.Namespace, VirtualKubeletPods: pods,
+		ClusterID: c.id, Namespace: api.Namespace, VirtualKubeletPods: pods, Now: c.now,
 		Offer:  peering.Offer{Enabled: true, Defaults: resources("cpu", "4", "memory", "8Gi"), NodeLabels: map[string]string{"city": c.id}},
 		Health: remote.HealthOptions{Interval: 100 * time.Millisecond, RetryInterval: 50 * time.Millisecond, Timeout: time.Second},
 		RemoteConfig: func(secret *corev1.Secret) (*rest.Config, string, error) {
@@ -190,7 +195,7 @@ func (c *cluster) sign(ctx context.Context) {
 			if err != nil {
 				continue
 			}
-			now := time.Now()
+			now := c.now()
 			der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 				SerialNumber: big.NewInt(now.UnixNano()), Subject: request.Subject,
 				NotBefore: now.Add(-time.Minute), NotAfter: now.Add(time.Hour),

@@ -1,0 +1,51 @@
+package controllers
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/peering"
+)
+
+// renews lets two thirds of every certificate's life pass and looks whether new ones arrive. It runs while rome and milan are peered.
+func renews(t *testing.T, rome, milan *cluster) {
+	t.Helper()
+	names := []string{"controlplane-milan", "resourceslice-milan"}
+	old := map[string][]byte{}
+	for _, name := range names {
+		identity := &authv1beta1.Identity{ObjectMeta: rome.meta(milan, name)}
+		eventually(t, rome, identity, "there", func(*authv1beta1.Identity) bool { return true })
+		old[name] = identity.Spec.AuthParams.SignedCRT
+	}
+	rome.ahead.Store(int64(45 * time.Minute))
+	milan.ahead.Store(int64(45 * time.Minute))
+	// The controllers set their alarm by the machine's clock: wake them.
+	touch := func(o metav1.Object) { o.SetAnnotations(map[string]string{"touched": "true"}) }
+	change(t, rome, &authv1beta1.Identity{ObjectMeta: rome.meta(milan, names[0])}, func(i *authv1beta1.Identity) { touch(i) })
+	change(t, milan, &authv1beta1.ResourceSlice{ObjectMeta: milan.meta(rome, "milan")}, func(s *authv1beta1.ResourceSlice) { touch(s) })
+	for _, name := range names {
+		identity := eventually(t, rome, &authv1beta1.Identity{ObjectMeta: rome.meta(milan, name)}, "renewed", func(i *authv1beta1.Identity) bool {
+			return peering.Fresher(i.Spec.AuthParams.SignedCRT, old[name])
+		})
+		want, err := peering.Kubeconfig(identity, first(rome.key(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, rome, &corev1.Secret{ObjectMeta: rome.meta(milan, "kubeconfig-"+name)}, "with the new certificate", func(s *corev1.Secret) bool {
+			return bytes.Equal(s.Data["kubeconfig"], want)
+		})
+	}
+	rome.gone(t, &authv1beta1.Renew{ObjectMeta: rome.meta(milan, names[0])})
+	milan.gone(t, &authv1beta1.Renew{ObjectMeta: milan.meta(rome, names[0])})
+	eventually(t, rome, &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}, "up", func(fc *corev1beta1.ForeignCluster) bool {
+		return len(fc.Status.Conditions) == 1 && fc.Status.Conditions[0].Status == corev1beta1.StatusEstablished
+	})
+}
+
+func first(a, _ []byte) []byte { return a }
