@@ -1,0 +1,240 @@
+package cli
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// run calls liqoctl with the arguments and returns its exit code and what it wrote.
+func run(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = Main(t.Context(), args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr})
+	return code, stdout.String(), stderr.String()
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s changed (go test ./internal/cli -update writes it anew):\n%s", path, diff)
+	}
+}
+
+func commands(root *cobra.Command) []*cobra.Command {
+	out := []*cobra.Command{root}
+	for _, child := range root.Commands() {
+		out = append(out, commands(child)...)
+	}
+	return out
+}
+
+// TestHelp keeps what every command says of itself: the text is the interface.
+func TestHelp(t *testing.T) {
+	for _, command := range commands(newApp(genericiooptions.NewTestIOStreamsDiscard()).command()) {
+		path := strings.Fields(command.CommandPath())[1:]
+		code, out, errOut := run(t, append(path, "--help")...)
+		if code != 0 || errOut != "" {
+			t.Errorf("%v --help: code %d, errors %q", path, code, errOut)
+		}
+		golden(t, "help-"+strings.Join(append([]string{"liqoctl"}, path...), "-"), out)
+	}
+}
+
+// TestEveryCommandIsExplained: a line, a paragraph and an example for each.
+func TestEveryCommandIsExplained(t *testing.T) {
+	for _, command := range commands(newApp(genericiooptions.NewTestIOStreamsDiscard()).command()) {
+		if command.Short == "" || command.Long == "" || command.Example == "" {
+			t.Errorf("%s: short %q, long %q, example %q", command.CommandPath(), command.Short, command.Long, command.Example)
+		}
+		if strings.Contains(command.Example, "\t") || strings.Contains(command.Example, "%!") {
+			t.Errorf("%s: the example is not formatted: %q", command.CommandPath(), command.Example)
+		}
+	}
+}
+
+// TestContractFlags: scripts written for the v1 contract keep working.
+func TestContractFlags(t *testing.T) {
+	twoClusters := "remote-cluster remote-context remote-kubeconfig remote-namespace remote-user"
+	root := newApp(genericiooptions.NewTestIOStreamsDiscard()).command()
+	for path, flags := range map[string]string{
+		"": "cluster context kubeconfig user namespace skip-confirm global-labels global-annotations verbose",
+		"install": "version repo-url local-chart-path only-output-values dump-values-path dry-run timeout cluster-id cluster-labels pod-cidr service-cidr " +
+			"reserved-subnets api-server-url set set-string values disable-api-server-sanity-check skip-validation enable-metrics disable-telemetry " +
+			"disable-kernel-version-check",
+		"install kubeadm": "cluster-id", "install kind": "cluster-id", "install k3s": "api-server-url pod-cidr service-cidr", "upgrade": "cluster-id",
+		"uninstall": "purge timeout",
+		"version":   "client",
+		"peer": twoClusters + " timeout skip-validation networking-disabled gw-server-service-location gw-server-service-type gw-server-service-port " +
+			"gw-server-service-nodeport gw-server-service-loadbalancerip gw-client-address gw-client-port mtu create-resource-slice resource-slice-class " +
+			"in-band proxy-url create-virtual-node cpu memory pods resource",
+		"unpeer":       twoClusters + " timeout wait delete-namespaces",
+		"authenticate": twoClusters + " timeout in-band proxy-url", "auth": "in-band",
+		"unauthenticate": twoClusters + " timeout wait", "unauth": "wait",
+		"offload namespace": "ns-selector pod-offloading-strategy namespace-mapping-strategy remote-namespace-name selector timeout output", "offload ns": "output",
+		"unoffload namespace":  "ns-selector timeout",
+		"create resourceslice": "remote-cluster-id class cpu memory pods resource no-virtual-node output", "create rs": "class",
+		"create nonce": "remote-cluster-id output", "get nonce": "remote-cluster-id",
+		"info": "output get", "info peer": "output get",
+	} {
+		command, rest, err := root.Find(strings.Fields(path))
+		if err != nil || len(rest) > 0 {
+			t.Errorf("there is no command %q: %v", path, err)
+			continue
+		}
+		for _, name := range strings.Fields(flags) {
+			if command.Flags().Lookup(name) == nil && command.PersistentFlags().Lookup(name) == nil && command.InheritedFlags().Lookup(name) == nil {
+				t.Errorf("%q has no flag --%s", path, name)
+			}
+		}
+	}
+}
+
+// TestRefusals: what is wrong is said in one line, before any cluster is asked, with exit code 1 and no usage.
+func TestRefusals(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	for command, want := range map[string]string{
+		"frobnicate":                            `unknown command "frobnicate"`,
+		"offload":                               "needs a subcommand",
+		"offload namespace":                     "no namespace is named",
+		"offload namespace a --ns-selector b=c": "use one of them",
+		"offload namespace a --pod-offloading-strategy Nowhere":                     "want one of Local, Remote, LocalAndRemote",
+		"offload namespace a --remote-namespace-name b":                             "goes with --namespace-mapping-strategy SelectedName",
+		"offload namespace a --namespace-mapping-strategy SelectedName":             "--remote-namespace-name goes with",
+		"offload namespace a -l ???":                                                `--selector "???"`,
+		"offload namespace a -o xml":                                                "want json or yaml",
+		"unoffload namespace":                                                       "no namespace is named",
+		"create resourceslice":                                                      "the name of the ResourceSlice",
+		"create resourceslice a":                                                    "required flag",
+		"create resourceslice a --remote-cluster-id milan --cpu lots":               `--cpu: "lots" is not a quantity`,
+		"create resourceslice a --remote-cluster-id milan --cpu -1":                 "is negative",
+		"create resourceslice a --remote-cluster-id milan --cpu 1 --resource cpu=2": "given twice",
+		"peer --in-band":                                                            "this version makes no tunnel",
+		"peer --proxy-url ftp://x":                                                  "want http://host:port",
+		"install --version v9":                                                      "--local-chart-path",
+		"install --repo-url x":                                                      "--local-chart-path",
+		"install nowhere":                                                           `unknown command "nowhere"`,
+		"info -o json -g clusterid":                                                 "use one",
+		"info --kubeconfig /no/where":                                               "/no/where",
+	} {
+		code, out, errOut := run(t, strings.Fields(command)...)
+		if code != 1 || out != "" || !strings.HasPrefix(errOut, " ERRO  ") || !strings.Contains(errOut, want) {
+			t.Errorf("%s: code %d, output %q, errors %q, want %q in them", command, code, out, errOut, want)
+		}
+		if strings.Contains(errOut, "Usage") {
+			t.Errorf("%s prints its usage", command)
+		}
+	}
+}
+
+func TestVersionOfClient(t *testing.T) {
+	code, out, errOut := run(t, "version", "--client")
+	if code != 0 || out != "Client version: v0.0.0-dev\n" || errOut != "" {
+		t.Errorf("code %d, output %q, errors %q", code, out, errOut)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if code, out, _ := run(t, "completion", shell); code != 0 || len(out) < 1000 {
+			t.Errorf("completion %s: code %d, %d bytes", shell, code, len(out))
+		}
+	}
+}
+
+func TestNodeSelectorTerms(t *testing.T) {
+	in, notIn, exists := corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn, corev1.NodeSelectorOpExists
+	got, err := nodeSelectorTerms([]string{"region in (b,a),gpu", "provider=kind,zone!=z"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []corev1.NodeSelectorTerm{
+		{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "gpu", Operator: exists}, {Key: "region", Operator: in, Values: []string{"a", "b"}}}},
+		{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "provider", Operator: in, Values: []string{"kind"}}, {Key: "zone", Operator: notIn, Values: []string{"z"}}}},
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b []string) bool { return strings.Join(a, ",") == strings.Join(b, ",") })); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestStricter(t *testing.T) {
+	local, remote, both := offloadingv1beta1.PodsLocal, offloadingv1beta1.PodsRemote, offloadingv1beta1.PodsLocalAndRemote
+	for _, test := range []struct {
+		before, after offloadingv1beta1.PodOffloadingStrategy
+		want          bool
+	}{
+		{"", local, false}, {both, local, true}, {both, remote, true}, {local, remote, true}, {remote, local, true},
+		{local, both, false}, {remote, both, false}, {both, both, false}, {remote, remote, false},
+	} {
+		if got := stricter(test.before, test.after); got != test.want {
+			t.Errorf("%q to %q: %v", test.before, test.after, got)
+		}
+	}
+}
+
+func TestLookUp(t *testing.T) {
+	data := map[string]any{
+		"local": map[string]any{"clusterID": "rome", "labels": map[string]any{"liqo.io/provider": "kind"}},
+		"peers": []any{map[string]any{"clusterID": "milan"}},
+	}
+	for path, want := range map[string]any{
+		"local.clusterID": "rome", "LOCAL.clusterid": "rome", "local.labels.liqo.io/provider": "kind", "peers.0.clusterID": "milan",
+	} {
+		if got, err := lookUp(data, path); err != nil || got != want {
+			t.Errorf("%s: %v, %v", path, got, err)
+		}
+	}
+	for _, path := range []string{"remote", "local.name", "peers.1", "peers.x", "local.clusterID.more"} {
+		if got, err := lookUp(data, path); err == nil {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+}
+
+func TestStatusOf(t *testing.T) {
+	condition := func(status corev1beta1.ConditionStatus) []corev1beta1.Condition {
+		return []corev1beta1.Condition{{Type: corev1beta1.AuthTenantStatus, Status: status, Message: "because"}}
+	}
+	for _, test := range []struct {
+		module corev1beta1.Module
+		want   moduleStatus
+		alerts []string
+	}{
+		{corev1beta1.Module{}, moduleDisabled, nil},
+		{corev1beta1.Module{Enabled: true}, moduleHealthy, nil},
+		{corev1beta1.Module{Enabled: true, Conditions: condition(corev1beta1.StatusReady)}, moduleHealthy, nil},
+		{corev1beta1.Module{Enabled: true, Conditions: condition(corev1beta1.StatusNotReady)}, moduleUnhealthy, []string{"AuthTenantStatus is NotReady: because"}},
+	} {
+		status, alerts := statusOf(test.module)
+		if diff := cmp.Diff(test.alerts, alerts); diff != "" || status != test.want {
+			t.Errorf("%+v: %s %s", test.module, status, diff)
+		}
+	}
+}

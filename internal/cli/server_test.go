@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	kubetesting "liqo.io/liqo/internal/testing"
+)
+
+// server is an API server with the objects by which liqoctl recognises an installation; no controller runs there.
+func server(t *testing.T) (kubeconfig string, c client.Client) {
+	t.Helper()
+	env, config := kubetesting.Environment(t)
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c = kubetesting.Client(t, config)
+	labels := map[string]string{"app": "liqo"}
+	create(t, c,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}},
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: api.ClusterIDConfigMap, Labels: map[string]string{"app.kubernetes.io/name": "clusterid-configmap"}},
+			Data:       map[string]string{api.ClusterIDKey: "rome"},
+		},
+		&appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: deploymentName, Labels: map[string]string{"app.kubernetes.io/version": "v1.2.3"}},
+			Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "controller-manager", Image: "x", Args: []string{"--cluster-labels=region=europe", "--api-server-address=https://rome:6443"},
+				}}},
+			}},
+		},
+	)
+	return kubeconfig, c
+}
+
+func create(t *testing.T, c client.Client, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		status := object.DeepCopyObject().(client.Object)
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		status.SetResourceVersion(object.GetResourceVersion())
+		switch object.(type) {
+		case *corev1beta1.ForeignCluster, *authv1beta1.ResourceSlice:
+			if err := c.Status().Update(t.Context(), status); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// peeringObjects are what two controller managers leave in a consumer.
+func peeringObjects() []client.Object {
+	ready := []corev1beta1.Condition{{Type: corev1beta1.AuthIdentityControlPlaneStatus, Status: corev1beta1.StatusReady}}
+	bad := []corev1beta1.Condition{{Type: corev1beta1.OffloadingNodeStatus, Status: corev1beta1.StatusNotReady, Message: "no heartbeat"}}
+	labels := map[string]string{api.LabelRemoteClusterID: "milan", api.LabelRemoteID: "milan"}
+	return []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "any-name", Labels: map[string]string{
+			api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "milan",
+		}}},
+		&corev1beta1.ForeignCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "milan"},
+			Spec:       corev1beta1.ForeignClusterSpec{ClusterID: "milan"},
+			Status: corev1beta1.ForeignClusterStatus{
+				Role: corev1beta1.RoleProvider, APIServerURL: "https://milan:6443",
+				Modules: corev1beta1.Modules{
+					Authentication: corev1beta1.Module{Enabled: true, Conditions: ready}, Offloading: corev1beta1.Module{Enabled: true, Conditions: bad},
+				},
+			},
+		},
+		&authv1beta1.ResourceSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "any-name", Name: "milan", Labels: labels},
+			Status: authv1beta1.ResourceSliceStatus{Conditions: []authv1beta1.ResourceSliceCondition{
+				{Type: authv1beta1.ResourceSliceAuthentication, Status: authv1beta1.ResourceSliceAccepted},
+				{Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceDenied, Reason: "TooMuch", Message: "ask for less"},
+			}},
+		},
+		&offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: offloadingv1beta1.NamespaceOffloadingName}},
+	}
+}
+
+func TestCommandsOnAPIServer(t *testing.T) {
+	kubeconfig, c := server(t)
+	create(t, c, peeringObjects()...)
+	liqoctl := func(command string) (int, string, string) {
+		return run(t, append(strings.Fields(command), "--kubeconfig", kubeconfig)...)
+	}
+
+	t.Run("info as JSON", func(t *testing.T) {
+		_, out, errOut := liqoctl("info -o json")
+		var got any
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatalf("%v: %s%s", err, out, errOut)
+		}
+		want := map[string]any{
+			"local":  map[string]any{"clusterID": "rome", "version": "v1.2.3", "labels": map[string]any{"region": "europe"}, "APIServerAddr": "https://rome:6443"},
+			"health": map[string]any{"healthy": false},
+			"peerings": map[string]any{"peers": []any{map[string]any{
+				"clusterID": "milan", "role": "Provider", "networkingStatus": "Disabled", "authenticationStatus": "Healthy", "offloadingStatus": "Unhealthy",
+			}}},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("one value", func(t *testing.T) {
+		for query, want := range map[string]string{"clusterid": "rome\n", "peerings.peers.0.role": "Provider\n", "local.labels": "region: europe\n"} {
+			if code, out, errOut := liqoctl("info -g " + query); code != 0 || out != want {
+				t.Errorf("%s: code %d, %q%s", query, code, out, errOut)
+			}
+		}
+	})
+	t.Run("boxes", func(t *testing.T) {
+		code, local, _ := liqoctl("info")
+		peerCode, peers, _ := liqoctl("info peer")
+		if code != 0 || peerCode != 0 {
+			t.Errorf("codes %d and %d", code, peerCode)
+		}
+		golden(t, "info", local+peers)
+	})
+	t.Run("a single peer is not wrapped", func(t *testing.T) {
+		if _, out, errOut := liqoctl("info peer milan -g authentication.resourceSlices.0.accepted"); out != "false\n" {
+			t.Errorf("%s%s", out, errOut)
+		}
+		if _, out, errOut := liqoctl("info peer -g milan.offloading.status"); out != "Unhealthy\n" {
+			t.Errorf("%s%s", out, errOut)
+		}
+		if code, _, errOut := liqoctl("info peer turin"); code != 1 || !strings.Contains(errOut, "no peering with cluster turin") {
+			t.Errorf("code %d: %s", code, errOut)
+		}
+	})
+	t.Run("manifests", func(t *testing.T) {
+		_, first, _ := liqoctl("offload namespace default --pod-offloading-strategy Remote -l region=europe -o yaml --global-labels team=blue")
+		_, second, errOut := liqoctl("create resourceslice gpu --remote-cluster-id milan --cpu 4 -o yaml")
+		golden(t, "manifests", first+"---\n"+second+errOut)
+	})
+	t.Run("uninstall names what is in use", func(t *testing.T) {
+		code, _, errOut := liqoctl("uninstall --purge --skip-confirm")
+		if code != 1 || !strings.Contains(errOut, "peered with milan") || !strings.Contains(errOut, "unoffload namespace default") {
+			t.Errorf("code %d: %s", code, errOut)
+		}
+	})
+	t.Run("a wait that ends without success says what is missing", func(t *testing.T) {
+		code, _, errOut := liqoctl("offload namespace default --timeout 300ms")
+		want := "waiting for NamespaceOffloading offloading in namespace default: the time is over (--timeout), last seen: the controller manager has not looked at it"
+		if code != 1 || !strings.Contains(errOut, want) {
+			t.Errorf("code %d: %s", code, errOut)
+		}
+	})
+	t.Run("the same cluster twice", func(t *testing.T) {
+		code, _, errOut := liqoctl("peer --remote-kubeconfig " + kubeconfig)
+		if code != 1 || !strings.Contains(errOut, "are the same") {
+			t.Errorf("code %d: %s", code, errOut)
+		}
+	})
+	t.Run("waiting follows the object", func(t *testing.T) { testWaiting(t, kubeconfig, c) })
+}
+
+// testWaiting sees an object appear, change and go, all by watching.
+func testWaiting(t *testing.T, kubeconfig string, c client.Client) {
+	app := newApp(genericiooptions.NewTestIOStreamsDiscard())
+	app.kubeconfig.KubeConfig = &kubeconfig
+	watched, err := app.local()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "awaited"}}
+	seen := make(chan string)
+	done := make(chan error, 1)
+	go func() {
+		object := secret.DeepCopy()
+		err := watched.wait(ctx, nil, object, func() verdict {
+			if value := string(object.Data["k"]); value != "done" {
+				seen <- value
+				return notYet("k is %s", value)
+			}
+			return yes()
+		})
+		if err == nil {
+			seen <- "done"
+			err = watched.gone(ctx, nil, object)
+		}
+		done <- err
+	}()
+	expect := func(want string) {
+		t.Helper()
+		select {
+		case got := <-seen:
+			if got != want {
+				t.Fatalf("saw %q, want %q", got, want)
+			}
+		case err := <-done:
+			t.Fatalf("ended early: %v", err)
+		}
+	}
+	stored := secret.DeepCopy()
+	stored.Data = map[string][]byte{"k": []byte("1")}
+	create(t, c, stored)
+	expect("1")
+	for _, value := range []string{"2", "done"} {
+		stored.Data["k"] = []byte(value)
+		if err := c.Update(ctx, stored); err != nil {
+			t.Fatal(err)
+		}
+		expect(value)
+	}
+	if err := c.Delete(ctx, stored); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
