@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -26,6 +27,13 @@ import (
 
 // retrySoon is when a removal is looked at again that no watch will report: the provider lets us delete, but not watch.
 const retrySoon = time.Second
+
+const (
+	// remoteTimeout bounds what one pass waits for a provider: a link may be cut without its health having noticed.
+	remoteTimeout = 10 * time.Second
+	// workers is how many objects of a kind are replicated at a time, so that one slow provider does not hold up the others.
+	workers = 4
+)
 
 // replication keeps, for every source, its copy in the provider, and brings the copy's status back. An unreachable provider makes it wait;
 // only a provider that answers can say that a copy is gone.
@@ -60,6 +68,7 @@ func (r *replication) setup(mgr ctrl.Manager) error {
 			WatchesRawSource(mappedSource(&r.links.resync, func(ctx context.Context, req reconcile.Request) []reconcile.Request {
 				return requests(ctx, r.client, all(), client.InNamespace(req.Name))
 			})).
+			WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 			Complete(&replicator{replication: *r, kind: kind}); err != nil {
 			return fmt.Errorf("replicating %s: %w", kind.Name, err)
 		}
@@ -105,6 +114,8 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if k == nil || k.clusterID != provider || !k.up() {
 		return reconcile.Result{}, nil // the link announces when it is there
 	}
+	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
+	defer cancel()
 	copy, known, err := r.copy(ctx, k, source, leaving)
 	if apierrors.IsForbidden(err) && leaving {
 		// The provider took our rights back. With them go the copies: it removes them itself.

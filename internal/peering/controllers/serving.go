@@ -49,7 +49,8 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 }
 
 // servingCertificates approves the serving certificates of virtual kubelets: those of a VirtualNode's own ServiceAccount, for its own Node
-// and its own pod, and no others. What it does not approve it leaves alone: another approver may know better.
+// and its own pod, and no others. What it does not approve it leaves alone: another approver may know better. The requests it approved go when
+// their VirtualNode does.
 type servingCertificates struct {
 	client client.Client
 	pods   cache.Cache
@@ -60,7 +61,7 @@ func (r *servingCertificates) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("serving-certificate").
 		For(&certificatesv1.CertificateSigningRequest{}, only(func(o client.Object) bool {
 			csr, ok := o.(*certificatesv1.CertificateSigningRequest)
-			return ok && pending(csr)
+			return ok && (pending(csr) || approvedHere(csr))
 		})).
 		WatchesRawSource(source.Kind(r.pods, client.Object(&corev1.Pod{}), r.ofNamespace())).
 		Watches(&offloadingv1beta1.VirtualNode{}, r.ofNamespace(), builder.WithPredicates(predicate.Funcs{
@@ -76,7 +77,23 @@ func pending(csr *certificatesv1.CertificateSigningRequest) bool {
 	return ok && !approved && refused == ""
 }
 
-// ofNamespace maps virtual kubelets' objects to the pending requests from their namespace.
+// approvalReason is how this approver signs.
+const approvalReason = "LiqoApproval"
+
+// approvedHere matches the requests of virtual kubelets that this controller approved.
+func approvedHere(csr *certificatesv1.CertificateSigningRequest) bool {
+	if _, _, ok := peering.ServingRequester(csr); !ok {
+		return false
+	}
+	for _, condition := range csr.Status.Conditions {
+		if condition.Type == certificatesv1.CertificateApproved && condition.Reason == approvalReason {
+			return true
+		}
+	}
+	return false
+}
+
+// ofNamespace maps virtual kubelets' objects to the requests from their namespace.
 func (r *servingCertificates) ofNamespace() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		list := &certificatesv1.CertificateSigningRequestList{}
@@ -86,7 +103,7 @@ func (r *servingCertificates) ofNamespace() handler.EventHandler {
 		var out []reconcile.Request
 		for i := range list.Items {
 			csr := &list.Items[i]
-			if namespace, _, _ := peering.ServingRequester(csr); pending(csr) && namespace == o.GetNamespace() {
+			if namespace, _, _ := peering.ServingRequester(csr); namespace == o.GetNamespace() && (pending(csr) || approvedHere(csr)) {
 				out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(csr)})
 			}
 		}
@@ -98,6 +115,9 @@ func (r *servingCertificates) reconcile(ctx context.Context, req reconcile.Reque
 	csr := &certificatesv1.CertificateSigningRequest{}
 	if err := r.client.Get(ctx, req.NamespacedName, csr); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if approvedHere(csr) {
+		return reconcile.Result{}, r.tidy(ctx, csr)
 	}
 	if !pending(csr) {
 		return reconcile.Result{}, nil
@@ -114,7 +134,17 @@ func (r *servingCertificates) reconcile(ctx context.Context, req reconcile.Reque
 	case err != nil:
 		return reconcile.Result{}, err
 	}
-	return outcome(approve(ctx, r.client, csr, "LiqoApproval", "the serving certificate of a virtual kubelet, checked by Liqo", r.now()))
+	return outcome(approve(ctx, r.client, csr, approvalReason, "the serving certificate of a virtual kubelet, checked by Liqo", r.now()))
+}
+
+// tidy removes a request that was approved for a VirtualNode that is no more. The cluster would do so by itself, an hour later.
+func (r *servingCertificates) tidy(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
+	namespace, name, _ := peering.ServingRequester(csr)
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &offloadingv1beta1.VirtualNode{})
+	if apierrors.IsNotFound(err) {
+		return kube.Delete(ctx, r.client, csr)
+	}
+	return err
 }
 
 // check is nil if the request may be approved.

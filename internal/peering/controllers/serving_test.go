@@ -27,7 +27,6 @@ func servingCertificatesOf(t *testing.T, rome, milan *cluster) {
 		ObjectMeta: rome.meta(milan, "milan"), Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: milan.id},
 	}
 	rome.create(t, node)
-	defer rome.delete(t, node)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: node.Namespace, Name: "vk-milan",
@@ -97,6 +96,15 @@ func servingCertificatesOf(t *testing.T, rome, milan *cluster) {
 		}
 		if approved, _ := verdict(csr); approved {
 			t.Errorf("%s was approved", csr.Name)
+		}
+	}
+	// With the VirtualNode go the requests that were approved for it, and only they.
+	rome.delete(t, node)
+	rome.gone(t, good)
+	rome.gone(t, last)
+	for _, csr := range refused {
+		if err := rome.Get(t.Context(), keyOf(csr), csr); err != nil {
+			t.Errorf("%s, which was not approved here: %v", csr.Name, err)
 		}
 	}
 }
