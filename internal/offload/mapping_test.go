@@ -56,6 +56,10 @@ func replica(desired map[string]string) *offloadingv1beta1.NamespaceMap {
 	}
 }
 
+func at(remote string, phase offloadingv1beta1.MappingPhase) offloadingv1beta1.RemoteNamespaceStatus {
+	return offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: phase}
+}
+
 // world is a set of namespaces: name to the local name of the twin, "" for a foreign one; a leading "-" for one that is being deleted.
 func world(namespaces map[string]string) map[string]metav1.ObjectMeta {
 	result := map[string]metav1.ObjectMeta{}
@@ -83,29 +87,29 @@ func TestEnforce(t *testing.T) {
 	}{
 		"nothing": {want: Enforcement{Status: phases{}}},
 		"new": {desired: map[string]string{"a": "a-rome"}, existing: map[string]string{"other": ""},
-			want: Enforcement{Present: []Twin{{"a", "a-rome"}}, Status: phases{"a": {"a-rome", accepted}}}},
+			want: Enforcement{Present: []Twin{{"a", "a-rome"}}, Status: phases{"a": at("a-rome", accepted)}}},
 		"kept": {desired: map[string]string{"a": "a-rome"}, existing: map[string]string{"a-rome": "a"},
-			want: Enforcement{Present: []Twin{{"a", "a-rome"}}, Status: phases{"a": {"a-rome", accepted}}}},
+			want: Enforcement{Present: []Twin{{"a", "a-rome"}}, Status: phases{"a": at("a-rome", accepted)}}},
 		"foreign is left alone": {desired: map[string]string{"a": "a"}, existing: map[string]string{"a": ""},
-			want: Enforcement{Status: phases{"a": {"a", backoff}}}},
+			want: Enforcement{Status: phases{"a": at("a", backoff)}}},
 		"foreign on its way out is waited for": {desired: map[string]string{"a": "a"}, existing: map[string]string{"a": "-"},
-			want: Enforcement{Status: phases{"a": {"a", backoff}}}},
+			want: Enforcement{Status: phases{"a": at("a", backoff)}}},
 		"no longer wanted": {existing: map[string]string{"a-rome": "a"},
-			want: Enforcement{Gone: []string{"a-rome"}, Left: []string{"a-rome"}, Status: phases{"a": {"a-rome", terminating}}}},
+			want: Enforcement{Gone: []string{"a-rome"}, Left: []string{"a-rome"}, Status: phases{"a": at("a-rome", terminating)}}},
 		"being deleted": {existing: map[string]string{"a-rome": "-a"},
-			want: Enforcement{Left: []string{"a-rome"}, Status: phases{"a": {"a-rome", terminating}}}},
+			want: Enforcement{Left: []string{"a-rome"}, Status: phases{"a": at("a-rome", terminating)}}},
 		"wanted again while being deleted": {desired: map[string]string{"a": "a-rome"}, existing: map[string]string{"a-rome": "-a"},
-			want: Enforcement{Status: phases{"a": {"a-rome", terminating}}}},
+			want: Enforcement{Status: phases{"a": at("a-rome", terminating)}}},
 		"another name": {desired: map[string]string{"a": "new"}, existing: map[string]string{"old": "a"},
-			want: Enforcement{Present: []Twin{{"a", "new"}}, Gone: []string{"old"}, Left: []string{"old"}, Status: phases{"a": {"new", accepted}}}},
+			want: Enforcement{Present: []Twin{{"a", "new"}}, Gone: []string{"old"}, Left: []string{"old"}, Status: phases{"a": at("new", accepted)}}},
 		"two want one name: the first": {desired: map[string]string{"b": "x", "a": "x"},
-			want: Enforcement{Present: []Twin{{"a", "x"}}, Status: phases{"a": {"x", accepted}, "b": {"x", backoff}}}},
+			want: Enforcement{Present: []Twin{{"a", "x"}}, Status: phases{"a": at("x", accepted), "b": at("x", backoff)}}},
 		"two want one name: who has it": {desired: map[string]string{"a": "x", "b": "x"}, existing: map[string]string{"x": "b"},
-			want: Enforcement{Present: []Twin{{"b", "x"}}, Status: phases{"b": {"x", accepted}, "a": {"x", backoff}}}},
+			want: Enforcement{Present: []Twin{{"b", "x"}}, Status: phases{"b": at("x", accepted), "a": at("x", backoff)}}},
 		"reserved": {desired: map[string]string{"a": "liqo-tenant-turin", "b": "kube-b", "c": "liqo"},
-			want: Enforcement{Status: phases{"a": {"liqo-tenant-turin", backoff}, "b": {"kube-b", backoff}, "c": {"liqo", backoff}}}},
+			want: Enforcement{Status: phases{"a": at("liqo-tenant-turin", backoff), "b": at("kube-b", backoff), "c": at("liqo", backoff)}}},
 		"map being deleted": {desired: map[string]string{"a": "a-rome", "b": "b"}, existing: map[string]string{"a-rome": "a", "b": ""}, deleting: true,
-			want: Enforcement{Gone: []string{"a-rome"}, Left: []string{"a-rome"}, Status: phases{"a": {"a-rome", terminating}}}},
+			want: Enforcement{Gone: []string{"a-rome"}, Left: []string{"a-rome"}, Status: phases{"a": at("a-rome", terminating)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := replica(c.desired)

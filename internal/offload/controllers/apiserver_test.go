@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,9 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
 	apitesting "liqo.io/liqo/internal/testing"
 )
@@ -63,8 +67,9 @@ func TestControllersOnAPIServer(t *testing.T) {
 }
 
 // start runs the controllers until the test ends.
-func start(t *testing.T, config *rest.Config) *cluster {
+func start(t *testing.T, admin *rest.Config) *cluster {
 	t.Helper()
+	config := ordinary(t, admin)
 	ctrl.SetLogger(logr.Discard())
 	writes := &atomic.Int32{}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
@@ -93,17 +98,51 @@ func start(t *testing.T, config *rest.Config) *cluster {
 			t.Errorf("the manager: %v", err)
 		}
 	})
-	typed, err := kubernetes.NewForConfig(config)
+	typed, err := kubernetes.NewForConfig(admin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{Client: apitesting.Client(t, config), typed: typed, shadowWrites: writes}
-	c.namespace(t, liqoHome, nil)
+	c := &cluster{Client: apitesting.Client(t, admin), typed: typed, shadowWrites: writes}
 	c.create(t, &offloadingv1beta1.VkOptionsTemplate{
 		ObjectMeta: metav1.ObjectMeta{Namespace: liqoHome, Name: offloadingv1beta1.VkOptionsTemplateDefault},
 		Spec:       offloadingv1beta1.VkOptionsTemplateSpec{ContainerImage: "registry.example/virtual-kubelet:v1", CreateNode: true},
 	})
 	return c
+}
+
+// ordinary returns a configuration with the rights that the chart gives to the controller manager, and no other.
+func ordinary(t *testing.T, admin *rest.Config) *rest.Config {
+	t.Helper()
+	c := apitesting.Client(t, admin)
+	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: liqoHome}}); err != nil {
+		t.Fatal(err)
+	}
+	chart, err := installer.Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := installer.Render(chart, liqoHome, map[string]any{"discovery": map[string]any{"config": map[string]any{"clusterID": ownID}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(manifest, "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		switch object.GetKind() {
+		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
+			if err := c.Create(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	config := rest.CopyConfig(admin)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + liqoHome + ":liqo-controller-manager",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + liqoHome, "system:authenticated"},
+	}
+	return config
 }
 
 // counting counts the writes of Pods and of the status of ShadowPods.

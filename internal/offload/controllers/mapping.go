@@ -91,7 +91,7 @@ func (r *mappings) reconcile(ctx context.Context, cluster string) error {
 	}
 	m := &offloadingv1beta1.NamespaceMap{}
 	m.Namespace, m.Name = active[0].Namespace, cluster
-	_, err = kube.Ensure(ctx, r.Client, m, func() error {
+	changed, err := kube.Ensure(ctx, r.Client, m, func() error {
 		if !m.DeletionTimestamp.IsZero() {
 			return nil // it comes back once it is gone
 		}
@@ -101,6 +101,9 @@ func (r *mappings) reconcile(ctx context.Context, cluster string) error {
 		m.Spec.DesiredMapping = offload.DesiredMapping(offloadings.Items, active, r.ClusterID)
 		return nil
 	})
+	if changed && err == nil {
+		ctrl.LoggerFrom(ctx).Info("Changed what a provider is asked for", "provider", cluster, "namespaces", len(m.Spec.DesiredMapping))
+	}
 	return err
 }
 

@@ -2,9 +2,10 @@ package controllers
 
 import (
 	"context"
-	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,10 +31,11 @@ import (
 type sliceNodes struct {
 	client.Client
 	Options
+	events events.EventRecorder
 }
 
 func setupVirtualNodeCreation(mgr ctrl.Manager, opts Options) error {
-	r := &sliceNodes{Client: mgr.GetClient(), Options: opts}
+	r := &sliceNodes{Client: mgr.GetClient(), Options: opts, events: mgr.GetEventRecorder("resourceslice-virtualnode")}
 	return ctrl.NewControllerManagedBy(mgr).Named("resourceslice-virtualnode").
 		For(&authv1beta1.ResourceSlice{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return !isCopy(o) }))).
 		Owns(&offloadingv1beta1.VirtualNode{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -59,7 +61,9 @@ func (r *sliceNodes) sync(ctx context.Context, slice *authv1beta1.ResourceSlice)
 		return kube.Wait("NoIdentity", "waiting for the kubeconfig of Identity %s%s", authv1beta1.IdentityResourceSlicePrefix, slice.Name)
 	}
 	node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: slice.Namespace, Name: slice.Name}}
+	missing := false
 	_, err = kube.Ensure(ctx, r.Client, node, func() error {
+		missing = node.UID == ""
 		if node.UID != "" && !metav1.IsControlledBy(node, slice) {
 			return kube.Wait("Foreign", "VirtualNode %s/%s was not made for this ResourceSlice: it is left alone", node.Namespace, node.Name)
 		}
@@ -70,6 +74,9 @@ func (r *sliceNodes) sync(ctx context.Context, slice *authv1beta1.ResourceSlice)
 		offload.Fill(node, slice, identity.Status.KubeconfigSecretRef.Name)
 		return controllerutil.SetControllerReference(slice, node, r.Scheme())
 	})
+	if err == nil && missing {
+		r.events.Eventf(slice, node, corev1.EventTypeNormal, "VirtualNodeCreated", "Create", "made VirtualNode %s", node.Name)
+	}
 	return err
 }
 
@@ -84,7 +91,7 @@ func (r *sliceNodes) finalize(ctx context.Context, slice *authv1beta1.ResourceSl
 			return err
 		}
 	}
-	return kube.Wait("Draining", "%s", fmt.Sprintf("waiting for VirtualNode %s to be gone", node.Name))
+	return kube.Wait("Draining", "waiting for VirtualNode %s to be gone", node.Name)
 }
 
 // sliceOf returns the ResourceSlice that an Identity was made for.

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -154,7 +153,7 @@ func testShadowPodMetadata(t *testing.T, c *cluster) {
 	change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) {
 		sp.Labels, sp.Annotations = map[string]string{"tier": "front"}, map[string]string{"note": "y"}
 	})
-	var uid types.UID = pod.UID
+	uid := pod.UID
 	eventually(t, c, pod, "labels and annotations to follow", func(p *corev1.Pod) error {
 		if _, still := p.Labels["app"]; still || p.UID != uid {
 			return fmt.Errorf("labels %v, pod %s", p.Labels, p.UID)

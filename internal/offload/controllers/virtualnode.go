@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,6 +51,7 @@ type virtualNodes struct {
 	// live reads past the cache, which holds only our Nodes.
 	live   client.Reader
 	drains *drains
+	events events.EventRecorder
 }
 
 func setupVirtualNode(mgr ctrl.Manager, opts Options) error {
@@ -57,7 +59,7 @@ func setupVirtualNode(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("making a client that watches: %w", err)
 	}
-	r := &virtualNodes{Client: mgr.GetClient(), Options: opts, live: mgr.GetAPIReader(), drains: newDrains(direct)}
+	r := &virtualNodes{Client: mgr.GetClient(), Options: opts, live: mgr.GetAPIReader(), drains: newDrains(direct), events: mgr.GetEventRecorder("virtualnode")}
 	ofCluster := func(id func(client.Object) string) handler.EventHandler {
 		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
 			return r.nodes(ctx, func(n *offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID == id(obj) })
@@ -236,12 +238,17 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 		ClusterID: r.ClusterID, Options: &options.Spec, Labels: r.GlobalLabels, Annotations: r.GlobalAnnotations,
 	})
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
+	missing := false
 	err := r.ensure(ctx, deployment, func() error {
+		missing = deployment.UID == ""
 		offload.UpdateKubelet(deployment, want)
 		return controllerutil.SetControllerReference(node, deployment, r.Scheme())
 	})
 	if err != nil {
 		return false, err
+	}
+	if missing {
+		r.events.Eventf(node, deployment, corev1.EventTypeNormal, "VkCreated", "Create", "made Deployment %s of the virtual kubelet", deployment.Name)
 	}
 	return deployment.Status.AvailableReplicas > 0 && deployment.Status.ObservedGeneration == deployment.Generation, nil
 }

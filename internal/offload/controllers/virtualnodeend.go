@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -81,6 +82,7 @@ func (r *virtualNodes) cordon(ctx context.Context, host *corev1.Node) error {
 	if err := r.Patch(ctx, host, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("cordoning node %s: %w", host.Name, err)
 	}
+	ctrl.LoggerFrom(ctx).Info("Draining the virtual node", "node", host.Name)
 	return nil
 }
 
@@ -100,6 +102,7 @@ func (r *virtualNodes) stopKubelet(ctx context.Context, node *offloadingv1beta1.
 		if err := kube.Delete(ctx, r.Client, deployment, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 			return err
 		}
+		r.events.Eventf(node, deployment, corev1.EventTypeNormal, "VkDeleted", "Delete", "its pods are gone: deleting Deployment %s of the virtual kubelet", deployment.Name)
 	}
 	return kube.Wait("VkDeleting", "waiting for Deployment %s and its pods to be gone", deployment.Name)
 }

@@ -35,7 +35,7 @@ const (
 
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,verbs=get;list;watch;patch,resourceNames=liqo-webhook
 // +kubebuilder:rbac:groups="",namespace=liqo,resources=secrets,verbs=create
-// +kubebuilder:rbac:groups="",namespace=liqo,resources=secrets,verbs=get;list;watch;update;delete,resourceNames=liqo-webhook-certs
+// +kubebuilder:rbac:groups="",namespace=liqo,resources=secrets,verbs=get;list;watch;update,resourceNames=liqo-webhook-certs
 
 // certificates keeps the certificate of the webhooks. Every replica runs it: the Secret decides, who writes it first wins.
 type certificates struct {
