@@ -48,6 +48,11 @@ func NewServer(remote *rest.Config, pods Pods, kind string, log *slog.Logger) (*
 	if err != nil {
 		return nil, fmt.Errorf("reading address %s: %w", remote.Host, err)
 	}
+	if base.Path == "" {
+		base.Path = "/" // JoinPath keeps a relative path relative, and a request line must not be
+	}
+	// Without a slash JoinPath makes a relative path, and that is no request line.
+	base.Path = "/" + strings.TrimPrefix(base.Path, "/")
 	transport, err := streaming(remote)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", remote.Host, err)
