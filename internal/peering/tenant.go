@@ -29,10 +29,10 @@ func CheckTenantNamespace(namespace *corev1.Namespace, remoteClusterID string) e
 // prove again that it holds the key: the nonce may be gone by then.
 func CheckTenant(tenant *authv1beta1.Tenant, own string, nonce []byte, admitted bool) error {
 	spec := &tenant.Spec
-	switch {
-	case spec.ClusterID == "":
+	switch spec.ClusterID {
+	case "":
 		return errors.New("spec.clusterID is empty: give it the consumer's cluster ID")
-	case spec.ClusterID == own:
+	case own:
 		return fmt.Errorf("spec.clusterID is %q, this very cluster: a cluster can't peer with itself", own)
 	}
 	subject := ControlPlaneSubject(spec.ClusterID)

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -27,6 +28,7 @@ import (
 // consumerSide is what the controllers of a consumer share.
 type consumerSide struct {
 	client client.Client
+	events events.EventRecorder
 	own    string
 	keys   *keys
 	now    func() time.Time
@@ -77,7 +79,7 @@ func (r *identities) sync(ctx context.Context, identity *authv1beta1.Identity) e
 		return kube.Invalid("InvalidAuthParams", "spec.authParams.signedCRT: %v", err)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: identity.Namespace, Name: peering.KubeconfigSecretName(identity.Name)}}
-	if _, err := kube.Ensure(ctx, r.client, secret, func() error {
+	changed, err := kube.Ensure(ctx, r.client, secret, func() error {
 		label(secret, identity.Spec.ClusterID)
 		secret.Labels[authv1beta1.LabelIdentityType] = string(identity.Spec.Type)
 		if secret.Annotations == nil {
@@ -88,8 +90,12 @@ func (r *identities) sync(ctx context.Context, identity *authv1beta1.Identity) e
 			secret.Data = map[string][]byte{authv1beta1.KubeconfigSecretKey: kubeconfig}
 		}
 		return controllerutil.SetControllerReference(identity, secret, r.client.Scheme())
-	}); err != nil {
+	})
+	if err != nil {
 		return err
+	}
+	if changed {
+		announce(r.events, identity, eventKubeconfig, "Write", "wrote kubeconfig Secret %s", secret.Name)
 	}
 	identity.Status.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: secret.Name}
 	return nil
@@ -159,7 +165,7 @@ func (r *sliceIdentities) sync(ctx context.Context, slice *authv1beta1.ResourceS
 		return err
 	}
 	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: slice.Namespace, Name: peering.SliceIdentityName(slice.Name)}}
-	_, err = kube.Ensure(ctx, r.client, identity, func() error {
+	changed, err := kube.Ensure(ctx, r.client, identity, func() error {
 		label(identity, provider)
 		identity.Labels[api.LabelResourceSliceName] = slice.Name
 		identity.Spec = authv1beta1.IdentitySpec{
@@ -167,6 +173,9 @@ func (r *sliceIdentities) sync(ctx context.Context, slice *authv1beta1.ResourceS
 		}
 		return controllerutil.SetControllerReference(slice, identity, r.client.Scheme())
 	})
+	if changed {
+		announce(r.events, slice, eventIdentity, "Write", "wrote Identity %s", identity.Name)
+	}
 	return err
 }
 

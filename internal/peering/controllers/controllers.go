@@ -76,8 +76,9 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	signing := &signing{client: c, now: opts.Now}
 	address := &address{reader: mgr.GetAPIReader(), namespace: opts.Namespace, given: opts.APIServer}
 	links := newLinks(opts, mgr.GetScheme(), mgr.GetLogger().WithName("links"))
-	provider := providerSide{client: c, own: opts.ClusterID, signing: signing, address: address, now: opts.Now}
-	consumer := consumerSide{client: c, own: opts.ClusterID, keys: keys, now: opts.Now, random: opts.Random}
+	events := mgr.GetEventRecorder("peering")
+	provider := providerSide{client: c, events: events, own: opts.ClusterID, signing: signing, address: address, now: opts.Now}
+	consumer := consumerSide{client: c, events: events, own: opts.ClusterID, keys: keys, now: opts.Now, random: opts.Random}
 
 	for _, part := range []struct {
 		name  string
@@ -86,8 +87,8 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		{"keys", func(mgr ctrl.Manager) error { return mgr.Add(keys) }},
 		{"links", func(mgr ctrl.Manager) error { return mgr.Add(links) }},
 		// The handshake.
-		{"nonce", (&nonces{client: c, random: opts.Random}).setup},
-		{"signed nonce", (&signedNonces{client: c, keys: keys}).setup},
+		{"nonce", (&nonces{client: c, events: events, random: opts.Random}).setup},
+		{"signed nonce", (&signedNonces{client: c, events: events, keys: keys}).setup},
 		{"tenant", (&tenants{providerSide: provider}).setup},
 		{"identity", (&identities{consumerSide: consumer}).setup},
 		// Resources.

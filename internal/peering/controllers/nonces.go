@@ -5,6 +5,7 @@ import (
 	"io"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,6 +18,7 @@ import (
 // nonces fills the Secrets that ask for a nonce: the provider's part of the handshake.
 type nonces struct {
 	client client.Client
+	events events.EventRecorder
 	random io.Reader
 }
 
@@ -41,12 +43,17 @@ func (n *nonces) sync(ctx context.Context, secret *corev1.Secret) error {
 	if err != nil {
 		return err
 	}
-	return setKey(ctx, n.client, secret, authv1beta1.NonceKey, nonce)
+	changed, err := setKey(ctx, n.client, secret, authv1beta1.NonceKey, nonce)
+	if changed {
+		announce(n.events, secret, eventNonceGenerated, "Generate", "made a nonce for cluster %s", secret.Labels[api.LabelRemoteClusterID])
+	}
+	return err
 }
 
 // signedNonces signs the nonces that providers gave us: the consumer's part of the handshake.
 type signedNonces struct {
 	client client.Client
+	events events.EventRecorder
 	keys   *keys
 }
 
@@ -79,7 +86,11 @@ func (n *signedNonces) sync(ctx context.Context, secret *corev1.Secret) error {
 	if err != nil {
 		return err
 	}
-	return setKey(ctx, n.client, secret, authv1beta1.SignedNonceKey, signature)
+	changed, err := setKey(ctx, n.client, secret, authv1beta1.SignedNonceKey, signature)
+	if changed {
+		announce(n.events, secret, eventNonceSigned, "Sign", "signed the nonce of cluster %s", secret.Labels[api.LabelRemoteClusterID])
+	}
+	return err
 }
 
 // checkNamespace refuses Secrets outside the tenant namespace of the cluster that their label names.
@@ -87,13 +98,12 @@ func checkNamespace(ctx context.Context, c client.Client, secret *corev1.Secret)
 	return inTenantNamespace(ctx, c, secret.Namespace, secret.Labels[api.LabelRemoteClusterID])
 }
 
-func setKey(ctx context.Context, c client.Client, secret *corev1.Secret, key string, value []byte) error {
-	_, err := kube.Ensure(ctx, c, secret, func() error {
+func setKey(ctx context.Context, c client.Client, secret *corev1.Secret, key string, value []byte) (bool, error) {
+	return kube.Ensure(ctx, c, secret, func() error {
 		if secret.Data == nil {
 			secret.Data = map[string][]byte{}
 		}
 		secret.Data[key] = value
 		return nil
 	})
-	return err
 }

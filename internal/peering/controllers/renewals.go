@@ -91,7 +91,7 @@ func (r *renewals) adopt(ctx context.Context, identity *authv1beta1.Identity, re
 	if err := peering.CheckHolder(renew.Status.AuthParams.SignedCRT, key.signer); err != nil {
 		return fmt.Errorf("refusing the answer of cluster %s: %w", identity.Spec.ClusterID, err)
 	}
-	_, err = kube.Ensure(ctx, r.client, identity, func() error {
+	changed, err := kube.Ensure(ctx, r.client, identity, func() error {
 		// Only the certificate: where the provider is was settled when we met it.
 		identity.Spec.AuthParams.SignedCRT = renew.Status.AuthParams.SignedCRT
 		if len(renew.Status.AuthParams.CA) > 0 {
@@ -99,6 +99,9 @@ func (r *renewals) adopt(ctx context.Context, identity *authv1beta1.Identity, re
 		}
 		return nil
 	})
+	if changed {
+		announce(r.events, identity, eventRenewed, "Renew", "cluster %s renewed the certificate", identity.Spec.ClusterID)
+	}
 	return err
 }
 

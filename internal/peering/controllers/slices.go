@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,15 @@ func (r *remoteSlices) setup(mgr ctrl.Manager) error {
 }
 
 func (r *remoteSlices) sync(ctx context.Context, slice *authv1beta1.ResourceSlice) error {
+	before := slices.Clone(slice.Status.Conditions)
+	if err := r.decide(ctx, slice); err != nil {
+		return err
+	}
+	announceVerdicts(r.events, slice, before)
+	return nil
+}
+
+func (r *remoteSlices) decide(ctx context.Context, slice *authv1beta1.ResourceSlice) error {
 	tenant, err := r.tenantOf(ctx, slice.Namespace)
 	if err != nil {
 		return err

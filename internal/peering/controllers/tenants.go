@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +28,7 @@ import (
 // providerSide is what the controllers of a provider share.
 type providerSide struct {
 	client  client.Client
+	events  events.EventRecorder
 	own     string
 	signing *signing
 	address *address
@@ -107,8 +109,15 @@ func (r *tenants) sync(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err != nil {
 		return err
 	}
-	tenant.Status.AuthParams, err = r.address.params(ctx, certificate, tenant.Spec.ProxyURL)
-	return err
+	params, err := r.address.params(ctx, certificate, tenant.Spec.ProxyURL)
+	if err != nil {
+		return err
+	}
+	if tenant.Status.AuthParams == nil {
+		announce(r.events, tenant, eventTenantReconciled, "Admit", "admitted cluster %s: its identity is signed and bound", tenant.Spec.ClusterID)
+	}
+	tenant.Status.AuthParams = params
+	return nil
 }
 
 // identify refuses Tenants in the wrong place and second ones of a cluster, and gives the label that lookups go by.
@@ -162,9 +171,9 @@ func (r *tenants) verify(ctx context.Context, tenant *authv1beta1.Tenant, o orde
 	case errors.Is(err, peering.ErrNoNonce):
 		return kube.Wait("NonceNotFound", "waiting for Secret %s/%s: %v", tenant.Namespace, authv1beta1.NonceSecret, err)
 	case errors.Is(err, peering.ErrSignature):
-		return kube.Invalid("SignatureVerificationFailed", "%v", err)
+		return refuse(r.events, tenant, reasonSignature, err)
 	case err != nil:
-		return kube.Invalid("InvalidCSR", "%v", err)
+		return refuse(r.events, tenant, reasonInvalidCSR, err)
 	}
 	return nil
 }

@@ -1,0 +1,194 @@
+package controllers
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/remote"
+)
+
+// link is the way into one provider.
+type link struct {
+	clusterID, namespace, remoteNamespace string
+	sum                                   [sha256.Size]byte
+	all                                   *links
+	cfg                                   *rest.Config
+	mapper                                meta.RESTMapper
+	health                                *remote.Health
+	cancel                                context.CancelFunc
+	// live reads and writes the provider without a cache.
+	live client.Client
+
+	mu     sync.Mutex
+	cached client.Reader
+	since  time.Time
+	wasUp  bool
+}
+
+// grace is how long the first answer of a remote API server may take before it counts as down: until then it is unknown, and a restart of
+// ours is no news about others.
+const grace = 15 * time.Second
+
+func (l *links) open(cfg *rest.Config, clusterID, namespace, remoteNamespace string) (*link, error) {
+	k := &link{
+		clusterID: clusterID, namespace: namespace, remoteNamespace: remoteNamespace, all: l, cfg: cfg, since: time.Now(),
+		mapper: staticMapper(l.scheme),
+	}
+	var err error
+	if k.health, err = remote.NewHealth(cfg, l.health); err != nil {
+		return nil, err
+	}
+	if k.live, err = client.New(cfg, client.Options{Scheme: l.scheme, Mapper: k.mapper}); err != nil {
+		return nil, fmt.Errorf("making a client for cluster %s: %w", clusterID, err)
+	}
+	return k, nil
+}
+
+// staticMapper knows the replicated kinds, so that the provider need not be asked for all it serves.
+func staticMapper(scheme *runtime.Scheme) meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range peering.Kinds() {
+		if gvk, err := apiutil.GVKForObject(kind.New(), scheme); err == nil {
+			mapper.Add(gvk, meta.RESTScopeNamespace)
+		}
+	}
+	return mapper
+}
+
+// run follows the health of the provider: while it answers its copies are watched, while it does not nothing is known about them.
+func (k *link) run(ctx context.Context) {
+	changed := k.health.Subscribe()
+	k.all.done.Go(func() { _ = k.health.Run(ctx) }) // it ends with the context, without an error
+	overdue := time.NewTimer(grace)
+	defer overdue.Stop()
+	stop := func() {}
+	defer func() { stop() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-overdue.C:
+		case <-changed:
+			state := k.health.State()
+			k.all.log.Info("a remote API server changed", "cluster", k.clusterID, "up", state.Up, "error", errorText(state.Err))
+			stop()
+			k.know(ctx, nil)
+			k.answered(state.Up)
+			if state.Up {
+				stop = k.startWatching(ctx)
+			}
+			k.all.resync.announce(types.NamespacedName{Name: k.namespace})
+		}
+		k.all.peers.announce(types.NamespacedName{Name: k.clusterID})
+	}
+}
+
+// startWatching watches our copies until the function it returns is called.
+func (k *link) startWatching(ctx context.Context) context.CancelFunc {
+	ctx, stop := context.WithCancel(ctx)
+	k.all.done.Go(func() { k.watch(ctx) })
+	return stop
+}
+
+// watch keeps a cache of our copies in the provider until ctx ends.
+func (k *link) watch(ctx context.Context) {
+	copies, err := cache.New(k.cfg, cache.Options{
+		Scheme: k.all.scheme, Mapper: k.mapper,
+		DefaultNamespaces:    map[string]cache.Config{k.remoteNamespace: {}},
+		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{api.LabelOriginID: k.all.own}),
+		DefaultTransform:     cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		k.all.log.Error(err, "copies can't be watched", "cluster", k.clusterID)
+		return
+	}
+	for _, kind := range peering.Kinds() {
+		told := k.all.objects[kind.Name]
+		tell := func(o any) {
+			if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			if o, ok := o.(client.Object); ok {
+				told.announce(types.NamespacedName{Namespace: k.namespace, Name: o.GetName()})
+			}
+		}
+		informer, err := copies.GetInformer(ctx, kind.New(), cache.BlockUntilSynced(false))
+		if err == nil {
+			_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+				AddFunc: tell, UpdateFunc: func(_, o any) { tell(o) }, DeleteFunc: tell,
+			})
+		}
+		if err != nil {
+			k.all.log.Error(err, "copies can't be watched", "cluster", k.clusterID, "kind", kind.Name)
+			return
+		}
+	}
+	k.all.done.Go(func() {
+		if copies.WaitForCacheSync(ctx) && k.know(ctx, copies) {
+			k.all.resync.announce(types.NamespacedName{Name: k.namespace})
+		}
+	})
+	if err := copies.Start(ctx); err != nil && ctx.Err() == nil {
+		k.all.log.Error(err, "watching copies ended", "cluster", k.clusterID)
+	}
+}
+
+// know replaces the cache of copies, unless ctx, the life of the new one, is over already. It tells whether it did.
+func (k *link) know(ctx context.Context, cached client.Reader) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if ctx.Err() != nil {
+		return false
+	}
+	k.cached = cached
+	return true
+}
+
+func (k *link) answered(up bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.wasUp = k.wasUp || up
+}
+
+// copies returns the cache of our copies in the provider, nil as long as it is not complete.
+func (k *link) copies() client.Reader {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.cached
+}
+
+// up tells whether the provider answers.
+func (k *link) up() bool { return k.health.State().Up }
+
+func (k *link) probe(now time.Time) *peering.Probe {
+	state := k.health.State()
+	k.mu.Lock()
+	known := k.wasUp || now.Sub(k.since) >= grace
+	k.mu.Unlock()
+	if !state.Up && !known {
+		return nil
+	}
+	return &peering.Probe{Up: state.Up, Message: errorText(state.Err)}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
