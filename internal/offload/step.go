@@ -119,9 +119,12 @@ type Env struct {
 	Pod kinds.PodOptions
 }
 
-// startingGrace is how long a pod on its ordinary way to running may take before its steps are shown one by one. Most are running by
-// then, and cost one status write instead of three.
-const startingGrace = 3 * time.Second
+// How long a pod on its ordinary way to being ready may take before its steps are shown one by one. Most are ready by then, and cost one
+// status write instead of four. While no node has taken the pod there is nothing to show but that it waits, which it does here as well.
+const (
+	startingGrace   = 3 * time.Second
+	acceptanceGrace = 20 * time.Second
+)
 
 // Next decides what to do about a Pod of this virtual node: local here, shadow and remote in the provider; each may be nil, and shadow
 // may be somebody else's. The same facts give the same step, whatever happened before, and doing what the steps say comes to an end.
@@ -238,8 +241,12 @@ func present(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env
 func follow(local, remote *corev1.Pod, env Env) Step {
 	want := kinds.PodStatus(local, remote, env.Pod)
 	if kinds.Starting(&want.Status) && local.Status.Phase == corev1.PodPending && local.Status.Reason == "" {
-		if rest := startingGrace - env.Now.Sub(bound(local)); rest > 0 {
-			return Step{Why: "it is starting", After: min(rest, startingGrace)}
+		grace := startingGrace
+		if len(want.Status.ContainerStatuses)+len(want.Status.InitContainerStatuses) == 0 {
+			grace = acceptanceGrace
+		}
+		if rest := grace - env.Now.Sub(bound(local)); rest > 0 {
+			return Step{Why: "it is starting", After: min(rest, grace)}
 		}
 	}
 	return showStatus(local, want, "the remote pod changed")

@@ -168,19 +168,19 @@ func parseRestarts(s string) map[string]int32 {
 	return base
 }
 
-// Starting tells whether a status is of a Pod on its ordinary way to running, which nobody needs to be told at every step.
+// Starting tells whether a status is of a Pod on its ordinary way to being ready, which nobody needs to be told at every step.
 func Starting(s *corev1.PodStatus) bool {
-	if s.Phase != corev1.PodPending || s.Reason != "" {
+	if s.Phase != corev1.PodPending && s.Phase != corev1.PodRunning || s.Reason != "" {
 		return false
 	}
 	for _, c := range s.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
 			return false
 		}
 	}
 	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
 		waiting := c.State.Waiting
-		if c.RestartCount > 0 || waiting != nil && waiting.Reason != "" && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing" {
+		if c.RestartCount > 0 || s.Phase == corev1.PodRunning && c.State.Terminated != nil || waiting != nil && waiting.Reason != "" && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing" {
 			return false
 		}
 	}

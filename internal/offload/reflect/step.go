@@ -201,7 +201,11 @@ func (r *reflector) do(ctx context.Context, t *twin, step offload.Step) error {
 		r.local.wrote(answer)
 		return nil
 	case offload.DeleteLocal:
-		return remove(ctx, opts.Local, obj, client.GracePeriodSeconds(0))
+		if err := remove(ctx, opts.Local, obj, client.GracePeriodSeconds(0)); err != nil {
+			return err
+		}
+		r.local.removed(obj)
+		return nil
 	default:
 		return errUnknownAction(step.Action)
 	}

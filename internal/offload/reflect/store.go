@@ -113,6 +113,16 @@ func (s *store) deleted(obj client.Object, now time.Time) {
 	s.objects[key] = dying
 }
 
+// removed notes that a delete of ours took the very object away. If something still holds it, the watch will tell.
+func (s *store) removed(obj client.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := client.ObjectKeyFromObject(obj)
+	if have := s.objects[key]; have != nil && have.GetUID() == obj.GetUID() {
+		delete(s.objects, key)
+	}
+}
+
 // Add is part of cache.ReflectorStore.
 func (s *store) Add(obj any) error { return s.Update(obj) }
 
