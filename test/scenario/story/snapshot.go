@@ -92,6 +92,9 @@ func content(resource string, item unstructured.Unstructured) (string, error) {
 	}
 	// The endpoints controller notes when it saw a pod change last.
 	unstructured.RemoveNestedField(object, "metadata", "annotations", "endpoints.kubernetes.io/last-change-trigger-time")
+	if resource == "nodes" {
+		withoutConditions(object)
+	}
 	// An owner that was made again has another UID.
 	if owners, found, err := unstructured.NestedSlice(object, "metadata", "ownerReferences"); err == nil && found {
 		for _, owner := range owners {
@@ -112,6 +115,27 @@ func content(resource string, item unstructured.Unstructured) (string, error) {
 		return hex.EncodeToString(sum[:]), nil
 	}
 	return string(data), nil
+}
+
+// withoutConditions takes from a Node what the node controller derives from its conditions, a few seconds after they change.
+func withoutConditions(node map[string]any) {
+	for _, label := range []string{"beta.kubernetes.io/arch", "beta.kubernetes.io/os"} {
+		unstructured.RemoveNestedField(node, "metadata", "labels", label)
+	}
+	taints, found, err := unstructured.NestedSlice(node, "spec", "taints")
+	if err != nil || !found {
+		return
+	}
+	var ours []any
+	for _, taint := range taints {
+		if fields, ok := taint.(map[string]any); !ok || !strings.HasPrefix(fmt.Sprint(fields["key"]), "node.kubernetes.io/") {
+			ours = append(ours, taint)
+		}
+	}
+	unstructured.RemoveNestedField(node, "spec", "taints")
+	if len(ours) > 0 {
+		_ = unstructured.SetNestedSlice(node, ours, "spec", "taints")
+	}
 }
 
 // Differs tells what came, went and changed, or returns nil.

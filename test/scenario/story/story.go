@@ -127,12 +127,16 @@ func (s *Story) removeNamespaces() {
 	if len(s.namespaces) == 0 {
 		return
 	}
-	s.Step("delete the namespace", func() {
+	s.Step("delete the namespace in rome", func() {
 		for _, name := range s.namespaces {
 			s.Must(client.IgnoreNotFound(s.Rome.Delete(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})))
 		}
 		for _, name := range s.namespaces {
 			s.Gone(s.Rome, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, 90*time.Second)
+		}
+	})
+	s.Step("its twins are gone", func() {
+		for _, name := range s.namespaces {
 			s.Gone(s.Milan, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Twin(name)}}, 90*time.Second)
 			s.Gone(s.Naples, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Twin(name)}}, 90*time.Second)
 		}

@@ -3,13 +3,16 @@ package story
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/test/playground"
@@ -36,6 +39,10 @@ type World struct {
 // New makes the clusters; Liqo is installed when the first story begins. They are deleted when the test ends.
 func New(t *testing.T, budget time.Duration) *World {
 	t.Helper()
+	// A stream that a story ends is no error, but client-go says so.
+	log.SetLogger(klog.Background())
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 	machine, err := playground.Find(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
