@@ -130,6 +130,11 @@ func (c *cluster) ensure(ctx context.Context, object client.Object, mutate func(
 	return changed, c.error(err)
 }
 
+// leaving refuses to change an object that is on its way out.
+func (c *cluster) leaving(object client.Object) error {
+	return fmt.Errorf("%s is being deleted: run the command again when it is gone", c.name(object))
+}
+
 func addTo(get func() map[string]string, set func(map[string]string), more map[string]string) {
 	if len(more) == 0 {
 		return

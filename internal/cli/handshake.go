@@ -118,7 +118,7 @@ func (h *handshake) tenant(ctx context.Context, signature []byte) (*authv1beta1.
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: h.provider, Name: h.local.id}}
 	changed, err := h.remote.ensure(ctx, tenant, func() error {
 		if tenant.DeletionTimestamp != nil {
-			return fmt.Errorf("Tenant %s in namespace %s is being deleted: run the command again when it is gone", tenant.Name, tenant.Namespace)
+			return h.remote.leaving(tenant)
 		}
 		setLabel(tenant, api.LabelRemoteClusterID, h.local.id)
 		tenant.Spec.ClusterID = h.local.id
@@ -180,7 +180,7 @@ func (h *handshake) identity(ctx context.Context, tenant *authv1beta1.Tenant) er
 	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: h.consumer, Name: authv1beta1.IdentityControlPlanePrefix + h.remote.id}}
 	changed, err := h.local.ensure(ctx, identity, func() error {
 		if identity.DeletionTimestamp != nil {
-			return fmt.Errorf("Identity %s in namespace %s is being deleted: run the command again when it is gone", identity.Name, identity.Namespace)
+			return h.local.leaving(identity)
 		}
 		setLabel(identity, api.LabelRemoteClusterID, h.remote.id)
 		identity.Spec.ClusterID = h.remote.id

@@ -230,7 +230,7 @@ func (c *cluster) offload(ctx context.Context, namespace string, o *offloadOptio
 	var before offloadingv1beta1.PodOffloadingStrategy
 	_, err := c.ensure(ctx, object, func() error {
 		if object.DeletionTimestamp != nil {
-			return fmt.Errorf("NamespaceOffloading %s in namespace %s is being deleted: run the command again when it is gone", object.Name, namespace)
+			return c.leaving(object)
 		}
 		before = object.Spec.PodOffloadingStrategy
 		o.fill(object)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"strconv"
 	"time"
@@ -56,7 +55,7 @@ func (c *cluster) ensureSlice(ctx context.Context, request *sliceRequest) (*auth
 	slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: request.namespace, Name: request.name}}
 	changed, err := c.ensure(ctx, slice, func() error {
 		if slice.DeletionTimestamp != nil {
-			return fmt.Errorf("ResourceSlice %s in namespace %s is being deleted: run the command again when it is gone", slice.Name, slice.Namespace)
+			return c.leaving(slice)
 		}
 		request.fill(slice)
 		return nil
