@@ -20,10 +20,10 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=get;list;watch;create;update;patch;delete
-// +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities/status,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities/finalizers;resourceslices/finalizers,verbs=update
-// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;update;patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;patch
 
 // consumerSide is what the controllers of a consumer share.
 type consumerSide struct {

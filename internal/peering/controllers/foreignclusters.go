@@ -22,8 +22,8 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch;create;update;patch
-// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters/status,verbs=update
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list;watch
 

@@ -16,7 +16,7 @@ import (
 )
 
 // Secrets are cached by label and in all namespaces: the tenant namespaces are not known before.
-// +kubebuilder:rbac:groups=core,resources=secrets,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=core,resources=secrets,verbs=get;list;watch;create;patch
 
 // keys owns the key pair of this cluster. It is read from the API server each time it is needed, which is rarely: a private key is not
 // kept in a cache.

@@ -21,8 +21,8 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews,verbs=get;list;watch;create;update;patch;delete
-// +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews/status,verbs=patch
 
 // renewed wraps a reconciler so that its object is looked at again when the certificate in it, if any, should be renewed.
 func renewed[T client.Object](c client.Client, now func() time.Time, inner reconcile.Reconciler, certificateOf func(T) []byte) reconcile.Reconciler {

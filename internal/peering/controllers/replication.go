@@ -22,7 +22,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
 
 // retrySoon is when a removal is looked at again that no watch will report: the provider lets us delete, but not watch.
 const retrySoon = time.Second

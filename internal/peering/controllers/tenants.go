@@ -21,9 +21,9 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch;update;patch
-// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/finalizers,verbs=update
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/status,verbs=patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/finalizers;renews/finalizers,verbs=update
 
 // providerSide is what the controllers of a provider share.
 type providerSide struct {

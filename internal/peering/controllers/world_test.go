@@ -114,22 +114,53 @@ func newCluster(t *testing.T, id string) *cluster {
 		func() *admissionv1.ValidatingAdmissionPolicyBinding {
 			return &admissionv1.ValidatingAdmissionPolicyBinding{}
 		})[0])
+	c.grant(t)
 	go c.sign(t.Context())
 	return c
+}
+
+// controllerManager is the user that our controllers run as here.
+const controllerManager = "controller-manager"
+
+// grant gives our controllers the rights that their markers ask for, as the chart does.
+func (c *cluster) grant(t *testing.T) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "liqo", "files", "controller-manager.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	subjects := subjects(rbacv1.UserKind, controllerManager)
+	for document := range strings.SplitSeq(string(data), "\n---\n") {
+		wide, local := &rbacv1.ClusterRole{}, &rbacv1.Role{}
+		if err := errors.Join(yaml.Unmarshal([]byte(document), wide), yaml.Unmarshal([]byte(document), local)); err != nil {
+			t.Fatal(err)
+		}
+		if local.Namespace == "" {
+			c.create(t, wide)
+			c.create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test"}, RoleRef: clusterRole(wide.Name), Subjects: subjects})
+			continue
+		}
+		role := clusterRole(local.Name)
+		role.Kind = "Role"
+		c.create(t, local)
+		c.create(t, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: "test"}, RoleRef: role, Subjects: subjects})
+	}
 }
 
 // run starts our controllers. The other cluster is reached as the very user and group that the certificate in the kubeconfig is for.
 func (c *cluster) run(t *testing.T, other *cluster) {
 	t.Helper()
 	skipNameValidation := true
-	mgr, err := ctrl.NewManager(c.config, ctrl.Options{
+	own := rest.CopyConfig(c.config)
+	own.Impersonate = rest.ImpersonationConfig{UserName: controllerManager, Groups: []string{"system:authenticated"}}
+	mgr, err := ctrl.NewManager(own, ctrl.Options{
 		Scheme: kube.NewScheme(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: &skipNameValidation},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods, err := cache.New(c.config, cache.Options{Scheme: mgr.GetScheme()})
+	pods, err := cache.New(own, cache.Options{Scheme: mgr.GetScheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
