@@ -111,6 +111,8 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 			Enabled: opts.DefaultClassEnabled, Defaults: opts.DefaultNodeResources, NodeLabels: opts.ClusterLabels,
 		},
 		Enforcement:        opts.DefaultLimitsEnforcement,
+		Labels:             opts.GlobalLabels,
+		Annotations:        opts.GlobalAnnotations,
 		VirtualKubeletPods: pods,
 	})
 }

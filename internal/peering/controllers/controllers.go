@@ -35,6 +35,8 @@ type Options struct {
 	Offer peering.Offer
 	// Enforcement written into Quotas.
 	Enforcement offloadingv1beta1.LimitsEnforcement
+	// Labels and Annotations are put on every object that is made in this cluster.
+	Labels, Annotations map[string]string
 	// VirtualKubeletPods caches the pods of virtual kubelets: those with the label offloading.liqo.io/component=virtual-kubelet.
 	VirtualKubeletPods cache.Cache
 
@@ -71,7 +73,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.RemoteConfig == nil {
 		opts.RemoteConfig = remote.Config
 	}
-	c := mgr.GetClient()
+	c := stamping{Client: mgr.GetClient(), labels: opts.Labels, annotations: opts.Annotations}
 	keys := &keys{client: c, reader: mgr.GetAPIReader(), namespace: opts.Namespace, algorithm: opts.Algorithm, random: opts.Random}
 	signing := &signing{client: c, now: opts.Now}
 	address := &address{reader: mgr.GetAPIReader(), namespace: opts.Namespace, given: opts.APIServer}

@@ -107,6 +107,9 @@ func settled(t *testing.T, rome, milan *cluster) {
 	}
 	user := peering.ResourceSliceSubject("milan", rome.id).User
 	quota := eventually(t, milan, &offloadingv1beta1.Quota{ObjectMeta: milan.meta(rome, user)}, "made", func(*offloadingv1beta1.Quota) bool { return true })
+	if quota.Labels[api.LabelManaged] != api.True {
+		t.Errorf("the quota lacks the labels of everything: %v", quota.Labels)
+	}
 	if quota.Spec.User != user || *quota.Spec.Cordoned || !quota.Spec.Resources.Cpu().Equal(resource.MustParse("1")) {
 		t.Errorf("quota %+v", quota.Spec)
 	}
@@ -193,7 +196,8 @@ func TestPeeringOnAPIServer(t *testing.T) {
 		peer(t, rome, milan)
 		settled(t, rome, milan)
 	})
-	step("drained and deleted by the provider", func(t *testing.T) { drained(t, rome, milan) })
+	step("drained by the provider, and back", func(t *testing.T) { drained(t, rome, milan) })
+	step("given up", func(t *testing.T) { givenUp(t, rome, milan) })
 }
 
 func rights(t *testing.T, rome, milan *cluster) {
@@ -305,6 +309,32 @@ func drained(t *testing.T, rome, milan *cluster) {
 		}
 		return nil
 	})
+}
+
+// givenUp: the provider is gone for good, and an administrator says so.
+func givenUp(t *testing.T, rome, milan *cluster) {
+	t.Helper()
+	fc := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
+	rome.link.set(true)
+	defer rome.link.set(false)
+	eventually(t, rome, fc, "down", func(fc *corev1beta1.ForeignCluster) bool {
+		return len(fc.Status.Conditions) == 1 && fc.Status.Conditions[0].Status == corev1beta1.StatusError
+	})
+	secret := &corev1.Secret{ObjectMeta: rome.meta(milan, "kubeconfig-controlplane-milan")}
+	rome.delete(t, mapOf(rome, milan))
+	rome.delete(t, secret)
+	if err := rome.Get(t.Context(), keyOf(secret), secret); err != nil {
+		t.Fatalf("the way to milan was given up without being told: %v", err)
+	}
+	rome.delete(t, &authv1beta1.Identity{ObjectMeta: rome.meta(milan, "controlplane-milan")})
+	change(t, rome, fc, func(fc *corev1beta1.ForeignCluster) {
+		fc.Annotations = map[string]string{peering.AnnotationUnreachable: api.True}
+	})
+	rome.gone(t, mapOf(rome, milan))
+	rome.gone(t, secret)
+	// The provider, for its part, lets the consumer go.
+	tenant := &authv1beta1.Tenant{ObjectMeta: milan.meta(rome, rome.id)}
 	milan.delete(t, tenant)
 	milan.gone(t, tenant)
+	milan.gone(t, &offloadingv1beta1.NamespaceMap{ObjectMeta: milan.meta(rome, "milan")})
 }

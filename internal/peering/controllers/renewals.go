@@ -39,12 +39,12 @@ func renewed[T client.Object](c client.Client, now func() time.Time, inner recon
 		if err != nil {
 			return reconcile.Result{}, nil // none yet; when it comes, so does an event
 		}
-		return reconcile.Result{RequeueAfter: until(peering.RenewAt(certificate), now())}, nil
+		return reconcile.Result{RequeueAfter: max(peering.RenewAt(certificate).Sub(now()), overdue)}, nil
 	})
 }
 
-// until is the time from now to then, and never nothing: a queue takes that for "not at all".
-func until(then, now time.Time) time.Duration { return max(then.Sub(now), time.Second) }
+// overdue is how often a certificate is looked at whose renewal is under way: events tell when it is done, this is for the lost cause.
+const overdue = time.Minute
 
 // renewals keeps the certificates of our control-plane Identities fresh, each through a Renew of the same name. Those of ResourceSlices are
 // renewed by the provider without being asked, and arrive with the slice's status.

@@ -169,6 +169,7 @@ func (c *cluster) run(t *testing.T, other *cluster) {
 	}
 	err = Setup(mgr, Options{
 		ClusterID: c.id, Namespace: api.Namespace, VirtualKubeletPods: pods, Now: c.now,
+		Labels: map[string]string{api.LabelManaged: api.True},
 		Offer:  peering.Offer{Enabled: true, Defaults: resources("cpu", "4", "memory", "8Gi"), NodeLabels: map[string]string{"city": c.id}},
 		Health: remote.HealthOptions{Interval: 100 * time.Millisecond, RetryInterval: 50 * time.Millisecond, Timeout: time.Second},
 		RemoteConfig: func(secret *corev1.Secret) (*rest.Config, string, error) {
