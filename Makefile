@@ -94,7 +94,7 @@ playground-test: components ## The playground itself: boots, twelve clusters, fa
 
 .PHONY: scenario
 scenario: build ## Level 4: stories on real clusters.
-	$(call timed,level 4,go test ./test/scenario/... -count=1 -timeout 30m -v)
+	$(call timed,level 4,go test ./test/scenario -count=1 -timeout 30m -v)
 
 .PHONY: bench
 bench: build ## The figures we promise, measured side by side.
