@@ -2,11 +2,14 @@ package reflect_test
 
 import (
 	"context"
+	crand "crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -28,15 +32,38 @@ import (
 	liqotesting "liqo.io/liqo/internal/testing"
 )
 
-const (
-	nodeName, tenant       = "milan", "liqo-tenant-milan"
-	localNS, twinNS        = "shop", "shop-rome"
-	consumerID, providerID = "rome", "milan"
-)
+const consumerID, providerID = "rome", "milan"
+
+// TestEngine runs its subtests one after the other on two API servers that they share; each has its own namespaces and its own node.
+func TestEngine(t *testing.T) {
+	var near, far *rest.Config
+	var starting sync.WaitGroup
+	starting.Go(func() { near = liqotesting.APIServer(t) })
+	starting.Go(func() { far = liqotesting.APIServer(t) })
+	starting.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	for name, test := range map[string]func(*testing.T, *world){
+		"pods run and go":                   podsRunAndGo,
+		"killed at random":                  killedAtRandom,
+		"a partition is not absence":        partitionIsNotAbsence,
+		"drained by the provider":           drainedByTheProvider,
+		"a namespace that is not offloaded": namespaceNotOffloaded,
+		"a foreign ShadowPod stays":         foreignShadowPodStays,
+		"any request may fail":              anyRequestMayFail,
+		"metadata follows, leaving theirs":  metadataFollows,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, newWorld(t, near, far)) })
+	}
+}
 
 // world is a consumer and a provider, each a real API server, with a provider that makes pods of ShadowPods and runs them.
 type world struct {
-	t          *testing.T
+	t *testing.T
+	// names of this world's own
+	nodeName, tenant, localNS, twinNS string
+
 	near, far  client.Client
 	nearConfig *rest.Config
 	farConfig  *rest.Config
@@ -46,22 +73,20 @@ type world struct {
 	created map[string]int
 	// writes counts the requests of engines that change something.
 	nearWrites, farWrites atomic.Int32
+	// fail, if set, is asked before and after every request of engines that is not a watch.
+	fail func(after bool) error
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, near, far *rest.Config) *world {
 	t.Helper()
-	w := &world{t: t, created: map[string]int{}}
-	var starting sync.WaitGroup
-	starting.Go(func() { w.nearConfig = liqotesting.APIServer(t) })
-	starting.Go(func() { w.farConfig = liqotesting.APIServer(t) })
-	starting.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
+	w := &world{t: t, created: map[string]int{}, nearConfig: near, farConfig: far}
+	id := crand.Text()[:8]
+	id = strings.ToLower(id)
+	w.nodeName, w.tenant, w.localNS, w.twinNS = "node-"+id, "tenant-"+id, "shop-"+id, "shop-"+id+"-rome"
 	w.near, w.far = liqotesting.Client(t, w.nearConfig), liqotesting.Client(t, w.farConfig)
-	w.create(w.near, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}})
-	w.create(w.near, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: localNS}})
-	w.create(w.far, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: twinNS}})
+	w.create(w.near, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.tenant}})
+	w.create(w.near, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.localNS}})
+	w.create(w.far, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.twinNS}})
 	w.link = newLink(t, w.farConfig)
 	w.mapNamespace(offv1.MappingAccepted)
 	go w.provide(t.Context())
@@ -77,14 +102,14 @@ func (w *world) create(c client.Client, obj client.Object) {
 
 func (w *world) mapNamespace(phase offv1.MappingPhase) {
 	w.t.Helper()
-	m := &offv1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: providerID}}
+	m := &offv1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.tenant, Name: providerID}}
 	if w.near.Get(w.t.Context(), client.ObjectKeyFromObject(m), m) != nil {
-		m.Spec.DesiredMapping = map[string]string{localNS: twinNS}
+		m.Spec.DesiredMapping = map[string]string{w.localNS: w.twinNS}
 		w.create(w.near, m)
 	}
 	m.Status.CurrentMapping = map[string]offv1.RemoteNamespaceStatus{}
 	if phase != "" {
-		m.Status.CurrentMapping[localNS] = offv1.RemoteNamespaceStatus{RemoteNamespace: twinNS, Phase: phase}
+		m.Status.CurrentMapping[w.localNS] = offv1.RemoteNamespaceStatus{RemoteNamespace: w.twinNS, Phase: phase}
 	}
 	if err := w.near.Status().Update(w.t.Context(), m); err != nil {
 		w.t.Fatal(err)
@@ -104,7 +129,7 @@ func (w *world) provide(ctx context.Context) {
 		var shadows offv1.ShadowPodList
 		var pods corev1.PodList
 		// The order matters: a Pod whose ShadowPod is not in a later list has lost it.
-		if w.far.List(ctx, &pods, client.InNamespace(twinNS)) != nil || w.far.List(ctx, &shadows, client.InNamespace(twinNS)) != nil {
+		if w.far.List(ctx, &pods, client.InNamespace(w.twinNS)) != nil || w.far.List(ctx, &shadows, client.InNamespace(w.twinNS)) != nil {
 			continue
 		}
 		owners := map[string]*offv1.ShadowPod{}
@@ -154,10 +179,10 @@ func (w *world) start() (stop func()) {
 		w.t.Fatal(err)
 	}
 	engine := reflect.New(reflect.Options{
-		Local: near, Remote: far, Health: health, Namespace: tenant, Map: providerID, Log: slog.New(slog.DiscardHandler),
+		Local: near, Remote: far, Health: health, Namespace: w.tenant, Map: providerID, Log: slog.New(slog.DiscardHandler),
 		RequestTimeout: 3 * time.Second,
 		Kinds: []reflect.Kind{reflect.Pods(10, func() kinds.PodOptions {
-			return kinds.PodOptions{Origin: consumerID, Destination: providerID, Node: nodeName, HostIP: "192.0.2.1"}
+			return kinds.PodOptions{Origin: consumerID, Destination: providerID, Node: w.nodeName, HostIP: "192.0.2.1"}
 		})},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -170,35 +195,126 @@ func (w *world) start() (stop func()) {
 	return stop
 }
 
-// counting is a client that counts what it writes, and the ShadowPods it creates.
+// counting is a client that counts what it writes, and the ShadowPods it creates, and fails as the world says.
 func (w *world) counting(cfg *rest.Config, writes *atomic.Int32) client.WithWatch {
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: kube.NewScheme()})
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	// An answer that is lost and a request that is lost look the same to whoever asked.
+	try := func(f func() error) error {
+		if w.fail == nil {
+			return f()
+		}
+		if err := w.fail(false); err != nil {
+			return err
+		}
+		if err := f(); err != nil {
+			return err
+		}
+		return w.fail(true)
+	}
 	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			return try(func() error { return c.Get(ctx, key, obj, opts...) })
+		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			writes.Add(1)
-			err := c.Create(ctx, obj, opts...)
-			if _, ok := obj.(*offv1.ShadowPod); ok && err == nil {
-				w.mu.Lock()
-				w.created[obj.GetName()]++
-				w.mu.Unlock()
-			}
-			return err
+			return try(func() error {
+				err := c.Create(ctx, obj, opts...)
+				if _, ok := obj.(*offv1.ShadowPod); ok && err == nil {
+					w.mu.Lock()
+					w.created[obj.GetName()]++
+					w.mu.Unlock()
+				}
+				return err
+			})
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 			writes.Add(1)
-			return c.Delete(ctx, obj, opts...)
+			return try(func() error { return c.Delete(ctx, obj, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			writes.Add(1)
-			return c.Patch(ctx, obj, patch, opts...)
+			return try(func() error { return c.Patch(ctx, obj, patch, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			writes.Add(1)
-			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+			return try(func() error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
 		},
+	})
+}
+
+// anyRequestMayFail takes a pod from creation to its end, over and over, each time with another request failing, before it had an effect
+// or after.
+func anyRequestMayFail(t *testing.T, w *world) {
+	var mu sync.Mutex
+	requests, victim, after := 0, -1, false
+	w.fail = func(isAfter bool) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if isAfter != after {
+			return nil
+		}
+		requests++
+		if requests-1 == victim {
+			return errors.New("the link is gone")
+		}
+		return nil
+	}
+	w.start()
+	for n := 0; ; n++ {
+		mu.Lock()
+		requests, victim, after = 0, n/2, n%2 == 1
+		mu.Unlock()
+		w.pod("web-0")
+		w.waitReady(1)
+		w.deleteAll()
+		w.waitGone()
+		mu.Lock()
+		done := requests <= victim // the request to fail never came
+		mu.Unlock()
+		if done {
+			if n < 8 {
+				t.Errorf("only %d faults were tried", n)
+			}
+			t.Logf("%d faults", n)
+			break
+		}
+	}
+	for name, n := range w.created {
+		if n == 0 {
+			t.Errorf("ShadowPod %s was not created", name)
+		}
+	}
+}
+
+// metadataFollows changes labels on both sides: ours follow, theirs stay.
+func metadataFollows(t *testing.T, w *world) {
+	w.start()
+	pod := w.pod("web-0")
+	w.waitReady(1)
+	shadow := &offv1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: "web-0"}}
+	if err := w.far.Get(t.Context(), client.ObjectKeyFromObject(shadow), shadow); err != nil {
+		t.Fatal(err)
+	}
+	theirs := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"policy":"checked"}}}`))
+	if err := w.far.Patch(t.Context(), shadow, theirs); err != nil {
+		t.Fatal(err)
+	}
+	ours := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"app":null,"color":"red"},"annotations":{"note":"x"}}}`))
+	if err := w.near.Patch(t.Context(), pod, ours); err != nil {
+		t.Fatal(err)
+	}
+	liqotesting.Eventually(t, 10*time.Second, "the labels to follow", func() error {
+		if err := w.far.Get(t.Context(), client.ObjectKeyFromObject(shadow), shadow); err != nil {
+			return err
+		}
+		_, app := shadow.Labels["app"]
+		if app || shadow.Labels["color"] != "red" || shadow.Labels["policy"] != "checked" || shadow.Annotations["note"] != "x" {
+			return fmt.Errorf("labels %v, annotations %v", shadow.Labels, shadow.Annotations)
+		}
+		return nil
 	})
 }
 
@@ -207,9 +323,9 @@ func (w *world) pod(name string) *corev1.Pod {
 	w.t.Helper()
 	no := false
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: localNS, Name: name, Labels: map[string]string{"app": "web"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.localNS, Name: name, Labels: map[string]string{"app": "web"}},
 		Spec: corev1.PodSpec{
-			NodeName: nodeName, AutomountServiceAccountToken: &no,
+			NodeName: w.nodeName, AutomountServiceAccountToken: &no,
 			Containers: []corev1.Container{{Name: "web", Image: "web:1"}},
 		},
 	}
@@ -219,7 +335,7 @@ func (w *world) pod(name string) *corev1.Pod {
 
 func (w *world) count(ready func(*corev1.Pod) bool) (n int, err error) {
 	var pods corev1.PodList
-	if err := w.near.List(w.t.Context(), &pods, client.InNamespace(localNS)); err != nil {
+	if err := w.near.List(w.t.Context(), &pods, client.InNamespace(w.localNS)); err != nil {
 		return 0, err
 	}
 	for i := range pods.Items {
@@ -256,9 +372,9 @@ func (w *world) waitGone() {
 		var pods, remotePods corev1.PodList
 		var shadows offv1.ShadowPodList
 		for _, err := range []error{
-			w.near.List(w.t.Context(), &pods, client.InNamespace(localNS)),
-			w.far.List(w.t.Context(), &remotePods, client.InNamespace(twinNS)),
-			w.far.List(w.t.Context(), &shadows, client.InNamespace(twinNS)),
+			w.near.List(w.t.Context(), &pods, client.InNamespace(w.localNS)),
+			w.far.List(w.t.Context(), &remotePods, client.InNamespace(w.twinNS)),
+			w.far.List(w.t.Context(), &shadows, client.InNamespace(w.twinNS)),
 		} {
 			if err != nil {
 				return err
@@ -273,13 +389,12 @@ func (w *world) waitGone() {
 
 func (w *world) deleteAll() {
 	w.t.Helper()
-	if err := w.near.DeleteAllOf(w.t.Context(), &corev1.Pod{}, client.InNamespace(localNS)); err != nil {
+	if err := w.near.DeleteAllOf(w.t.Context(), &corev1.Pod{}, client.InNamespace(w.localNS)); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func TestPodsRunAndGo(t *testing.T) {
-	w := newWorld(t)
+func podsRunAndGo(t *testing.T, w *world) {
 	w.start()
 	for i := range 20 {
 		w.pod(fmt.Sprintf("web-%d", i))
@@ -292,7 +407,7 @@ func TestPodsRunAndGo(t *testing.T) {
 		t.Errorf("%d writes in the consumer for 20 pods that were ready within the grace", n)
 	}
 	pod := &corev1.Pod{}
-	if err := w.near.Get(t.Context(), client.ObjectKey{Namespace: localNS, Name: "web-3"}, pod); err != nil {
+	if err := w.near.Get(t.Context(), client.ObjectKey{Namespace: w.localNS, Name: "web-3"}, pod); err != nil {
 		t.Fatal(err)
 	}
 	if s := pod.Status; s.PodIP != "10.0.0.7" || s.HostIP != "192.0.2.1" || s.Phase != corev1.PodRunning {
@@ -302,8 +417,7 @@ func TestPodsRunAndGo(t *testing.T) {
 	w.waitGone()
 }
 
-func TestKilledAtRandom(t *testing.T) {
-	w := newWorld(t)
+func killedAtRandom(t *testing.T, w *world) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -331,8 +445,7 @@ func TestKilledAtRandom(t *testing.T) {
 	w.waitGone()
 }
 
-func TestPartitionIsNotAbsence(t *testing.T) {
-	w := newWorld(t)
+func partitionIsNotAbsence(t *testing.T, w *world) {
 	w.start()
 	for i := range 5 {
 		w.pod(fmt.Sprintf("web-%d", i))
@@ -340,13 +453,13 @@ func TestPartitionIsNotAbsence(t *testing.T) {
 	w.waitReady(5)
 	w.link.cut()
 	w.pod("late")
-	gone := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: localNS, Name: "web-0"}}
+	gone := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.localNS, Name: "web-0"}}
 	if err := w.near.Delete(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(2 * time.Second)
 	var pods corev1.PodList
-	if err := w.near.List(t.Context(), &pods, client.InNamespace(localNS)); err != nil {
+	if err := w.near.List(t.Context(), &pods, client.InNamespace(w.localNS)); err != nil {
 		t.Fatal(err)
 	}
 	if len(pods.Items) != 6 {
@@ -358,7 +471,7 @@ func TestPartitionIsNotAbsence(t *testing.T) {
 		}
 	}
 	// Meanwhile a pod is lost there, and made again.
-	if err := w.far.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: twinNS, Name: "web-1"}}, client.GracePeriodSeconds(0)); err != nil {
+	if err := w.far.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: "web-1"}}, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(1100 * time.Millisecond) // its successor starts in another second
@@ -366,7 +479,7 @@ func TestPartitionIsNotAbsence(t *testing.T) {
 	w.waitReady(5) // web-1..4 and late
 	pod := &corev1.Pod{}
 	liqotesting.Eventually(t, 10*time.Second, "the restart to be counted", func() error {
-		if err := w.near.Get(t.Context(), client.ObjectKey{Namespace: localNS, Name: "web-1"}, pod); err != nil {
+		if err := w.near.Get(t.Context(), client.ObjectKey{Namespace: w.localNS, Name: "web-1"}, pod); err != nil {
 			return err
 		}
 		if len(pod.Status.ContainerStatuses) != 1 || pod.Status.ContainerStatuses[0].RestartCount != 1 {
@@ -382,12 +495,11 @@ func TestPartitionIsNotAbsence(t *testing.T) {
 	})
 }
 
-func TestDrainedByTheProvider(t *testing.T) {
-	w := newWorld(t)
+func drainedByTheProvider(t *testing.T, w *world) {
 	w.start()
 	w.pod("web-0")
 	w.waitReady(1)
-	if err := w.far.Delete(t.Context(), &offv1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: twinNS, Name: "web-0"}}); err != nil {
+	if err := w.far.Delete(t.Context(), &offv1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: "web-0"}}); err != nil {
 		t.Fatal(err)
 	}
 	liqotesting.Eventually(t, 10*time.Second, "the pod to fail", func() error {
@@ -401,8 +513,7 @@ func TestDrainedByTheProvider(t *testing.T) {
 	})
 }
 
-func TestNamespaceNotOffloaded(t *testing.T) {
-	w := newWorld(t)
+func namespaceNotOffloaded(t *testing.T, w *world) {
 	w.mapNamespace("")
 	w.start()
 	w.pod("web-0")
@@ -420,9 +531,8 @@ func TestNamespaceNotOffloaded(t *testing.T) {
 	w.waitReady(1)
 }
 
-func TestForeignShadowPodStays(t *testing.T) {
-	w := newWorld(t)
-	other := &offv1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: twinNS, Name: "web-0", Labels: map[string]string{api.LabelOrigin: "naples"}}}
+func foreignShadowPodStays(t *testing.T, w *world) {
+	other := &offv1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: "web-0", Labels: map[string]string{api.LabelOrigin: "naples"}}}
 	other.Spec.Pod.Containers = []corev1.Container{{Name: "x", Image: "x"}}
 	w.create(w.far, other)
 	w.start()
