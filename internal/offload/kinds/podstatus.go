@@ -41,6 +41,7 @@ func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	s.QOSClass = local.Status.QOSClass
 	s.NominatedNodeName = local.Status.NominatedNodeName
 	s.ResourceClaimStatuses = local.Status.ResourceClaimStatuses
+	s.NodeAllocatableResourceClaimStatuses = local.Status.NodeAllocatableResourceClaimStatuses
 	s.ExtendedResourceClaimStatus = local.Status.ExtendedResourceClaimStatus
 	s.EphemeralContainerStatuses = local.Status.EphemeralContainerStatuses
 	if s.ObservedGeneration != 0 {

@@ -1,0 +1,319 @@
+package kinds
+
+import (
+	"maps"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+var options = PodOptions{Origin: "rome", Destination: "milan", Node: "milan-node", HostIP: "10.0.0.1"}
+
+func pod(change func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "u1", Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{NodeName: "milan-node", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+// TestEveryFieldOfASpecHasARule walks over all fields of a PodSpec, those of later Kubernetes releases included: each is copied, given
+// another value, or dropped, and says so here.
+func TestEveryFieldOfASpecHasARule(t *testing.T) {
+	const copied, changed, dropped = "copied", "changed", "dropped"
+	rules := map[string]string{
+		"Volumes": copied, "InitContainers": copied, "Containers": copied, "RestartPolicy": copied, "TerminationGracePeriodSeconds": copied,
+		"ActiveDeadlineSeconds": copied, "DNSPolicy": copied, "DNSConfig": copied, "ShareProcessNamespace": copied, "SecurityContext": copied,
+		"ImagePullSecrets": copied, "Hostname": copied, "Subdomain": copied, "HostAliases": copied, "ReadinessGates": copied,
+		"EnableServiceLinks": copied, "TopologySpreadConstraints": copied, "SetHostnameAsFQDN": copied, "Tolerations": copied, "RuntimeClassName": copied,
+
+		"AutomountServiceAccountToken": changed,
+
+		"EphemeralContainers": dropped, "NodeSelector": dropped, "ServiceAccountName": dropped, "DeprecatedServiceAccount": dropped,
+		"NodeName": dropped, "HostNetwork": dropped, "HostPID": dropped, "HostIPC": dropped, "Affinity": dropped, "SchedulerName": dropped,
+		"PriorityClassName": dropped, "Priority": dropped, "PreemptionPolicy": dropped, "Overhead": dropped, "OS": dropped, "HostUsers": dropped,
+		"SchedulingGates": dropped, "ResourceClaims": dropped, "Resources": dropped, "HostnameOverride": dropped,
+		"EvictionResponders": dropped,
+		"SchedulingGroup":    dropped,
+	}
+	for field := range reflect.TypeFor[corev1.PodSpec]().Fields() {
+		t.Run(field.Name, func(t *testing.T) {
+			rule, found := rules[field.Name]
+			if !found {
+				t.Fatal("a field without a rule: decide whether it travels")
+			}
+			in := pod(func(p *corev1.Pod) {
+				p.Spec = corev1.PodSpec{}
+				fill(reflect.ValueOf(&p.Spec).Elem().FieldByName(field.Name), 0)
+			})
+			before := in.DeepCopy()
+			out := reflect.ValueOf(ShadowPod(in, "shop-rome", options).Spec.Pod).FieldByName(field.Name)
+			value := reflect.ValueOf(in.Spec).FieldByName(field.Name)
+			switch rule {
+			case copied:
+				if !reflect.DeepEqual(out.Interface(), value.Interface()) {
+					t.Errorf("not copied: %s", cmp.Diff(value.Interface(), out.Interface()))
+				}
+			case changed:
+				if out.IsZero() || reflect.DeepEqual(out.Interface(), value.Interface()) {
+					t.Errorf("unchanged: %v", out.Interface())
+				}
+			default:
+				if !out.IsZero() {
+					t.Errorf("not dropped: %v", out.Interface())
+				}
+			}
+			if !reflect.DeepEqual(before, in) {
+				t.Error("the local pod was changed")
+			}
+		})
+		delete(rules, field.Name)
+	}
+	for name := range maps.Keys(rules) {
+		t.Errorf("rule for %s, which no PodSpec has", name)
+	}
+}
+
+// fill sets v to something that is not its zero value, as deep as it goes without coming back to the same types.
+func fill(v reflect.Value, depth int) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), depth)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), depth)
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, depth)
+		fill(value, depth)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(7)
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[resource.Quantity]() {
+			v.Set(reflect.ValueOf(resource.MustParse("1")))
+			return
+		}
+		for i := range v.NumField() {
+			if f := v.Field(i); f.CanSet() && depth < 2 && f.Type() != reflect.TypeFor[[]corev1.ResourceClaim]() && f.Kind() != reflect.Map && f.Kind() != reflect.Slice && f.Kind() != reflect.Pointer {
+				fill(f, depth+1)
+			}
+		}
+	}
+}
+
+func TestShadowPod(t *testing.T) {
+	soft := func(labels map[string]string) *corev1.Affinity {
+		return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+			Weight: 1, PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: labels}},
+		}}}}
+	}
+	propagated := &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: "zone"}}}
+	nodeAffinity := &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}
+	ours := map[string]string{api.LabelOrigin: "rome", api.LabelDestination: "milan", offv1.LabelNodeName: "milan-node"}
+	with := func(m map[string]string) map[string]string { out := maps.Clone(ours); maps.Copy(out, m); return out }
+
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		patch  *offv1.OffloadingPatch
+		tune   func(*PodOptions)
+		got    func(*offv1.ShadowPod) any
+		want   any
+	}{
+		"labels": {
+			change: func(p *corev1.Pod) {
+				p.Labels[offv1.LabelShadowPod] = "true"
+				p.Labels[LabelRemoteUnavailable] = "true"
+			},
+			got: func(s *offv1.ShadowPod) any { return s.Labels }, want: with(map[string]string{"app": "web"}),
+		},
+		"labels that stay here": {
+			change: func(p *corev1.Pod) { p.Labels["a.b/c"] = "1"; p.Labels["a.b/d"] = "2"; p.Labels["team"] = "x" },
+			tune:   func(o *PodOptions) { o.LabelsNotReflected = []string{"a.b/*"} },
+			patch:  &offv1.OffloadingPatch{LabelsNotReflected: []string{"team"}},
+			got:    func(s *offv1.ShadowPod) any { return s.Labels }, want: with(map[string]string{"app": "web"}),
+		},
+		"annotations": {
+			change: func(p *corev1.Pod) {
+				p.Annotations = map[string]string{"note": "x", "secret": "y", AnnotationRestarts: "c=1"}
+			},
+			tune: func(o *PodOptions) { o.AnnotationsNotReflected = []string{"secret"} },
+			got:  func(s *offv1.ShadowPod) any { return s.Annotations },
+			want: map[string]string{"note": "x", AnnotationLocalUID: "u1", AnnotationLabels: "app"},
+		},
+		"tolerations": {
+			change: func(p *corev1.Pod) {
+				p.Spec.Tolerations = []corev1.Toleration{{Key: api.TaintVirtualNode, Operator: corev1.TolerationOpExists}, {Key: "mine"}}
+			},
+			patch: &offv1.OffloadingPatch{Tolerations: []corev1.Toleration{{Key: "theirs"}}},
+			got:   func(s *offv1.ShadowPod) any { return s.Spec.Pod.Tolerations }, want: []corev1.Toleration{{Key: "mine"}, {Key: "theirs"}},
+		},
+		"node selector": {
+			change: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"here": "only"} },
+			patch:  &offv1.OffloadingPatch{NodeSelector: map[string]string{"disk": "ssd"}},
+			got:    func(s *offv1.ShadowPod) any { return s.Spec.Pod.NodeSelector }, want: map[string]string{"disk": "ssd"},
+		},
+		"anti-affinity soft": {
+			change: func(p *corev1.Pod) {
+				p.Annotations = map[string]string{AnnotationAntiAffinity: AntiAffinitySoft}
+				p.Labels["pod-template-hash"] = "h"
+			},
+			got: func(s *offv1.ShadowPod) any { return s.Spec.Pod.Affinity }, want: soft(with(map[string]string{"app": "web"})),
+		},
+		"anti-affinity of listed labels": {
+			change: func(p *corev1.Pod) {
+				p.Annotations = map[string]string{AnnotationAntiAffinity: AntiAffinitySoft, AnnotationAntiAffinityLabels: "app, absent"}
+			},
+			got: func(s *offv1.ShadowPod) any { return s.Spec.Pod.Affinity }, want: soft(map[string]string{"app": "web"}),
+		},
+		"anti-affinity hard": {
+			change: func(p *corev1.Pod) {
+				p.Annotations = map[string]string{AnnotationAntiAffinity: AntiAffinityHard, AnnotationAntiAffinityLabels: "app"}
+			},
+			got: func(s *offv1.ShadowPod) any {
+				return s.Spec.Pod.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+			},
+			want: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},
+		},
+		"anti-affinity propagated, node affinity of the patch": {
+			change: func(p *corev1.Pod) {
+				p.Annotations = map[string]string{AnnotationAntiAffinity: AntiAffinityPropagate}
+				p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: propagated, NodeAffinity: &corev1.NodeAffinity{}}
+			},
+			patch: &offv1.OffloadingPatch{Affinity: &offv1.Affinity{NodeAffinity: nodeAffinity}},
+			got:   func(s *offv1.ShadowPod) any { return s.Spec.Pod.Affinity },
+			want:  &corev1.Affinity{PodAntiAffinity: propagated, NodeAffinity: nodeAffinity},
+		},
+		"runtime class of virtual nodes": {
+			change: func(p *corev1.Pod) { p.Spec.RuntimeClassName = new(RuntimeClass) },
+			patch:  &offv1.OffloadingPatch{RuntimeClassName: new("gvisor")},
+			got:    func(s *offv1.ShadowPod) any { return *s.Spec.Pod.RuntimeClassName }, want: "gvisor",
+		},
+		"runtime class by annotation": {
+			change: func(p *corev1.Pod) {
+				p.Annotations = map[string]string{AnnotationRemoteRuntimeClass: "kata"}
+				p.Spec.RuntimeClassName = new("local")
+			},
+			patch: &offv1.OffloadingPatch{RuntimeClassName: new("gvisor")},
+			got:   func(s *offv1.ShadowPod) any { return *s.Spec.Pod.RuntimeClassName }, want: "kata",
+		},
+		"service account in the provider": {
+			change: func(p *corev1.Pod) {
+				p.Annotations = map[string]string{AnnotationAPIServerSupport: APIServerRemote}
+				p.Spec.ServiceAccountName = "app"
+			},
+			got: func(s *offv1.ShadowPod) any {
+				return []any{s.Spec.Pod.ServiceAccountName, *s.Spec.Pod.AutomountServiceAccountToken}
+			}, want: []any{"app", true},
+		},
+		"service account by annotation": {
+			change: func(p *corev1.Pod) {
+				p.Annotations = map[string]string{AnnotationAPIServerSupport: APIServerRemote, AnnotationRemoteServiceAccount: "other"}
+			},
+			got: func(s *offv1.ShadowPod) any { return s.Spec.Pod.ServiceAccountName }, want: "other",
+		},
+		"device claims": {
+			change: func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}} },
+			got:    func(s *offv1.ShadowPod) any { return len(s.Spec.Pod.Containers[0].Resources.Claims) }, want: 0,
+		},
+		"credentials of a projected volume": {
+			change: func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{apiAccess()} },
+			got:    func(s *offv1.ShadowPod) any { return s.Spec.Pod.Volumes[0].Projected.Sources },
+			want: []corev1.VolumeProjection{
+				{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt.rome"}, Optional: new(true)}},
+				{DownwardAPI: &corev1.DownwardAPIProjection{}},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options
+			o.Patch = test.patch
+			if test.tune != nil {
+				test.tune(&o)
+			}
+			shadow := ShadowPod(pod(test.change), "shop-rome", o)
+			if shadow.Name != "web" || shadow.Namespace != "shop-rome" {
+				t.Errorf("it is called %s/%s", shadow.Namespace, shadow.Name)
+			}
+			if diff := cmp.Diff(test.want, test.got(shadow)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func apiAccess() corev1.Volume {
+	return corev1.Volume{Name: "kube-api-access-x", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: rootCA}}},
+		{DownwardAPI: &corev1.DownwardAPIProjection{}},
+	}}}}
+}
+
+func TestRootCA(t *testing.T) {
+	for origin, want := range map[string]string{"rome": "kube-root-ca.crt.rome", "barcelona": "kube-root-ca.crt.barce", "abcd-e": "kube-root-ca.crt.abcd-a", "x": "kube-root-ca.crt.x"} {
+		if got := RootCA(origin); got != want {
+			t.Errorf("%s: %s, not %s", origin, got, want)
+		}
+	}
+}
+
+func TestMetadataFollows(t *testing.T) {
+	local := pod(func(p *corev1.Pod) { p.Labels["old"] = "1" })
+	shadow := ShadowPod(local, "shop-rome", options)
+	if _, changed := ShadowPodMetadata(shadow, local, options); changed {
+		t.Error("a new ShadowPod differs from its pod")
+	}
+	shadow.Labels[offv1.LabelCreatorUser], shadow.Annotations["theirs"] = "u", "x"
+	if _, changed := ShadowPodMetadata(shadow, local, options); changed {
+		t.Error("what the provider adds counts as a difference")
+	}
+	delete(local.Labels, "old")
+	local.Labels["new"] = "1"
+	out, changed := ShadowPodMetadata(shadow, local, options)
+	_, old := out.Labels["old"]
+	if !changed || old || out.Labels["new"] != "1" || out.Labels[offv1.LabelCreatorUser] != "u" || out.Annotations["theirs"] != "x" {
+		t.Errorf("changed %v: %v %v", changed, out.Labels, out.Annotations)
+	}
+	if _, again := ShadowPodMetadata(out, local, options); again {
+		t.Error("it never settles")
+	}
+}
+
+func TestOwnership(t *testing.T) {
+	local := pod(nil)
+	shadow := ShadowPod(local, "shop-rome", options)
+	if !OwnsShadowPod(shadow, options) || !MadeFor(shadow, local) {
+		t.Error("a ShadowPod is not its maker's")
+	}
+	other := options
+	other.Node = "another"
+	if OwnsShadowPod(shadow, other) {
+		t.Error("another node owns it")
+	}
+	local.UID = "u2"
+	if MadeFor(shadow, local) {
+		t.Error("it belongs to a later pod of the same name")
+	}
+	delete(shadow.Annotations, AnnotationLocalUID)
+	if !MadeFor(shadow, local) {
+		t.Error("one that does not say belongs to the pod of its name")
+	}
+}

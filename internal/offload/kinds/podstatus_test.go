@@ -1,0 +1,194 @@
+package kinds
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// TestEveryFieldOfAStatusHasARule walks over all fields of a PodStatus: each comes from the provider, stays as it is here, or is made.
+func TestEveryFieldOfAStatusHasARule(t *testing.T) {
+	const remote, local, made = "remote", "local", "made"
+	rules := map[string]string{
+		"Phase": remote, "Message": remote, "Reason": remote, "PodIP": remote, "PodIPs": remote, "StartTime": remote, "Conditions": remote,
+		"InitContainerStatuses": remote, "ContainerStatuses": remote, "Resize": remote, "AllocatedResources": remote, "Resources": remote,
+		"VolumeHealth":                         remote,
+		"NodeAllocatableResourceClaimStatuses": local, "NominatedNodeName": local, "QOSClass": local, "EphemeralContainerStatuses": local, "ResourceClaimStatuses": local, "ExtendedResourceClaimStatus": local,
+		"HostIP": made, "HostIPs": made, "ObservedGeneration": made,
+	}
+	for field := range reflect.TypeFor[corev1.PodStatus]().Fields() {
+		t.Run(field.Name, func(t *testing.T) {
+			theirs, ours := pod(nil), pod(nil)
+			if field.Name == "Conditions" { // what they say of the remote generation is true of the local one
+				ours.Generation = 7
+			}
+			fill(reflect.ValueOf(&theirs.Status).Elem().FieldByName(field.Name), 0)
+			out := reflect.ValueOf(PodStatus(ours, theirs, options).Status).FieldByName(field.Name)
+			want := reflect.ValueOf(theirs.Status).FieldByName(field.Name)
+			switch rules[field.Name] {
+			case remote:
+				if diff := cmp.Diff(want.Interface(), out.Interface()); diff != "" {
+					t.Error(diff)
+				}
+			case local:
+				if !out.IsZero() {
+					t.Errorf("taken over: %v", out.Interface())
+				}
+			case made:
+				if reflect.DeepEqual(want.Interface(), out.Interface()) {
+					t.Errorf("taken over: %v", out.Interface())
+				}
+			default:
+				t.Error("a field without a rule: decide where it comes from")
+			}
+		})
+	}
+}
+
+func running(restarts int32, created, started time.Time) *corev1.Pod {
+	return pod(func(p *corev1.Pod) {
+		p.CreationTimestamp = metav1.NewTime(created)
+		start := metav1.NewTime(started)
+		p.Status = corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: "10.1.0.9", PodIPs: []corev1.PodIP{{IP: "10.1.0.9"}, {IP: "fd00::9"}}, HostIP: "192.0.2.9", StartTime: &start,
+			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "c", Ready: true, RestartCount: restarts, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
+		}
+	})
+}
+
+func ready(p *corev1.Pod) corev1.ConditionStatus {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status
+		}
+	}
+	return corev1.ConditionUnknown
+}
+
+func TestPodStatus(t *testing.T) {
+	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	remote := running(0, t0, t0.Add(time.Second))
+
+	out := PodStatus(pod(nil), remote, options)
+	if out.Labels[offv1.LabelShadowPod] != "true" || out.Status.HostIP != "10.0.0.1" || len(out.Status.PodIPs) != 2 || ready(out) != corev1.ConditionTrue {
+		t.Errorf("labels %v, status %+v", out.Labels, out.Status)
+	}
+	if again := PodStatus(out, remote, options); !reflect.DeepEqual(out, again) {
+		t.Errorf("it never settles: %s", cmp.Diff(out, again))
+	}
+
+	t.Run("translated address", func(t *testing.T) {
+		o := options
+		o.TranslateIP = func(string) string { return "172.16.0.9" }
+		if s := PodStatus(pod(nil), remote, o).Status; s.PodIP != "172.16.0.9" || len(s.PodIPs) != 1 || s.PodIPs[0].IP != s.PodIP {
+			t.Errorf("%s %v", s.PodIP, s.PodIPs)
+		}
+		o.TranslateIP = func(string) string { return "" }
+		if s := PodStatus(pod(nil), remote, o).Status; s.PodIP != "" || len(s.PodIPs) != 0 {
+			t.Errorf("%s %v", s.PodIP, s.PodIPs)
+		}
+	})
+	t.Run("conditions of others", func(t *testing.T) {
+		local := pod(func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: "lb.example/attached", Status: corev1.ConditionTrue}, {Type: corev1.PodInitialized}}
+		})
+		var types []corev1.PodConditionType
+		for _, c := range PodStatus(local, remote, options).Status.Conditions {
+			types = append(types, c.Type)
+		}
+		if diff := cmp.Diff([]corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady, "lb.example/attached"}, types); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("remote unavailable", func(t *testing.T) {
+		local := out.DeepCopy()
+		local.Labels[LabelRemoteUnavailable] = "true"
+		if got := PodStatus(local, remote, options); ready(got) != corev1.ConditionFalse || got.Status.Phase != corev1.PodRunning {
+			t.Errorf("%+v", got.Status)
+		}
+	})
+	t.Run("made again", func(t *testing.T) {
+		local, dying := out.DeepCopy(), remote.DeepCopy()
+		local.Status.ContainerStatuses[0].RestartCount = 2
+		dying.DeletionTimestamp, dying.Status.Phase = &metav1.Time{Time: t0}, corev1.PodFailed
+		got := PodStatus(local, dying, options)
+		if got.Status.Phase != corev1.PodRunning || ready(got) != corev1.ConditionFalse {
+			t.Errorf("while it is replaced: %+v", got.Status)
+		}
+		next := running(1, t0.Add(time.Minute), t0.Add(2*time.Minute))
+		got = PodStatus(got, next, options)
+		if n := got.Status.ContainerStatuses[0].RestartCount; n != 4 || got.Annotations[AnnotationRestarts] != "c=3" {
+			t.Errorf("%d restarts, %v", n, got.Annotations)
+		}
+		if again := PodStatus(got, next, options); !reflect.DeepEqual(got, again) {
+			t.Errorf("it never settles: %s", cmp.Diff(got, again))
+		}
+	})
+	t.Run("completed while it is deleted", func(t *testing.T) {
+		local, dying := out.DeepCopy(), remote.DeepCopy()
+		local.Spec.RestartPolicy = corev1.RestartPolicyNever
+		dying.DeletionTimestamp, dying.Status.Phase = &metav1.Time{Time: t0}, corev1.PodSucceeded
+		if got := PodStatus(local, dying, options); got.Status.Phase != corev1.PodSucceeded {
+			t.Errorf("%+v", got.Status)
+		}
+	})
+}
+
+func TestEnds(t *testing.T) {
+	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	local := running(0, t0, t0)
+	for _, test := range []struct {
+		got      *corev1.Pod
+		phase    corev1.PodPhase
+		reason   string
+		exitCode int32
+	}{
+		{Aborted(local, "m"), corev1.PodFailed, "OffloadingAborted", 1},
+		{RemoteTerminated(local, corev1.PodSucceeded), corev1.PodSucceeded, "RemotePodTerminated", 0},
+		{RemoteTerminated(local, corev1.PodFailed), corev1.PodFailed, "RemotePodTerminated", 1},
+		{Aborted(pod(nil), "m"), corev1.PodFailed, "OffloadingAborted", 1}, // nothing was ever seen of its containers
+	} {
+		s := test.got.Status
+		if s.Phase != test.phase || s.Reason != test.reason || ready(test.got) == corev1.ConditionTrue || !Finished(test.got) {
+			t.Errorf("%+v", s)
+		}
+		if len(s.ContainerStatuses) != 1 || s.ContainerStatuses[0].Ready || s.ContainerStatuses[0].State.Terminated == nil || s.ContainerStatuses[0].State.Terminated.ExitCode != test.exitCode {
+			t.Errorf("containers %+v", s.ContainerStatuses)
+		}
+	}
+	if s := Refused(pod(nil), "m").Status; s.Phase != corev1.PodPending || s.Reason != "OffloadingBackOff" || s.Message != "m" {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestStarting(t *testing.T) {
+	waiting := func(reason string) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+	}
+	notReady := []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+	for name, test := range map[string]struct {
+		s    corev1.PodStatus
+		want bool
+	}{
+		"fresh":             {corev1.PodStatus{Phase: corev1.PodPending}, true},
+		"creating":          {corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: waiting("ContainerCreating")}, true},
+		"not ready yet":     {corev1.PodStatus{Phase: corev1.PodRunning, Conditions: notReady}, true},
+		"ready":             {corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}, false},
+		"no image":          {corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: waiting("ErrImagePull")}, false},
+		"no node":           {corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}}, false},
+		"restarted":         {corev1.PodStatus{Phase: corev1.PodRunning, Conditions: notReady, ContainerStatuses: []corev1.ContainerStatus{{RestartCount: 1}}}, false},
+		"a container ended": {corev1.PodStatus{Phase: corev1.PodRunning, Conditions: notReady, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}}, false},
+		"failed":            {corev1.PodStatus{Phase: corev1.PodFailed}, false},
+	} {
+		if got := Starting(&test.s); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
