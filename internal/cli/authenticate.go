@@ -34,7 +34,7 @@ func (a *app) authenticateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.authenticate(ctx, auth.proxyURL)
+		return p.explained(p.authenticate(ctx, auth.proxyURL))
 	}
 	return command
 }
@@ -63,7 +63,7 @@ func (a *app) unauthenticateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.unauthenticate(ctx, wait)
+		return p.explained(p.unauthenticate(ctx, wait))
 	}
 	return command
 }

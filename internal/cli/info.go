@@ -68,9 +68,10 @@ func statusOf(module corev1beta1.Module) (moduleStatus, []string) {
 func (a *app) infoCommand() *cobra.Command {
 	var o infoOptions
 	command := &cobra.Command{
-		Use:   "info",
-		Short: "Show the state of the local cluster and its peerings",
-		Long:  "Show the state of the local cluster: health, identity and peerings.",
+		Use:     "info",
+		Aliases: []string{"status"},
+		Short:   "Show the state of the local cluster and its peerings",
+		Long:    "Show the state of the local cluster: health, identity and peerings.",
 		Example: example(`
 			%[1]s info
 			# For programs

@@ -123,6 +123,11 @@ func (a *app) peer(ctx context.Context, remote *remoteConfig, o *peerOptions, fl
 			p.local.Warn("--%s has no effect without a network between the clusters", name)
 		}
 	}
+	return p.explained(p.peer(ctx, o, resources))
+}
+
+// peer does what the command does once both clusters are known: authenticate, ask for resources, wait for the node.
+func (p *pair) peer(ctx context.Context, o *peerOptions, resources corev1.ResourceList) error {
 	if err := p.authenticate(ctx, o.auth.proxyURL); err != nil {
 		return err
 	}
@@ -213,7 +218,8 @@ func (c *cluster) kubeletState(namespace, virtualNode string) string {
 func podTrouble(pod *corev1.Pod) string {
 	for _, container := range pod.Status.ContainerStatuses {
 		if waiting := container.State.Waiting; waiting != nil {
-			return fmt.Sprintf("container %s of pod %s in namespace %s is waiting, %s: %s", container.Name, pod.Name, pod.Namespace, waiting.Reason, waiting.Message)
+			why := strings.TrimSuffix(waiting.Reason+": "+waiting.Message, ": ")
+			return fmt.Sprintf("container %s of pod %s in namespace %s is waiting, %s", container.Name, pod.Name, pod.Namespace, why)
 		}
 		if ended := container.State.Terminated; ended != nil {
 			return fmt.Sprintf("container %s of pod %s in namespace %s ended with code %d, %s: %s", container.Name, pod.Name, pod.Namespace, ended.ExitCode, ended.Reason, ended.Message)

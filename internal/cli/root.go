@@ -27,6 +27,9 @@ func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams
 	root.SetArgs(args)
 	root.SetContext(ctx)
 	if err := root.ExecuteContext(ctx); err != nil {
+		if waiting := (*waitError)(nil); ctx.Err() != nil && !errors.As(err, &waiting) {
+			err = fmt.Errorf("interrupted: %w", err)
+		}
 		app.console().Fail(err)
 		return 1
 	}

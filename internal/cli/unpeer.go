@@ -45,7 +45,7 @@ func (a *app) unpeerCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.unpeer(ctx, wait, deleteNamespaces)
+		return p.explained(p.unpeer(ctx, wait, deleteNamespaces))
 	}
 	return command
 }
