@@ -1,0 +1,241 @@
+package offload
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
+)
+
+var (
+	stepNow = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	stepPod = kinds.PodOptions{Origin: "rome", Destination: "milan", Node: "node", HostIP: "10.0.0.1"}
+)
+
+func localPod(uid types.UID, change func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: uid, Labels: map[string]string{"app": "web"}, CreationTimestamp: metav1.NewTime(stepNow.Add(-time.Minute))},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+func labelled(p *corev1.Pod) {
+	p.Labels[offv1.LabelShadowPod] = "true"
+	p.Status.Phase = corev1.PodRunning
+}
+func deleting(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: stepNow} }
+func phase2(phase corev1.PodPhase, reason string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { labelled(p); p.Status.Phase, p.Status.Reason = phase, reason }
+}
+
+func shadowFor(local *corev1.Pod, uid types.UID, change func(*offv1.ShadowPod)) *offv1.ShadowPod {
+	s := kinds.ShadowPod(local, "shop-rome", stepPod)
+	s.UID = uid
+	if change != nil {
+		change(s)
+	}
+	return s
+}
+
+func remoteFor(s *offv1.ShadowPod, change func(*corev1.Pod)) *corev1.Pod {
+	p := Pod(s)
+	p.UID, p.CreationTimestamp = "p-"+s.UID, metav1.NewTime(stepNow.Add(-time.Second))
+	p.Status.Phase = corev1.PodPending
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+func remoteRuns(p *corev1.Pod) {
+	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.1.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+}
+
+// TestStepLawsByEnumeration tries every combination of what may be found here, there and in between.
+func TestStepLawsByEnumeration(t *testing.T) {
+	locals := map[string]*corev1.Pod{
+		"none": nil, "new": localPod("u1", nil), "offloaded": localPod("u1", labelled), "deleting": localPod("u1", deleting),
+		"offloaded, deleting": localPod("u1", func(p *corev1.Pod) { labelled(p); deleting(p) }),
+		"succeeded":           localPod("u1", phase2(corev1.PodSucceeded, "")),
+		"aborted":             localPod("u1", phase2(corev1.PodFailed, offv1.PodOffloadingAborted)),
+		"refused":             localPod("u1", func(p *corev1.Pod) { p.Status.Reason = offv1.PodOffloadingBackOff }),
+	}
+	base := localPod("u1", nil)
+	dying := func(s *offv1.ShadowPod) { s.DeletionTimestamp = &metav1.Time{Time: stepNow} }
+	shadows := map[string]*offv1.ShadowPod{
+		"none": nil, "ours": shadowFor(base, "s1", nil), "ours, deleting": shadowFor(base, "s1", dying),
+		"of an earlier pod":           shadowFor(localPod("u0", nil), "s0", nil),
+		"of an earlier pod, deleting": shadowFor(localPod("u0", nil), "s0", dying),
+		"finished":                    shadowFor(base, "s1", func(s *offv1.ShadowPod) { s.Status.Phase = corev1.PodSucceeded }),
+		"foreign":                     shadowFor(base, "f1", func(s *offv1.ShadowPod) { s.Labels = map[string]string{"x": "y"} }),
+	}
+	s1, s0 := shadows["ours"], shadows["of an earlier pod"]
+	remotes := map[string]*corev1.Pod{
+		"none": nil, "pending": remoteFor(s1, nil), "running": remoteFor(s1, remoteRuns),
+		"terminating":             remoteFor(s1, func(p *corev1.Pod) { remoteRuns(p); deleting(p); p.Status.Phase = corev1.PodFailed }),
+		"failed":                  remoteFor(s1, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
+		"of an earlier ShadowPod": remoteFor(s0, remoteRuns),
+	}
+	states := map[string]Mapping{
+		"unknown": {}, "unmapped": {State: Unmapped}, "wanted": {State: MappingWanted},
+		"mapped": {State: Mapped, Namespace: "shop-rome"}, "terminating": {State: MappingTerminating, Namespace: "shop-rome"},
+	}
+	tried := 0
+	for ln, local := range locals {
+		for sn, shadow := range shadows {
+			for rn, remote := range remotes {
+				for mn, mapping := range states {
+					for _, synced := range []bool{false, true} {
+						if synced && mapping.Namespace == "" {
+							continue // there is nothing to be synced with
+						}
+						if !synced && (shadow != nil || remote != nil) {
+							continue // nothing is known while nothing is synced
+						}
+						tried++
+						name := fmt.Sprintf("local %s, shadow %s, remote %s, namespace %s, synced %v", ln, sn, rn, mn, synced)
+						env := Env{Mapping: mapping, RemoteSynced: synced, Now: stepNow, Pod: stepPod}
+						checkStep(t, name, local, shadow, remote, env)
+					}
+				}
+			}
+		}
+	}
+	if tried < 500 {
+		t.Errorf("only %d combinations", tried)
+	}
+}
+
+func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) {
+	t.Helper()
+	l, s, r := local.DeepCopy(), shadow.DeepCopy(), remote.DeepCopy()
+	step := Next(local, shadow, remote, env)
+	fail := func(why string) { t.Errorf("%s: %s (%s: %s)", name, why, step.Action, step.Why) }
+	if !equality.Semantic.DeepEqual(l, local) || !equality.Semantic.DeepEqual(s, shadow) || !equality.Semantic.DeepEqual(r, remote) {
+		fail("the facts were changed")
+	}
+	if again := Next(local, shadow, remote, env); !equality.Semantic.DeepEqual(step, again) {
+		fail("the same facts gave another step")
+	}
+	if step.Why == "" {
+		fail("it does not say why")
+	}
+	if env.Mapping.State == MappingUnknown && step.Action != Nothing {
+		fail("it acts before it knows anything")
+	}
+	ours := shadow != nil && kinds.OwnsShadowPod(shadow, env.Pod)
+	switch step.Action {
+	case CreateRemote:
+		if !env.RemoteSynced || env.Mapping.State != Mapped || shadow != nil || local.Labels[offv1.LabelShadowPod] != "" {
+			fail("it creates what may be there, or where it must not")
+		}
+	case PatchRemote, DeleteRemote:
+		if !env.RemoteSynced || !ours {
+			fail("it touches what is not known, or not its own")
+		}
+		if step.Action == DeleteRemote && local != nil && local.DeletionTimestamp == nil && kinds.MadeFor(shadow, local) && local.Status.Reason != offv1.PodOffloadingAborted {
+			fail("it takes away a ShadowPod that is needed")
+		}
+		if local == nil && !step.Confirm {
+			fail("it does not make sure that the pod is gone")
+		}
+	case DeleteLocal:
+		if local.DeletionTimestamp == nil {
+			fail("it removes a pod that nobody deleted")
+		}
+		if env.Mapping.Namespace != "" && (!env.RemoteSynced || ours || remote != nil) {
+			fail("it removes a pod that may still run")
+		}
+	case PatchLocalStatus:
+		now, ok := step.Object.(*corev1.Pod)
+		if !ok {
+			t.Fatalf("%s: %T", name, step.Object)
+		}
+		if kinds.Finished(local) {
+			fail("it changes a final phase")
+		}
+		if equality.Semantic.DeepEqual(now, local) {
+			fail("it writes what is there")
+		}
+		if now.UID != local.UID || !equality.Semantic.DeepEqual(now.Spec, local.Spec) {
+			fail("it changes more than the state")
+		}
+		if now.Status.Reason == offv1.PodOffloadingAborted {
+			if local.Labels[offv1.LabelShadowPod] == "" {
+				fail("a pod that was never offloaded was aborted")
+			}
+			if env.Mapping.State != Unmapped && (!env.RemoteSynced || shadow != nil || !step.Confirm) {
+				fail("silence was read as absence")
+			}
+		}
+	}
+}
+
+func TestStartIsShownAtOnceOrLater(t *testing.T) {
+	local := localPod("u1", func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(stepNow)}}
+	})
+	shadow := shadowFor(local, "s1", nil)
+	creating := func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}
+	}
+	failing := func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}
+	}
+	for name, test := range map[string]struct {
+		remote func(*corev1.Pod)
+		at     time.Duration
+		action Action
+		after  time.Duration
+	}{
+		"nothing to show":            {nil, time.Second, Nothing, 19 * time.Second},
+		"nothing to show for long":   {nil, time.Minute, PatchLocalStatus, 0},
+		"creating":                   {creating, time.Second, Nothing, 2 * time.Second},
+		"creating for long":          {creating, 4 * time.Second, PatchLocalStatus, 0},
+		"a clock that goes after us": {creating, -time.Hour, Nothing, 3 * time.Second},
+		"no image":                   {failing, 0, PatchLocalStatus, 0},
+		"ready":                      {remoteRuns, 0, PatchLocalStatus, 0},
+	} {
+		env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow.Add(test.at), Pod: stepPod}
+		step := Next(local, shadow, remoteFor(shadow, test.remote), env)
+		if step.Action != test.action || step.After != test.after {
+			t.Errorf("%s: %s after %s (%s)", name, step.Action, step.After, step.Why)
+		}
+	}
+}
+
+func TestMappingOf(t *testing.T) {
+	m := &offv1.NamespaceMap{
+		Spec: offv1.NamespaceMapSpec{DesiredMapping: map[string]string{"a": "a-rome", "b": "b-rome", "c": "c-rome", "d": "d-rome"}},
+		Status: offv1.NamespaceMapStatus{CurrentMapping: map[string]offv1.RemoteNamespaceStatus{
+			"a": {RemoteNamespace: "a-rome", Phase: offv1.MappingAccepted}, "b": {RemoteNamespace: "b-rome", Phase: offv1.MappingTerminating},
+			"c": {RemoteNamespace: "c-rome", Phase: offv1.MappingCreationLoopBackOff},
+		}},
+	}
+	for namespace, want := range map[string]Mapping{
+		"a": {State: Mapped, Namespace: "a-rome"}, "b": {State: MappingTerminating, Namespace: "b-rome"}, "d": {State: MappingWanted}, "e": {State: Unmapped},
+	} {
+		if got := MappingOf(m, namespace); got != want {
+			t.Errorf("%s: %+v", namespace, got)
+		}
+	}
+	if got := MappingOf(m, "c"); got.State != MappingWanted || got.Namespace != "" || got.Problem == "" {
+		t.Errorf("c: %+v", got)
+	}
+	if got := MappingOf(nil, "a"); got.State != MappingWanted {
+		t.Errorf("without a map: %+v", got)
+	}
+}

@@ -1,0 +1,252 @@
+package offload
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/api"
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
+)
+
+// stepWorld is one pod name in two clusters, with users, a provider and a link, all of which do what they like.
+type stepWorld struct {
+	t       *testing.T
+	r       *rand.Rand
+	now     time.Time
+	uids    int
+	local   *corev1.Pod
+	shadow  *offv1.ShadowPod
+	remote  *corev1.Pod
+	mapping Mapping
+	up      bool
+	history []string
+	// final is the phase and UID of a pod that has finished.
+	final map[types.UID]corev1.PodPhase
+	made  map[types.UID]int
+	quiet bool
+}
+
+func (w *stepWorld) uid(kind string) types.UID {
+	w.uids++
+	return types.UID(fmt.Sprintf("%s%d", kind, w.uids))
+}
+
+func (w *stepWorld) note(format string, args ...any) {
+	w.history = append(w.history, fmt.Sprintf(format, args...))
+}
+
+func (w *stepWorld) fatal(format string, args ...any) {
+	w.t.Helper()
+	w.t.Fatalf("%s\nhistory: %q", fmt.Sprintf(format, args...), w.history)
+}
+
+// event lets somebody do something.
+func (w *stepWorld) event() {
+	w.now = w.now.Add(time.Duration(w.r.IntN(3000)) * time.Millisecond)
+	switch w.r.IntN(14) {
+	case 0, 1:
+		if w.local == nil {
+			w.local = localPod(w.uid("u"), func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(w.now) })
+			w.note("user creates the pod")
+		}
+	case 2:
+		if w.local != nil && w.local.DeletionTimestamp == nil {
+			w.local.DeletionTimestamp = &metav1.Time{Time: w.now}
+			w.note("user deletes the pod")
+		}
+	case 3:
+		if w.local != nil && w.r.IntN(3) == 0 {
+			w.local = nil
+			w.note("user removes the pod by force")
+		}
+	case 4:
+		if w.local != nil {
+			w.local.Labels["color"] = fmt.Sprint(w.r.IntN(3))
+			w.note("user changes a label")
+		}
+	case 5:
+		w.up = !w.up
+		w.note("link up: %v", w.up)
+	case 6:
+		if w.shadow != nil && w.r.IntN(3) == 0 {
+			w.shadow = nil
+			w.note("the provider drains it")
+		}
+	case 7:
+		if w.remote != nil && w.remote.DeletionTimestamp == nil {
+			w.remote.DeletionTimestamp = &metav1.Time{Time: w.now}
+			w.note("the remote pod is deleted there")
+		}
+	case 8:
+		if w.shadow == nil && w.remote == nil && w.mapping.Namespace != "" && w.r.IntN(4) == 0 {
+			w.shadow = &offv1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: w.mapping.Namespace, UID: w.uid("f"), Labels: map[string]string{api.LabelOrigin: "naples"}}}
+			w.note("another consumer takes the name")
+		} else if w.shadow != nil && !kinds.OwnsShadowPod(w.shadow, stepPod) {
+			w.shadow = nil
+			w.note("another consumer gives the name back")
+		}
+	case 9:
+		if w.r.IntN(6) == 0 {
+			if w.mapping.State == Mapped {
+				w.mapping, w.shadow, w.remote = Mapping{State: Unmapped}, nil, nil
+			} else {
+				w.mapping = Mapping{State: Mapped, Namespace: "shop-rome"}
+			}
+			w.note("mapping %d", w.mapping.State)
+		}
+	default:
+		w.provide()
+	}
+}
+
+// provide lets the provider's controller, garbage collector or kubelet do one thing.
+func (w *stepWorld) provide() {
+	switch {
+	case w.remote != nil && w.remote.DeletionTimestamp != nil:
+		w.remote = nil
+		w.note("the remote pod is gone")
+	case w.remote != nil && (w.shadow == nil || !OwnedBy(w.remote, w.shadow)):
+		w.remote.DeletionTimestamp = &metav1.Time{Time: w.now}
+		w.note("the remote pod is collected")
+	case w.shadow != nil && w.remote == nil && kinds.OwnsShadowPod(w.shadow, stepPod) && !Finished(w.shadow.Status.Phase):
+		w.remote = Pod(w.shadow)
+		w.remote.UID, w.remote.CreationTimestamp, w.remote.Status.Phase = w.uid("p"), metav1.NewTime(w.now), corev1.PodPending
+		w.note("the provider makes the remote pod")
+	case w.remote != nil && w.remote.Status.Phase == corev1.PodPending:
+		remoteRuns(w.remote)
+		start := metav1.NewTime(w.now)
+		w.remote.Status.StartTime = &start
+		w.note("the remote pod runs")
+	case w.remote != nil && w.remote.Status.Phase == corev1.PodRunning && !w.quiet && w.r.IntN(8) == 0:
+		w.remote.Status.Phase = corev1.PodSucceeded
+		w.note("the remote pod succeeds")
+	case w.shadow != nil && w.remote != nil && w.shadow.Status.Phase != w.remote.Status.Phase && OwnedBy(w.remote, w.shadow):
+		w.shadow.Status.Phase = w.remote.Status.Phase
+		w.note("the ShadowPod tells %s", w.shadow.Status.Phase)
+	}
+}
+
+func (w *stepWorld) next() Step {
+	env := Env{Mapping: w.mapping, RemoteSynced: w.up && w.mapping.Namespace != "", Now: w.now, Pod: stepPod}
+	shadow, remote := w.shadow, w.remote
+	if !env.RemoteSynced {
+		shadow, remote = nil, nil
+	}
+	return Next(w.local.DeepCopy(), shadow.DeepCopy(), remote.DeepCopy(), env)
+}
+
+// obey does what an API server would do for the step.
+func (w *stepWorld) obey(step Step) {
+	if step.Action != Nothing {
+		w.note("STEP %s: %s", step.Action, step.Why)
+	}
+	switch step.Action {
+	case CreateRemote:
+		if w.shadow != nil {
+			w.fatal("a ShadowPod was created over another")
+		}
+		s, _ := step.Object.(*offv1.ShadowPod)
+		s.UID = w.uid("s")
+		w.shadow = s
+		if w.made[w.local.UID]++; w.made[w.local.UID] > 1 && w.local.Labels[offv1.LabelShadowPod] != "" {
+			w.fatal("a pod that ran was made twice")
+		}
+	case PatchRemote:
+		s, _ := step.Object.(*offv1.ShadowPod)
+		if s.UID != w.shadow.UID || !kinds.OwnsShadowPod(w.shadow, stepPod) {
+			w.fatal("a foreign ShadowPod was changed")
+		}
+		w.shadow = s
+	case DeleteRemote:
+		if step.Object.GetUID() != w.shadow.UID || !kinds.OwnsShadowPod(w.shadow, stepPod) {
+			w.fatal("a foreign ShadowPod was deleted")
+		}
+		w.shadow = nil
+	case DeleteLocal:
+		if w.remote != nil && w.mapping.Namespace != "" && w.shadow != nil && kinds.OwnsShadowPod(w.shadow, stepPod) {
+			w.fatal("a pod that runs was removed")
+		}
+		w.local = nil
+	case PatchLocalStatus:
+		p, _ := step.Object.(*corev1.Pod)
+		if equality.Semantic.DeepEqual(p, w.local) {
+			w.fatal("a write that changes nothing")
+		}
+		if w.final[p.UID] != "" {
+			w.fatal("a final phase was left")
+		}
+		w.local = p
+		if kinds.Finished(p) {
+			w.final[p.UID] = p.Status.Phase
+		}
+	}
+}
+
+// TestStepLawsInRandomWorlds lets the engine act at any moment of any history, then lets everything come to rest, and looks.
+func TestStepLawsInRandomWorlds(t *testing.T) {
+	worlds := 2000
+	if testing.Short() {
+		worlds = 500
+	}
+	for seed := range uint64(worlds) {
+		w := &stepWorld{
+			t: t, r: rand.New(rand.NewPCG(seed, 1)), now: stepNow, up: true, mapping: Mapping{State: Mapped, Namespace: "shop-rome"},
+			final: map[types.UID]corev1.PodPhase{}, made: map[types.UID]int{},
+		}
+		w.note("seed %d", seed)
+		for range 60 {
+			w.event()
+			for range w.r.IntN(3) { // the engine is slow, or dead, at times
+				w.obey(w.next())
+			}
+		}
+		// Rest: the link is up, the namespace is mapped, other consumers keep off, and the provider does its work.
+		w.quiet, w.up = true, true
+		if w.mapping.State != Mapped {
+			w.mapping = Mapping{State: Mapped, Namespace: "shop-rome"}
+		}
+		if w.shadow != nil && !kinds.OwnsShadowPod(w.shadow, stepPod) {
+			w.shadow = nil
+		}
+		for range 40 {
+			w.now = w.now.Add(time.Minute)
+			w.provide()
+			w.obey(w.next())
+		}
+		if step := w.next(); step.Action != Nothing {
+			w.fatal("it does not settle: %s, %s", step.Action, step.Why)
+		}
+		w.atRest()
+	}
+}
+
+func (w *stepWorld) atRest() {
+	switch {
+	case w.local == nil:
+		if w.shadow != nil || w.remote != nil {
+			w.fatal("something was left behind")
+		}
+	case w.local.DeletionTimestamp != nil:
+		w.fatal("a deleted pod stays")
+	case kinds.Finished(w.local):
+		if w.local.Status.Reason == offv1.PodOffloadingAborted && w.shadow != nil {
+			w.fatal("an aborted pod has a ShadowPod")
+		}
+	default:
+		if w.shadow == nil || w.remote == nil || !OwnedBy(w.remote, w.shadow) || !kinds.MadeFor(w.shadow, w.local) {
+			w.fatal("a pod does not run")
+		}
+		if w.local.Status.Phase != w.remote.Status.Phase || w.local.Labels[offv1.LabelShadowPod] == "" || w.local.Labels["color"] != w.shadow.Labels["color"] {
+			w.fatal("what is shown is not what is: %+v, %+v", w.local, w.remote)
+		}
+	}
+}
