@@ -1,0 +1,102 @@
+package app
+
+import (
+	"flag"
+	"io"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/peering"
+)
+
+func parse(args ...string) (*ControllerManagerOptions, error) {
+	opts := &ControllerManagerOptions{}
+	flags := flag.NewFlagSet("controller-manager", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	opts.AddFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	return opts, opts.Validate()
+}
+
+func TestControllerManagerOptions(t *testing.T) {
+	opts, err := parse("--cluster-id=rome")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &ControllerManagerOptions{
+		ClusterID: "rome", LiqoNamespace: "liqo", DefaultNodeResources: defaultNodeResources(),
+		DefaultLimitsEnforcement: offloadingv1beta1.EnforcementNone, EnableResourceEnforcement: true, DefaultClassEnabled: true,
+		EnableAuthentication: true, EnableOffloading: true, Replicas: 1, WebhookPort: 9443,
+		WebhookService: "liqo-controller-manager-webhook", HealthAddress: ":8081",
+	}
+	if diff := cmp.Diff(want, opts); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+	if opts.metricsAddress() != "0" || opts.algorithm() != peering.Ed25519 {
+		t.Errorf("metrics %q, algorithm %v", opts.metricsAddress(), opts.algorithm())
+	}
+
+	opts, err = parse("--cluster-id=rome", "--cluster-labels=region=eu,zone=", "--default-node-resources=cpu=1,nvidia.com/gpu=2",
+		"--default-limits-enforcement=hard", "--tls-compatibility-mode", "--api-server-ca=Q0E=", "--api-server-address=https://rome:6443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"region": "eu", "zone": ""}, opts.ClusterLabels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	resources := corev1.ResourceList{"cpu": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("2")}
+	if diff := cmp.Diff(resources, opts.DefaultNodeResources); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+	if opts.DefaultLimitsEnforcement != offloadingv1beta1.EnforcementHard || opts.algorithm() != peering.RSA2048 || string(opts.APIServerCA) != "CA" {
+		t.Errorf("got %+v", opts)
+	}
+}
+
+func TestControllerManagerOptionsRefuse(t *testing.T) {
+	for name, args := range map[string][]string{
+		"no cluster":           {},
+		"no namespace":         {"--cluster-id=a", "--liqo-namespace="},
+		"no TLS":               {"--cluster-id=a", "--api-server-address=http://a"},
+		"no pair":              {"--cluster-id=a", "--cluster-labels=region"},
+		"no quantity":          {"--cluster-id=a", "--default-node-resources=cpu=many"},
+		"unknown enforcement":  {"--cluster-id=a", "--default-limits-enforcement=Harder"},
+		"CA that is no base64": {"--cluster-id=a", "--api-server-ca=-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := parse(args...); err == nil {
+				t.Error("accepted")
+			}
+		})
+	}
+}
+
+// A Node in the cache keeps its readiness and loses its heartbeat, which changes all the time and says nothing.
+func TestNodesKeepTheirReadiness(t *testing.T) {
+	for object, restriction := range controllerManagerCache().ByObject {
+		if _, ok := object.(*corev1.Node); !ok {
+			continue
+		}
+		out, err := restriction.Transform(&corev1.Node{Status: corev1.NodeStatus{
+			Images: []corev1.ContainerImage{{}},
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeMemoryPressure}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+			},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}
+		if diff := cmp.Diff(want, out.(*corev1.Node).Status); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		return
+	}
+	t.Error("Nodes are cached without restriction")
+}
