@@ -137,6 +137,10 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offv1.Shado
 		fail("it acts before it knows anything")
 	}
 	ours := shadow != nil && kinds.OwnsShadowPod(shadow, env.Pod)
+	if aborted := local != nil && local.Status.Reason == offv1.PodOffloadingAborted; aborted && ours && env.RemoteSynced &&
+		shadow.DeletionTimestamp == nil && env.Mapping.State != MappingUnknown && step.Action != DeleteRemote {
+		fail("an aborted pod keeps its ShadowPod")
+	}
 	switch step.Action {
 	case CreateRemote:
 		if !env.RemoteSynced || env.Mapping.State != Mapped || shadow != nil || local.Labels[offv1.LabelShadowPod] != "" {
@@ -151,6 +155,9 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offv1.Shado
 		}
 		if local == nil && !step.Confirm {
 			fail("it does not make sure that the pod is gone")
+		}
+		if step.Action == PatchRemote && !kinds.MadeFor(shadow, local) {
+			fail("it takes over the ShadowPod of another pod")
 		}
 	case DeleteLocal:
 		if local.DeletionTimestamp == nil {
@@ -169,6 +176,9 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offv1.Shado
 		}
 		if equality.Semantic.DeepEqual(now, local) {
 			fail("it writes what is there")
+		}
+		if ours && local.DeletionTimestamp == nil && remote != nil && !OwnedBy(remote, shadow) && now.Status.PodIP == remote.Status.PodIP && now.Status.PodIP != "" {
+			fail("it shows the state of another pod")
 		}
 		if now.UID != local.UID || !equality.Semantic.DeepEqual(now.Spec, local.Spec) {
 			fail("it changes more than the state")
