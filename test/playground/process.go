@@ -55,15 +55,11 @@ func Processes(pod *corev1.Pod) ([]int, error) {
 // gone tells whether a process ended while it was looked at.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
-// Kill ends the containers of a pod with SIGKILL, which no process can prepare for.
-func Kill(pod *corev1.Pod) error {
-	pids, err := Processes(pod)
-	if err != nil {
-		return err
-	}
+// Kill ends processes with SIGKILL, which none can prepare for.
+func Kill(pids ...int) error {
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("killing a process of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			return fmt.Errorf("killing process %d: %w", pid, err)
 		}
 	}
 	return nil

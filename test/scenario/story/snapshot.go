@@ -42,6 +42,20 @@ func churns(resource string) (why string, is bool) {
 	return why, is
 }
 
+// series tells whether an object is one of those that come with every start or installation, and returns the name that all of them count
+// under: what was there once must be there still, and what was not must not be, but how many there are says nothing.
+func series(resource, name string) (string, bool) {
+	for _, s := range []struct{ resource, prefix, why string }{
+		{"secrets", "sh.helm.release.v1.liqo.v", "Helm keeps a history of installations"},
+		{"certificatesigningrequests", "liqo-kubelet-", "a kubelet asks for a certificate whenever it starts; Kubernetes forgets that after an hour"},
+	} {
+		if resource == s.resource && strings.HasPrefix(name, s.prefix) {
+			return s.prefix + "*", true
+		}
+	}
+	return name, false
+}
+
 // Take lists every object of every resource that can be listed.
 func Take(ctx context.Context, c *playground.Cluster) (Snapshot, error) {
 	lists, err := discovery.ServerPreferredResources(c.Set.Discovery())
@@ -70,8 +84,11 @@ func Take(ctx context.Context, c *playground.Cluster) (Snapshot, error) {
 				return nil, fmt.Errorf("listing %s of %s: %w", resource.Name, c.ID, err)
 			}
 			for _, item := range found.Items {
-				key := strings.TrimPrefix(version.Group+"/", "/") + resource.Name + " " + strings.TrimPrefix(item.GetNamespace()+"/", "/") + item.GetName()
-				if snapshot[key], err = content(resource.Name, item); err != nil {
+				name, numbered := series(resource.Name, item.GetName())
+				key := strings.TrimPrefix(version.Group+"/", "/") + resource.Name + " " + strings.TrimPrefix(item.GetNamespace()+"/", "/") + name
+				if numbered {
+					snapshot[key] = ""
+				} else if snapshot[key], err = content(resource.Name, item); err != nil {
 					return nil, err
 				}
 			}

@@ -91,7 +91,7 @@ func (s *Story) Eventually(within time.Duration, what string, check func(context
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), within)
 	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	var last error
 	for {
