@@ -5,9 +5,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
+
+const shadowPodKind = "ShadowPod"
 
 // PodAction is what a provider does about the Pod of a ShadowPod.
 type PodAction int
@@ -39,7 +42,7 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (PodAction, corev1
 	case pod == nil:
 		return PodCreate, phase
 	case !OwnedBy(pod, sp):
-		if pod.DeletionTimestamp.IsZero() {
+		if ofShadowPod(pod) && pod.DeletionTimestamp.IsZero() {
 			return PodDelete, phase
 		}
 		return PodKeep, phase
@@ -69,9 +72,19 @@ func OwnedBy(pod *corev1.Pod, sp *offloadingv1beta1.ShadowPod) bool {
 	return owner != nil && owner.UID == sp.UID
 }
 
+// ofShadowPod tells whether some ShadowPod made the Pod: the label alone anybody can put on anything.
+func ofShadowPod(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != shadowPodKind {
+		return false
+	}
+	version, err := schema.ParseGroupVersion(owner.APIVersion)
+	return err == nil && version.Group == offloadingv1beta1.GroupVersion.Group
+}
+
 // Pod returns the Pod that a ShadowPod keeps present.
 func Pod(sp *offloadingv1beta1.ShadowPod) *corev1.Pod {
-	gvk := offloadingv1beta1.GroupVersion.WithKind("ShadowPod")
+	gvk := offloadingv1beta1.GroupVersion.WithKind(shadowPodKind)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: sp.Namespace, Name: sp.Name,

@@ -63,6 +63,8 @@ func TestShadow(t *testing.T) {
 		"of an earlier one: removed":         {shadowPod(), running(corev1.PodRunning, older), PodDelete, ""},
 		"of an earlier one, going":           {shadowPod(), running(corev1.PodRunning, older, deleting), PodKeep, ""},
 		"of an earlier one: says nothing":    {shadowPod(), running(corev1.PodSucceeded, older, once), PodDelete, ""},
+		"foreign, with our label":            {shadowPod(), running(corev1.PodRunning, func(p *corev1.Pod) { p.OwnerReferences = nil }), PodKeep, ""},
+		"of a kind that is only called so":   {shadowPod(), running(corev1.PodRunning, older, func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "example.org/v1" }), PodKeep, ""},
 		"itself being deleted":               {shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.DeletionTimestamp = &noon }), nil, PodKeep, ""},
 		"label changed":                      {shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["app"] = "other" }), running(corev1.PodRunning), PodRelabel, corev1.PodRunning},
 		"label removed":                      {shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.Labels = nil }), running(corev1.PodRunning), PodRelabel, corev1.PodRunning},

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -86,29 +85,6 @@ func setupVirtualNode(mgr ctrl.Manager, opts Options) error {
 		Complete(&kube.Reconciler[*offloadingv1beta1.VirtualNode]{
 			Name: "virtualnode", Client: mgr.GetClient(), Finalizer: FinalizerVirtualNode, Sync: r.sync, Finalize: r.finalize,
 		})
-}
-
-// nodeChanged drops the heartbeats of Nodes.
-var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*corev1.Node)
-	after, ok2 := e.ObjectNew.(*corev1.Node)
-	return !ok || !ok2 || before.UID != after.UID || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
-}}
-
-// goneOnly passes deletions alone.
-var goneOnly = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false },
-	UpdateFunc: func(event.UpdateEvent) bool { return false },
-}
-
-// reachabilityChanged passes the news that a provider answers, or no longer does.
-var reachabilityChanged = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false },
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*corev1beta1.ForeignCluster)
-		after, ok2 := e.ObjectNew.(*corev1beta1.ForeignCluster)
-		return !ok || !ok2 || offload.Unreachable(before) != offload.Unreachable(after)
-	},
 }
 
 func (r *virtualNodes) sync(ctx context.Context, node *offloadingv1beta1.VirtualNode) error {
@@ -260,19 +236,4 @@ func (r *virtualNodes) ensure(ctx context.Context, obj client.Object, mutate fun
 		return kube.WaitFor(staleDelay, "Stale", "%T %s exists and is not in the cache", obj, client.ObjectKeyFromObject(obj))
 	}
 	return err
-}
-
-// nodes returns the VirtualNodes that match.
-func (r *virtualNodes) nodes(ctx context.Context, match func(*offloadingv1beta1.VirtualNode) bool) []reconcile.Request {
-	var list offloadingv1beta1.VirtualNodeList
-	if err := r.List(ctx, &list); err != nil {
-		return nil // the cache holds this kind: it can't fail once it is started
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		if match(&list.Items[i]) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return requests
 }

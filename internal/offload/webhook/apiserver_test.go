@@ -256,6 +256,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 		"a node of its own":   {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.NodeName = "control-plane" }, "nodeName is refused"},
 		"another's origin":    {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["offloading.liqo.io/origin"] = "turin" }, "is 'turin', but namespace demo-rome belongs to cluster 'rome'"},
 		"no origin":           {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels = nil }, "belongs to cluster 'rome'"},
+		"a finalizer":         {func(sp *offloadingv1beta1.ShadowPod) { sp.Finalizers = []string{"example.org/never"} }, "finalizers are refused"},
 		"a namespace of ours": {func(sp *offloadingv1beta1.ShadowPod) { sp.Namespace = "local" }, "belongs to cluster ''"},
 	}
 	// The API server takes a moment to put policies in force.
@@ -306,16 +307,51 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 			change mutation
 			says   string
 		}{
-			"label":   {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["app"] = "web" }, ""},
-			"image":   {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.Containers[0].Image = "web:2" }, "spec is immutable"},
-			"creator": {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["liqo.io/creator-user"] = "admin" }, "creator-user is immutable"},
-			"origin":  {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["offloading.liqo.io/origin"] = "turin" }, "belongs to cluster 'rome'"},
+			"label":       {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["app"] = "web" }, ""},
+			"image":       {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.Containers[0].Image = "web:2" }, "spec is immutable"},
+			"creator":     {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["liqo.io/creator-user"] = "admin" }, "creator-user is immutable"},
+			"a finalizer": {func(sp *offloadingv1beta1.ShadowPod) { sp.Finalizers = []string{"orphan"} }, "finalizers are refused"},
+			"origin":      {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["offloading.liqo.io/origin"] = "turin" }, "belongs to cluster 'rome'"},
 		} {
 			changed := sp.DeepCopy()
 			u.change(changed)
 			err := c.Patch(t.Context(), changed, client.MergeFrom(sp))
 			if (u.says == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), u.says)) {
 				t.Errorf("%s: %v, want %q", name, err, u.says)
+			}
+		}
+		if err := c.Delete(t.Context(), sp, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err == nil || !strings.Contains(err.Error(), "together with its Pod") {
+			t.Errorf("orphaned: %v", err)
+		}
+		if err := c.Delete(t.Context(), sp, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+			t.Errorf("deleted in the foreground: %v", err)
+		}
+		sp = shadow(func(*offloadingv1beta1.ShadowPod) {})
+		if err := c.Create(t.Context(), sp); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Delete(t.Context(), sp); err != nil {
+			t.Errorf("deleted: %v", err)
+		}
+	})
+	t.Run("what the provider allows", func(t *testing.T) {
+		vals := values()
+		vals["offloading"] = map[string]any{"podPolicy": map[string]any{
+			"allow":          []any{"hostNetwork", "hostPID", "hostIPC", "hostPath", "hostPort", "privileged", "capabilities", "sysctls"},
+			"runtimeClasses": []any{"gvisor"}, "priorityClasses": []any{"system-node-critical"},
+		}}
+		for _, policy := range chart(t, vals, "ValidatingAdmissionPolicy") {
+			if err := c.Patch(t.Context(), policy, client.Merge); err != nil {
+				t.Fatal(err)
+			}
+		}
+		still := map[string]bool{"priority": true, "a node of its own": true, "another's origin": true, "no origin": true, "a namespace of ours": true, "a finalizer": true}
+		apitesting.Eventually(t, within, "the policies to be in force", func() error {
+			return c.Create(t.Context(), shadow(refused["host network"].change))
+		})
+		for name, r := range refused {
+			if err := c.Create(t.Context(), shadow(r.change)); (err != nil) != still[name] {
+				t.Errorf("%s: %v", name, err)
 			}
 		}
 	})

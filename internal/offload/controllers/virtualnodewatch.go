@@ -1,0 +1,53 @@
+package controllers
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
+)
+
+// nodeChanged drops the heartbeats of Nodes.
+var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*corev1.Node)
+	after, ok2 := e.ObjectNew.(*corev1.Node)
+	return !ok || !ok2 || before.UID != after.UID || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+}}
+
+// goneOnly passes deletions alone.
+var goneOnly = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(event.UpdateEvent) bool { return false },
+}
+
+// reachabilityChanged passes the news that a provider answers, or no longer does.
+var reachabilityChanged = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*corev1beta1.ForeignCluster)
+		after, ok2 := e.ObjectNew.(*corev1beta1.ForeignCluster)
+		return !ok || !ok2 || offload.Unreachable(before) != offload.Unreachable(after)
+	},
+}
+
+// nodes returns the VirtualNodes that match.
+func (r *virtualNodes) nodes(ctx context.Context, match func(*offloadingv1beta1.VirtualNode) bool) []reconcile.Request {
+	var list offloadingv1beta1.VirtualNodeList
+	if err := r.List(ctx, &list); err != nil {
+		return nil // the cache holds this kind: it can't fail once it is started
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if match(&list.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
