@@ -1,0 +1,72 @@
+package console
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPlainLines(t *testing.T) {
+	var out, errOut bytes.Buffer
+	c := New(&out, &errOut, false)
+	c.Info("%d objects", 2)
+	c.Scope("remote").Warn("first\nsecond")
+	c.Verbose("not said")
+	step := c.Scope("local").Start("doing")
+	step.Update("still doing")
+	step.Done("did it")
+	step.End()
+	want := " INFO  2 objects\n WARN  (remote) first\n       second\n INFO  (local) did it\n"
+	if diff := cmp.Diff(want, errOut.String()); diff != "" {
+		t.Error(diff)
+	}
+	if out.Len() > 0 {
+		t.Errorf("data %q", out.String())
+	}
+}
+
+func TestVerbose(t *testing.T) {
+	var errOut bytes.Buffer
+	New(nil, &errOut, true).Verbose("said")
+	if errOut.String() != " INFO  said\n" {
+		t.Errorf("%q", errOut.String())
+	}
+}
+
+// TestTerminal: the spinner is gone when the step is, and lines do not mix with it.
+func TestTerminal(t *testing.T) {
+	var errOut bytes.Buffer
+	c := New(nil, &errOut, false)
+	c.terminal = true
+	step := c.Start("working")
+	c.Info("meanwhile")
+	step.Done("worked")
+	const erase = "\r\x1b[K"
+	lines := strings.Split(strings.ReplaceAll(errOut.String(), erase, ""), "\n")
+	if last := lines[len(lines)-2]; !strings.HasSuffix(last, "worked") || strings.Contains(last, "working") && !strings.Contains(errOut.String(), erase+" \x1b[36mINFO") {
+		t.Errorf("%q", errOut.String())
+	}
+	if c.line != "" {
+		t.Errorf("the spinner still turns: %q", c.line)
+	}
+}
+
+func TestBox(t *testing.T) {
+	var out bytes.Buffer
+	box := Box{Title: "A long title here"}
+	box.Line(0, "✔ well", "")
+	box.Line(1, "key", "value")
+	if err := box.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := `┌─ A long title here ─┐
+│ ✔ well              │
+│     key: value      │
+└─────────────────────┘
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
