@@ -1,82 +1,159 @@
-package node_test
+package node
 
 import (
+	"bufio"
+	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
+	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"liqo.io/liqo/internal/offload/node"
 )
 
-// onePod is a node with the pod demo/web, whose namespace is called demo-rome in the provider.
+// onePod is a node with the pod shop/web, whose namespace is called shop-rome in the provider.
 type onePod struct{}
 
-func (onePod) RemoteNamespace(local string) (string, bool) { return "demo-rome", local == "demo" }
-
+func (onePod) RemoteNamespace(local string) (string, bool) {
+	return local + "-rome", local == "shop" || local == "other"
+}
 func (onePod) Local(string) []client.Object {
-	return []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "web"}}}
+	return []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}}
 }
 
-// What the API server asks a kubelet for has to arrive at the provider's API server as what that one calls it.
-func TestRequestsArriveRenamed(t *testing.T) {
-	type request struct {
-		Method, Path string
-		Query        url.Values
-		Identity     string
+// kubelet is a Server before a provider whose API server is handler.
+func kubelet(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	provider := httptest.NewServer(handler)
+	t.Cleanup(provider.Close)
+	s, err := NewServer(&rest.Config{Host: provider.URL, BearerToken: "ours"}, onePod{}, "Pod", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
 	}
-	var got request
-	provider := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got = request{r.Method, r.URL.Path, r.URL.Query(), r.Header.Get("Impersonate-User") + r.Header.Get("Authorization")}
-		_, _ = io.WriteString(w, "said")
-	}))
-	defer provider.Close()
-	const pod = "/api/v1/namespaces/demo-rome/pods/web/"
-	for _, base := range []string{"", "/prefix"} {
-		remote := &rest.Config{Host: provider.URL + base, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-		server, err := node.NewServer(remote, onePod{}, "Pod", slog.New(slog.DiscardHandler))
+	server := httptest.NewServer(s.Handler())
+	t.Cleanup(server.Close)
+	return server
+}
+
+func TestRequestsAreRenamed(t *testing.T) {
+	for _, test := range []struct{ method, path, want string }{
+		{"GET", "/containerLogs/shop/web/c?follow=true&tailLines=5&timestamps=true", "GET /api/v1/namespaces/shop-rome/pods/web/log?container=c&follow=true&tailLines=5&timestamps=true"},
+		{"POST", "/exec/shop/web/c?command=ls&command=-l&input=1&output=1&error=1", "POST /api/v1/namespaces/shop-rome/pods/web/exec?command=ls&command=-l&container=c&stderr=true&stdin=true&stdout=true"},
+		{"GET", "/exec/shop/web/c?command=sh&input=1&output=1&tty=1", "GET /api/v1/namespaces/shop-rome/pods/web/exec?command=sh&container=c&stdin=true&stdout=true&tty=true"},
+		{"POST", "/attach/shop/web/c?output=1", "POST /api/v1/namespaces/shop-rome/pods/web/attach?container=c&stdout=true"},
+		{"POST", "/portForward/shop/web", "POST /api/v1/namespaces/shop-rome/pods/web/portforward"},
+		{"GET", "/portForward/shop/web?port=80", "GET /api/v1/namespaces/shop-rome/pods/web/portforward?ports=80"},
+	} {
+		t.Run(test.path, func(t *testing.T) {
+			var got string
+			server := kubelet(t, func(w http.ResponseWriter, r *http.Request) {
+				got = strings.TrimSuffix(r.Method+" "+r.URL.Path+"?"+r.URL.RawQuery, "?")
+				if r.Header.Get("Authorization") != "Bearer ours" || r.Header.Get("Impersonate-User") != "" {
+					t.Errorf("credentials %v", r.Header)
+				}
+			})
+			req, _ := http.NewRequestWithContext(t.Context(), test.method, server.URL+test.path, nil)
+			req.Header.Set("Authorization", "Bearer theirs")
+			req.Header.Set("Impersonate-User", "admin")
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if got != test.want {
+				t.Errorf("\n got %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestOnlyPodsOfTheNode(t *testing.T) {
+	server := kubelet(t, func(http.ResponseWriter, *http.Request) { t.Error("the provider was asked") })
+	for _, path := range []string{"/containerLogs/shop/other/c", "/containerLogs/kube-system/web/c", "/containerLogs/other/web/c", "/run/shop/web/c"} {
+		resp, err := http.Get(server.URL + path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, test := range []struct {
-			method, target string
-			want           request
-		}{
-			{"GET", "/containerLogs/demo/web/main?follow=true&tailLines=5",
-				request{"GET", pod + "log", url.Values{"container": {"main"}, "follow": {"true"}, "tailLines": {"5"}}, ""}},
-			{"POST", "/exec/demo/web/main?input=1&output=1&error=0&tty=0&command=sh&command=-c",
-				request{"POST", pod + "exec", url.Values{"container": {"main"}, "stdin": {"true"}, "stdout": {"true"}, "command": {"sh", "-c"}}, ""}},
-			{"POST", "/attach/demo/web/main?output=1&tty=1",
-				request{"POST", pod + "attach", url.Values{"container": {"main"}, "stdout": {"true"}, "tty": {"true"}}, ""}},
-			{"GET", "/portForward/demo/web?port=80&port=443",
-				request{"GET", pod + "portforward", url.Values{"ports": {"80", "443"}}, ""}},
-		} {
-			r := httptest.NewRequest(test.method, test.target, nil)
-			r.Header.Set("Authorization", "Bearer of rome")
-			r.Header.Set("Impersonate-User", "somebody")
-			w := httptest.NewRecorder()
-			server.Handler().ServeHTTP(w, r)
-			test.want.Path = base + test.want.Path
-			if w.Code != http.StatusOK || w.Body.String() != "said" {
-				t.Errorf("%s %s: %d %s", test.method, test.target, w.Code, w.Body)
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("%s %s (- want, + got):\n%s", test.method, test.target, diff)
-			}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %s", path, resp.Status)
 		}
-		for _, target := range []string{"/containerLogs/demo/other/main", "/containerLogs/elsewhere/web/main"} {
-			w := httptest.NewRecorder()
-			if server.Handler().ServeHTTP(w, httptest.NewRequest("GET", target, nil)); w.Code != http.StatusNotFound {
-				t.Errorf("%s: %d, want 404: it is not a pod of this node", target, w.Code)
-			}
+	}
+}
+
+func TestErrorsAreReadable(t *testing.T) {
+	server := kubelet(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"kind":"Status","status":"Failure","message":"container c is waiting to start","code":400}`)
+	})
+	resp, err := http.Get(server.URL + "/containerLogs/shop/web/c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusBadRequest || string(body) != "container c is waiting to start" {
+		t.Errorf("%s: %s", resp.Status, body)
+	}
+}
+
+func TestFollowedLogsArriveLineByLine(t *testing.T) {
+	next := make(chan struct{})
+	server := kubelet(t, func(w http.ResponseWriter, _ *http.Request) {
+		for _, line := range []string{"one\n", "two\n"} {
+			_, _ = io.WriteString(w, line)
+			w.(http.Flusher).Flush()
+			<-next
 		}
+	})
+	resp, err := http.Get(server.URL + "/containerLogs/shop/web/c?follow=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	lines := bufio.NewReader(resp.Body)
+	for _, want := range []string{"one\n", "two\n"} {
+		if got, err := lines.ReadString('\n'); err != nil || got != want {
+			t.Fatalf("%q, %v", got, err)
+		}
+		next <- struct{}{}
+	}
+}
+
+// TestStreamsPassUntouched upgrades a connection to a protocol that neither side of the Server knows.
+func TestStreamsPassUntouched(t *testing.T) {
+	server := kubelet(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "SPDY/3.1" || r.Header.Get("X-Stream-Protocol-Version") != "v5" {
+			t.Errorf("headers %v", r.Header)
+		}
+		conn, buffer, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v5\r\n\r\n")
+		line, _ := buffer.ReadString('\n')
+		_, _ = io.WriteString(conn, "you said "+line)
+	})
+	conn, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", strings.TrimPrefix(server.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_, _ = io.WriteString(conn, "POST /exec/shop/web/c?command=sh&input=1&output=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v5\r\n\r\n")
+	reader := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(reader, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("X-Stream-Protocol-Version") != "v5" {
+		t.Fatalf("%+v, %v", resp, err)
+	}
+	_, _ = io.WriteString(conn, "hello\n")
+	if line, err := reader.ReadString('\n'); err != nil || line != "you said hello\n" {
+		t.Errorf("%q, %v", line, err)
 	}
 }

@@ -84,6 +84,10 @@ type Engine struct {
 	opts  Options
 	kinds []*reflector
 	nsmap *store
+	// wake has the watches in the provider compared with the map and the link.
+	wake chan struct{}
+	// listed is done when the local objects of all kinds are known.
+	listed sync.WaitGroup
 
 	mu    sync.Mutex
 	twins map[string]*twin // by local namespace
@@ -124,13 +128,22 @@ func New(opts Options) *Engine {
 	if opts.Count == nil {
 		opts.Count = func(string, string, error) {}
 	}
-	e := &Engine{opts: opts, twins: map[string]*twin{}}
+	e := &Engine{opts: opts, twins: map[string]*twin{}, wake: make(chan struct{}, 1)}
+	poke := func() {
+		select {
+		case e.wake <- struct{}{}:
+		default:
+		}
+	}
+	e.nsmap = newStore(Resource{Object: &offv1.NamespaceMap{}, Fields: "metadata.name=" + opts.Map}, func(types.NamespacedName) { poke() }, poke)
 	for _, kind := range opts.Kinds {
 		if kind.Workers == 0 {
 			continue
 		}
 		r := &reflector{Kind: kind, engine: e}
 		r.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry))
+		e.listed.Add(1)
+		r.local = newStore(r.Local, r.queue.Add, e.listed.Done)
 		e.kinds = append(e.kinds, r)
 	}
 	return e
@@ -139,27 +152,16 @@ func New(opts Options) *Engine {
 // Run works until ctx ends, and returns nil then.
 func (e *Engine) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	wake := make(chan struct{}, 1)
-	poke := func() {
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
-	}
-	e.nsmap = newStore(Resource{Object: &offv1.NamespaceMap{}, Fields: "metadata.name=" + e.opts.Map}, func(types.NamespacedName) { poke() }, poke)
 	group.Go(func() error { return watchInto(ctx, e.opts.Local, e.opts.Namespace, e.nsmap) })
-	var ready sync.WaitGroup
 	for _, r := range e.kinds {
-		ready.Add(1)
-		r.local = newStore(r.Local, r.queue.Add, ready.Done)
 		group.Go(func() error { return watchInto(ctx, e.opts.Local, "", r.local) })
 	}
-	synced := make(chan struct{})
-	go func() { ready.Wait(); close(synced) }()
+	listed := make(chan struct{})
+	go func() { e.listed.Wait(); close(listed) }()
 	health := e.opts.Health.Subscribe()
 	group.Go(func() error {
 		select { // an absent local object means nothing before the lists are complete
-		case <-synced:
+		case <-listed:
 		case <-ctx.Done():
 			return nil
 		}
@@ -173,7 +175,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-wake:
+			case <-e.wake:
 			case <-health:
 			}
 		}
@@ -286,9 +288,6 @@ func (e *Engine) mapping(namespace string) (offload.Mapping, *twin) {
 
 // RemoteNamespace returns the twin of a local namespace, false if it has none.
 func (e *Engine) RemoteNamespace(local string) (string, bool) {
-	if e.nsmap == nil {
-		return "", false
-	}
 	at, _ := e.mapping(local)
 	return at.Namespace, at.Namespace != ""
 }
@@ -296,7 +295,7 @@ func (e *Engine) RemoteNamespace(local string) (string, bool) {
 // Local returns all objects of a kind that are here. They must not be changed.
 func (e *Engine) Local(kind string) []client.Object {
 	for _, r := range e.kinds {
-		if r.Name == kind && r.local != nil {
+		if r.Name == kind {
 			return r.local.list()
 		}
 	}

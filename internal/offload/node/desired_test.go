@@ -1,0 +1,135 @@
+package node
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+func someFacts() facts {
+	return facts{
+		virtual: &offv1.VirtualNode{
+			ObjectMeta: metav1.ObjectMeta{Name: "milan"},
+			Spec: offv1.VirtualNodeSpec{
+				ClusterID: "milan-id", Labels: map[string]string{"region": "north"},
+				ResourceQuota:  corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}},
+				StorageClasses: []authv1beta1.StorageType{{StorageClassName: "fast"}},
+			},
+		},
+		name: "milan", ip: "10.0.0.1", port: 10250, version: "v1.37.0", now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		extraLabels: map[string]string{"extra": "1"},
+	}
+}
+
+func condition(n *corev1.Node, t corev1.NodeConditionType) (found corev1.NodeCondition) {
+	for _, c := range n.Status.Conditions {
+		if c.Type == t {
+			return c
+		}
+	}
+	return corev1.NodeCondition{}
+}
+
+func TestNodeIsWhatTheContractSays(t *testing.T) {
+	n := desired(nil, someFacts())
+	want := map[string]string{
+		"kubernetes.io/hostname": "milan", "kubernetes.io/role": "agent", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+		"type": "virtual-kubelet", "liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "milan-id",
+		"node.kubernetes.io/exclude-from-external-load-balancers": "true", "alpha.service-controller.kubernetes.io/exclude-balancer": "true",
+		"storage.liqo.io/available": "true", "region": "north", "extra": "1",
+	}
+	if diff := cmp.Diff(want, n.Labels); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]corev1.Taint{{Key: "virtual-node.liqo.io/not-allowed", Value: "true", Effect: corev1.TaintEffectNoExecute}}, n.Spec.Taints); diff != "" {
+		t.Error(diff)
+	}
+	if cpu, pods := n.Status.Capacity.Cpu().String(), n.Status.Allocatable.Pods().String(); cpu != "4" || pods != "110" {
+		t.Errorf("capacity: cpu %s, pods %s", cpu, pods)
+	}
+	if n.Status.Addresses[0].Address != "10.0.0.1" || n.Status.DaemonEndpoints.KubeletEndpoint.Port != 10250 || n.Status.NodeInfo.KubeletVersion != "v1.37.0" {
+		t.Errorf("status %+v", n.Status)
+	}
+	if c := condition(n, corev1.NodeReady); c.Status != corev1.ConditionTrue || c.Reason != "KubeletReady" {
+		t.Errorf("ready %+v", c)
+	}
+	if c := condition(n, corev1.NodeNetworkUnavailable); c.Type != "" {
+		t.Errorf("the network counts although it is off: %+v", c)
+	}
+}
+
+func TestNodeSettlesAndKeepsWhatIsNotOurs(t *testing.T) {
+	f := someFacts()
+	n := desired(nil, f)
+	n.Labels["theirs"], n.Annotations["theirs"], n.Spec.Unschedulable = "1", "1", true
+	n.Spec.Taints = append([]corev1.Taint{{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoExecute}}, n.Spec.Taints...)
+	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Theirs", Status: corev1.ConditionTrue})
+	f.now = f.now.Add(time.Hour)
+	if again := desired(n, f); !equality.Semantic.DeepEqual(n, again) {
+		t.Errorf("it never settles: %s", cmp.Diff(n, again))
+	}
+
+	f.virtual.Spec.Labels, f.extraLabels = map[string]string{"region": "south"}, nil
+	f.virtual.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+	f.virtual.Spec.ResourceQuota.Hard[corev1.ResourceCPU] = resource.MustParse("8")
+	changed := desired(n, f)
+	if _, extra := changed.Labels["extra"]; extra || changed.Labels["region"] != "south" || changed.Labels["theirs"] != "1" || !changed.Spec.Unschedulable {
+		t.Errorf("labels %v", changed.Labels)
+	}
+	if len(changed.Spec.Taints) != 3 || changed.Status.Capacity.Cpu().String() != "8" {
+		t.Errorf("taints %v, capacity %v", changed.Spec.Taints, changed.Status.Capacity)
+	}
+	f.virtual.Spec.Taints = nil
+	if back := desired(changed, f); len(back.Spec.Taints) != 2 {
+		t.Errorf("taints %v", back.Spec.Taints)
+	}
+}
+
+func TestNodeFollowsTheProvider(t *testing.T) {
+	f := someFacts()
+	up := desired(nil, f)
+	f.now, f.problem = f.now.Add(time.Minute), errors.New("dial tcp 192.0.2.1:6443: i/o timeout from port 1")
+	down := desired(up, f)
+	ready := condition(down, corev1.NodeReady)
+	if ready.Status != corev1.ConditionFalse || ready.Reason != "KubeletNotReady" || !ready.LastTransitionTime.Time.Equal(f.now) {
+		t.Errorf("%+v", ready)
+	}
+	f.now, f.problem = f.now.Add(time.Minute), errors.New("dial tcp 192.0.2.1:6443: i/o timeout from port 2")
+	if again := desired(down, f); !equality.Semantic.DeepEqual(down, again) {
+		t.Error("another wording of the same failure is a change")
+	}
+	f.problem = nil
+	if healed := condition(desired(down, f), corev1.NodeReady); healed.Status != corev1.ConditionTrue || !healed.LastTransitionTime.Time.Equal(f.now) {
+		t.Errorf("%+v", healed)
+	}
+	f.networkChecked = true
+	n := desired(up, f)
+	if c := condition(n, corev1.NodeNetworkUnavailable); c.Status != corev1.ConditionTrue || c.Reason != "LiqoNetworkingDown" || condition(n, corev1.NodeReady).Status != corev1.ConditionFalse {
+		t.Errorf("%+v", n.Status.Conditions)
+	}
+	f.networkUp = true
+	n = desired(n, f)
+	if c := condition(n, corev1.NodeNetworkUnavailable); c.Status != corev1.ConditionFalse || c.Reason != "LiqoNetworkingUp" || condition(n, corev1.NodeReady).Status != corev1.ConditionTrue {
+		t.Errorf("%+v", n.Status.Conditions)
+	}
+	f.networkChecked = false
+	if c := condition(desired(n, f), corev1.NodeNetworkUnavailable); c.Type != "" {
+		t.Errorf("the network counts although it is off: %+v", c)
+	}
+}
+
+func TestForeignNode(t *testing.T) {
+	if foreign(desired(nil, someFacts())) || !foreign(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{api.LabelRemoteClusterID: "milan-id"}}}) {
+		t.Error("our node is taken for foreign, or a foreign one for ours")
+	}
+}
