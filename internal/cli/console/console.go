@@ -39,7 +39,9 @@ type Console struct {
 type screen struct {
 	out, err io.Writer
 	terminal bool
-	verbose  bool
+	// width tells how many columns the terminal has now; 0 when it does not say.
+	width   func() int
+	verbose bool
 
 	mu   sync.Mutex
 	line string // the spinner's line, empty when it does not turn
@@ -47,11 +49,15 @@ type screen struct {
 
 // New returns a console that writes data to out and everything else to err.
 func New(out, err io.Writer, verbose bool) *Console {
-	terminal := false
-	if file, ok := err.(*os.File); ok {
-		terminal = term.IsTerminal(int(file.Fd()))
+	s := &screen{out: out, err: err, verbose: verbose, width: func() int { return 0 }}
+	if file, ok := err.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		s.terminal = true
+		s.width = func() int {
+			columns, _, _ := term.GetSize(int(file.Fd()))
+			return columns
+		}
 	}
-	return &Console{screen: &screen{out: out, err: err, terminal: terminal, verbose: verbose}}
+	return &Console{screen: s}
 }
 
 // Scope returns a console whose lines start with the name in parentheses.
@@ -176,7 +182,7 @@ func (s *Step) turn() {
 			scope = "(" + c.scope + ") "
 		}
 		c.mu.Lock()
-		c.line = fmt.Sprintf(" %c  %s%s", frames[frame%len(frames)], scope, s.current())
+		c.line = cut(fmt.Sprintf(" %c  %s%s", frames[frame%len(frames)], scope, s.current()), c.width())
 		c.draw()
 		c.mu.Unlock()
 		select {
@@ -189,4 +195,13 @@ func (s *Step) turn() {
 		case <-ticker.C:
 		}
 	}
+}
+
+// cut shortens a line to the columns there are: one that wraps could not be erased.
+func cut(line string, columns int) string {
+	runes := []rune(line)
+	if columns < 2 || len(runes) < columns {
+		return line
+	}
+	return string(runes[:columns-2]) + "…"
 }

@@ -70,3 +70,14 @@ func TestBox(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestCut(t *testing.T) {
+	for _, test := range []struct {
+		columns int
+		want    string
+	}{{0, "⠋ waiting"}, {80, "⠋ waiting"}, {10, "⠋ waiting"}, {9, "⠋ waiti…"}, {2, "…"}} {
+		if got := cut("⠋ waiting", test.columns); got != test.want {
+			t.Errorf("%d columns: %q, want %q", test.columns, got, test.want)
+		}
+	}
+}
