@@ -144,7 +144,7 @@ func Next(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env En
 			return deleteShadow(shadow, "its offloading was aborted", false)
 		}
 		return Step{Why: "it has finished"}
-	case env.Mapping.State != Mapped && !(env.RemoteSynced && shadow != nil):
+	case env.Mapping.State != Mapped && (!env.RemoteSynced || shadow == nil):
 		return homeless(local, env)
 	case !env.RemoteSynced:
 		return Step{Why: "the provider does not answer, or what it has was not read yet"}
@@ -165,7 +165,9 @@ func orphan(shadow *offv1.ShadowPod, ours bool, env Env) Step {
 	return deleteShadow(shadow, "the pod is gone", true)
 }
 
-// leaving: the local Pod is being deleted. It may go when nothing is left of it in the provider.
+// leaving: the local Pod is being deleted. It may go when nothing is left of it in the provider. How long that takes is up to the grace
+// period in the Pod's spec, which travelled with it: one given with the deletion stays here, since a consumer may not delete Pods in the
+// provider, only its ShadowPods, and those have no grace period.
 func leaving(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, ours bool, env Env) Step {
 	switch {
 	case env.Mapping.State == Unmapped || env.Mapping.State == MappingWanted:

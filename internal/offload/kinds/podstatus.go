@@ -12,6 +12,7 @@ import (
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
+// What the local Pod tells beside its status, and reasons of its conditions.
 const (
 	// LabelRemoteUnavailable ("true"), on a local Pod, keeps it from being ready while its provider can't be reached.
 	LabelRemoteUnavailable = "liqo.io/remote-unavailable"
@@ -33,7 +34,8 @@ const (
 func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	out := offloaded(local)
 	dying := !remote.DeletionTimestamp.IsZero() && local.DeletionTimestamp.IsZero()
-	if dying && !(remote.Status.Phase == corev1.PodSucceeded && local.Spec.RestartPolicy != corev1.RestartPolicyAlways) {
+	succeeded := remote.Status.Phase == corev1.PodSucceeded && local.Spec.RestartPolicy != corev1.RestartPolicyAlways
+	if dying && !succeeded {
 		notReady(&out.Status, local, reasonRemoteTerminating)
 		return out
 	}

@@ -319,9 +319,10 @@ func isSigned(t *testing.T, c client.Client, certificate *Certificate) {
 		t.Fatal(err)
 	}
 	liqotesting.Eventually(t, 10*time.Second, "the signed certificate in use", func() error {
-		if used, err := certificate.Get(nil); err != nil || used.Leaf.SerialNumber.Int64() != 42 {
-			return fmt.Errorf("%v, %v", used.Leaf.SerialNumber, err)
+		used, err := certificate.Get(nil)
+		if err == nil && used.Leaf.SerialNumber.Int64() != 42 {
+			err = fmt.Errorf("number %v", used.Leaf.SerialNumber)
 		}
-		return nil
+		return err
 	})
 }

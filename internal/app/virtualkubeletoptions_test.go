@@ -1,0 +1,38 @@
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestVirtualKubeletOptions(t *testing.T) {
+	required := []string{"--virtual-node=vn", "--tenant-namespace=ns", "--cluster-id=rome", "--foreign-cluster-id=milan", "--kubeconfig-secret=s", "--node-ip=10.0.0.1"}
+	o, err := parseVirtualKubelet(append(required, "--labels-not-reflected=a, b*,", "--node-extra-labels=x=1,y=2=3", "--create-node=true", "--pod-workers=4"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.nodeName != "vn" || o.listen != ":10250" || o.podWorkers != 4 || !o.createNode {
+		t.Errorf("%+v", o)
+	}
+	if diff := cmp.Diff([]string{"a", "b*"}, o.labelsNotReflected); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]string{"x": "1", "y": "2=3"}, o.nodeExtraLabels); diff != "" {
+		t.Error(diff)
+	}
+	for i, arg := range required {
+		var rest []string
+		rest = append(append(rest, required[:i]...), required[i+1:]...)
+		name := strings.TrimPrefix(strings.SplitN(arg, "=", 2)[0], "--")
+		if _, err := parseVirtualKubelet(rest); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+	for _, bad := range []string{"--pod-workers=-1", "--node-extra-labels=x", "--no-such-flag"} {
+		if _, err := parseVirtualKubelet(append(required, bad)); err == nil {
+			t.Errorf("%s was accepted", bad)
+		}
+	}
+}
