@@ -33,7 +33,7 @@ func command() int {
 		return 1
 	}
 	result.print(os.Stdout)
-	data, err := json.MarshalIndent(result, "", "  ")
+	data, err := json.Marshal(result)
 	if err == nil && *file != "" {
 		err = os.WriteFile(*file, append(data, '\n'), 0o644)
 	} else if err == nil {

@@ -207,7 +207,7 @@ func (b *bench) usage() (map[string]playground.Usage, error) {
 // quiet waits until the machine has been idle, at least nine tenths of all its cores for two seconds, but not for ever: the machine may
 // have other work. It returns the share that was idle in the last two seconds.
 func quiet(ctx context.Context) (float64, error) {
-	const enough, window, patience = 0.9, 2 * time.Second, time.Minute
+	const enough, window, patience = 0.9, 2 * time.Second, 2 * time.Minute
 	for deadline := time.Now().Add(patience); ; {
 		busy, idle, err := machine()
 		if err != nil {

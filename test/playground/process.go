@@ -68,9 +68,9 @@ func Kill(pids ...int) error {
 // Usage is what the processes of a pod have used so far and hold now.
 type Usage struct {
 	// CPU is in seconds since the processes started.
-	CPU float64
+	CPU float64 `json:"cpuSeconds"`
 	// Resident memory is in bytes.
-	Resident uint64
+	Resident uint64 `json:"residentBytes"`
 }
 
 // ticks is the kernel's USER_HZ, which is 100 on every architecture that Go runs Linux on.
