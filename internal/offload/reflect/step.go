@@ -3,6 +3,7 @@ package reflect
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,7 +40,12 @@ func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
 	}
 	log := r.engine.opts.Log.With("kind", r.Name, "namespace", key.Namespace, "name", key.Name)
 	switch {
-	case err != nil && ctx.Err() == context.Canceled:
+	case err != nil && errors.Is(ctx.Err(), context.Canceled):
+	case errors.As(err, new(refusal)):
+		if step.Action != offload.Nothing { // said once: the user was told just now
+			log.Warn("The provider refused an object", "error", err)
+		}
+		r.queue.AddRateLimited(key)
 	case err != nil:
 		log.Error("Step failed", "step", step.Action.String(), "why", step.Why, "error", err, "failures", r.queue.NumRequeues(key)+1)
 		r.queue.AddRateLimited(key)
@@ -83,12 +89,18 @@ func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload
 		return step, r.do(ctx, t, step)
 	case refused(err) && r.Refused != nil:
 		told := r.Refused(facts.Local, "cluster refused the pod: "+err.Error())
-		if err2 := r.do(ctx, t, told); err2 != nil {
-			return told, err2
+		if err := r.do(ctx, t, told); err != nil {
+			return told, err
 		}
+		return told, refusal{err}
 	}
 	return step, err
 }
+
+// refusal is an error that the user was told about.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
 
 // refused tells whether the other API server understood the request and said no.
 func refused(err error) bool {
