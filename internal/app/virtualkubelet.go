@@ -47,6 +47,19 @@ func VirtualKubelet(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("reaching this cluster: %w", err)
 	}
+	run := func(ctx context.Context) error { return runVirtualKubelet(ctx, opts, localConfig, log) }
+	if !opts.leaderElection {
+		return run(ctx)
+	}
+	identity, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("finding a name for the election: %w", err)
+	}
+	return whenElected(ctx, localConfig, opts.tenantNamespace, opts.nodeName, identity, run)
+}
+
+// runVirtualKubelet composes everything that runs, and runs it until ctx ends.
+func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localConfig *rest.Config, log *slog.Logger) error {
 	local, err := newClient(localConfig)
 	if err != nil {
 		return fmt.Errorf("making a client for this cluster: %w", err)

@@ -12,7 +12,7 @@ type virtualKubeletOptions struct {
 	virtualNode, tenantNamespace, clusterID, foreignClusterID string
 	nodeName, kubeconfigSecret, nodeIP, listen                string
 	metricsAddress                                            string
-	createNode, disableNetworkCheck                           bool
+	createNode, disableNetworkCheck, leaderElection           bool
 	podWorkers                                                int
 	labelsNotReflected, annotationsNotReflected               []string
 	nodeExtraLabels, nodeExtraAnnotations                     map[string]string
@@ -33,6 +33,7 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	fs.StringVar(&o.metricsAddress, "metrics-address", "", "address on which metrics are served; none if empty")
 	fs.BoolVar(&o.createNode, "create-node", true, "make a Node")
 	fs.BoolVar(&o.disableNetworkCheck, "disable-network-check", false, "keep the Node ready while the network to the provider does not work")
+	fs.BoolVar(&o.leaderElection, "leader-election", false, "wait to be elected: for more than one replica, of which one works")
 	fs.IntVar(&o.podWorkers, "pod-workers", 10, "pods handled at a time; 0 offloads none")
 	fs.Func("labels-not-reflected", "keys of labels that stay here, separated by commas; a trailing * matches the rest", commaList(&o.labelsNotReflected))
 	fs.Func("annotations-not-reflected", "the same for annotations", commaList(&o.annotationsNotReflected))
