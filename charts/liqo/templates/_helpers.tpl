@@ -24,7 +24,7 @@
   "app.kubernetes.io/component" .component
   "app.kubernetes.io/part-of" "liqo"
   "app.kubernetes.io/managed-by" .ctx.Release.Service
-  "app.kubernetes.io/version" (.ctx.Values.tag | default .ctx.Chart.AppVersion | trunc 63)
+  "app.kubernetes.io/version" (.ctx.Values.tag | default .ctx.Chart.AppVersion | replace "+" "_" | replace ":" "_" | trunc 63 | trimSuffix "-" | trimSuffix "_" | trimSuffix ".")
   "helm.sh/chart" (printf "%s-%s" .ctx.Chart.Name .ctx.Chart.Version | replace "+" "_" | trunc 63) -}}
 {{- toYaml (mergeOverwrite (dict) (.ctx.Values.common.globalLabels | default dict) (.labels | default dict) $base) -}}
 {{- end -}}

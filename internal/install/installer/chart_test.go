@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	charts "liqo.io/liqo/charts/liqo"
@@ -242,4 +244,80 @@ func contains(list []string, want string) bool {
 		}
 	}
 	return false
+}
+
+// TestPeeringUserReadsNoKeys: the tenant namespace may hold kubeconfigs of this cluster, so of its Secrets a peer sees the nonce only.
+func TestPeeringUserReadsNoKeys(t *testing.T) {
+	rules, _, _ := unstructured.NestedSlice(find(t, render(t, minimal), "ClusterRole", "liqo-peering-user").Object, "rules")
+	for _, rule := range rules {
+		resources, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resources")
+		verbs, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "verbs")
+		names, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resourceNames")
+		if contains(resources, "secrets") && strings.Join(verbs, " ") != "create" && strings.Join(names, " ") != "liqo-nonce" {
+			t.Errorf("a peering user may %v Secrets %v", verbs, names)
+		}
+	}
+}
+
+// TestLeaderElectionRights: the right to hold a lease exists where one is held, and for that one.
+func TestLeaderElectionRights(t *testing.T) {
+	for text, want := range map[string]int{minimal: 0, everything: 1} {
+		got := 0
+		for _, object := range render(t, text) {
+			rules, _, _ := unstructured.NestedSlice(object.Object, "rules")
+			for _, rule := range rules {
+				resources, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resources")
+				verbs, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "verbs")
+				if object.GetKind() != "Role" || !contains(resources, "leases") || !contains(verbs, "update") {
+					continue
+				}
+				got++
+				if names, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resourceNames"); len(names) != 1 {
+					t.Errorf("Role %s may %v any lease", object.GetName(), verbs)
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("%d rules about leases, want %d", got, want)
+		}
+	}
+}
+
+// TestValuesAreText: what a user writes into a value stays a value, and a label stays a label, whatever is in it.
+func TestValuesAreText(t *testing.T) {
+	objects := render(t, `
+tag: "sha256:`+strings.Repeat("0", 64)+`"
+apiServer: {address: "https://rome.example.org:6443/a: b # c"}
+discovery: {config: {clusterID: rome, clusterLabels: {note: "x: y # z"}}}
+`)
+	deployment := find(t, objects, "Deployment", "liqo-controller-manager")
+	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	args, _, err := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"--api-server-address=https://rome.example.org:6443/a: b # c", "--cluster-labels=note=x: y # z"} {
+		if !contains(args, want) {
+			t.Errorf("no argument %q in %v", want, args)
+		}
+	}
+	if label := deployment.GetLabels()["app.kubernetes.io/version"]; len(validation.IsValidLabelValue(label)) > 0 {
+		t.Errorf("%q is no label", label)
+	}
+}
+
+// TestAddressRanges: what the installation was told can be looked up without reading the release.
+func TestAddressRanges(t *testing.T) {
+	for text, want := range map[string]map[string]string{
+		minimal: {"POD_CIDRS": "", "SERVICE_CIDR": "", "EXTERNAL_CIDR": "", "INTERNAL_CIDR": ""},
+		minimal + "\nipam: {podCIDRs: [10.1.0.0/16, 10.2.0.0/16], serviceCIDR: 10.3.0.0/16, externalCIDR: 10.4.0.0/16, internalCIDR: 10.5.0.0/16}": {
+			"POD_CIDRS": "10.1.0.0/16,10.2.0.0/16", "SERVICE_CIDR": "10.3.0.0/16", "EXTERNAL_CIDR": "10.4.0.0/16", "INTERNAL_CIDR": "10.5.0.0/16",
+		},
+		minimal + "\nipam: {podCIDR: 10.1.0.0/16}": {"POD_CIDRS": "10.1.0.0/16", "SERVICE_CIDR": "", "EXTERNAL_CIDR": "", "INTERNAL_CIDR": ""},
+	} {
+		got, _, _ := unstructured.NestedStringMap(find(t, render(t, text), "ConfigMap", "liqo-network-configmap").Object, "data")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", text, diff)
+		}
+	}
 }

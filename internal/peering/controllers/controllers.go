@@ -59,9 +59,6 @@ type APIServer struct {
 	TrustedCA bool
 }
 
-// With more than one replica, they elect a leader.
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=liqo,resources=leases,verbs=get;create;update;patch
-
 // Setup adds every controller of the peering to the manager.
 func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.Now == nil {
