@@ -50,13 +50,15 @@ func (a *address) params(ctx context.Context, certificate []byte, proxy *string)
 	return params, nil
 }
 
-// published is the address under which the API servers announce themselves in EndpointSlice default/kubernetes.
+// published is an address under which the API servers announce themselves in EndpointSlice default/kubernetes: the first in order, so that
+// the order in which several of them are listed changes no identity.
 func (a *address) published(ctx context.Context) (string, error) {
 	slices := &discoveryv1.EndpointSliceList{}
 	err := a.reader.List(ctx, slices, client.InNamespace("default"), client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"})
 	if err != nil {
 		return "", fmt.Errorf("reading the EndpointSlices of Service default/kubernetes: %w", err)
 	}
+	first := ""
 	for i := range slices.Items {
 		slice := &slices.Items[i]
 		for _, port := range slice.Ports {
@@ -64,13 +66,20 @@ func (a *address) published(ctx context.Context) (string, error) {
 				continue
 			}
 			for _, endpoint := range slice.Endpoints {
-				if len(endpoint.Addresses) > 0 && (endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready) {
-					return "https://" + net.JoinHostPort(endpoint.Addresses[0], strconv.Itoa(int(*port.Port))), nil
+				if len(endpoint.Addresses) == 0 || (endpoint.Conditions.Ready != nil && !*endpoint.Conditions.Ready) {
+					continue
+				}
+				host := net.JoinHostPort(endpoint.Addresses[0], strconv.Itoa(int(*port.Port)))
+				if first == "" || host < first {
+					first = host
 				}
 			}
 		}
 	}
-	return "", errors.New("no endpoint of Service default/kubernetes is ready: set --api-server-address")
+	if first == "" {
+		return "", errors.New("no endpoint of Service default/kubernetes is ready: set --api-server-address")
+	}
+	return "https://" + first, nil
 }
 
 func (a *address) ca(ctx context.Context) ([]byte, error) {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,11 +18,12 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
 
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch;create
-// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters/status,verbs=update
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list;watch
 
@@ -87,16 +87,9 @@ func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) error
 		}
 	}
 	status := peering.CompileForeignCluster(facts, &fc.Status, fc.Generation, metav1.NewTime(r.now()))
-	if equality.Semantic.DeepEqual(status, fc.Status) {
-		return nil
-	}
-	fc = fc.DeepCopy()
+	before := fc.DeepCopy()
 	fc.Status = status
-	// The whole of it: a patch would leave out the required fields that are false before and after.
-	if err := r.client.Status().Update(ctx, fc); err != nil {
-		return fmt.Errorf("writing the status of ForeignCluster %s: %w", clusterID, err)
-	}
-	return nil
+	return kube.PatchStatus(ctx, r.client, fc, before)
 }
 
 // known is the last answer of the API server as the status shows it: while nothing newer is known, it stands.
