@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,7 +66,10 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (r
 		err = r.Sync(ctx, obj)
 	}
 	r.summarize(obj, err)
-	if werr := r.writeStatus(ctx, obj, before); werr != nil {
+	if werr := PatchStatus(ctx, r.Client, obj, before); werr != nil {
+		if IsWait(err) || IsInvalid(err) {
+			err = nil // it was to be told by the status, and was not: only another pass can
+		}
 		return r.outcome(errors.Join(err, werr))
 	}
 	return r.outcome(err)
@@ -118,26 +120,6 @@ func (r *Reconciler[T]) summarize(obj T, err error) {
 		condition.Status = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(r.Conditions(obj), condition)
-}
-
-// writeStatus patches the status if, and only if, the pass changed it.
-func (r *Reconciler[T]) writeStatus(ctx context.Context, obj, before T) error {
-	if equality.Semantic.DeepEqual(statusOf(obj), statusOf(before)) {
-		return nil
-	}
-	if err := r.Client.Status().Patch(ctx, obj, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing status: %w", err)
-	}
-	return nil
-}
-
-// statusOf returns the Status field of a kind's Go type, nil for kinds without one.
-func statusOf(obj client.Object) any {
-	field := reflect.ValueOf(obj).Elem().FieldByName("Status")
-	if !field.IsValid() {
-		return nil
-	}
-	return field.Interface()
 }
 
 // outcome turns the error of a pass into what the work queue does with it.

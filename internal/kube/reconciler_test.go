@@ -23,6 +23,8 @@ const finalizer = "tenant.liqo.io/finalizer"
 type world struct {
 	client.Client
 	writes []string
+	// refuse, if set, is what the API server answers to status writes.
+	refuse error
 }
 
 func newWorld(objs ...client.Object) *world {
@@ -41,6 +43,9 @@ func newWorld(objs ...client.Object) *world {
 			},
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 				count("patch " + sub)
+				if w.refuse != nil {
+					return w.refuse
+				}
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
 			},
 		}).Build()
@@ -183,5 +188,20 @@ func TestEnsureWritesOnlyDifferences(t *testing.T) {
 	}
 	if len(w.writes) != 2 {
 		t.Errorf("a refused change was written: %v", w.writes)
+	}
+}
+
+func TestStatusThatWasNotWrittenIsRetried(t *testing.T) {
+	for name, result := range map[string]error{
+		"waiting": Wait("NoNonce", "waiting for Secret liqo-nonce"), "invalid": Invalid("BadKey", "spec.publicKey is not PEM"), "done": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(tenant())
+			w.refuse = errors.New("etcd is down")
+			r := w.reconciler(func(context.Context, *authv1beta1.Tenant) error { return result }, nil)
+			if _, err := r.Reconcile(t.Context(), request); !errors.Is(err, w.refuse) {
+				t.Errorf("error %v, want %v: nothing else brings the object back", err, w.refuse)
+			}
+		})
 	}
 }
