@@ -120,7 +120,7 @@ func read(name string) ([]event, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // only read
 	var events []event
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)

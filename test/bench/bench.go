@@ -44,7 +44,7 @@ func (b *bench) run(ctx context.Context) (result *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if b.machine, err = playground.Find(dir); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -32,9 +33,9 @@ func command() int {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		return 1
 	}
-	result.print(os.Stdout)
-	data, err := json.Marshal(result)
-	if err == nil && *file != "" {
+	err = result.print(os.Stdout)
+	data, encoding := json.Marshal(result)
+	if err = errors.Join(err, encoding); err == nil && *file != "" {
 		err = os.WriteFile(*file, append(data, '\n'), 0o644)
 	} else if err == nil {
 		fmt.Println(string(data))

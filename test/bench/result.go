@@ -107,7 +107,7 @@ func (r *Result) conclude() {
 }
 
 // print writes a table for people.
-func (r *Result) print(out io.Writer) {
+func (r *Result) print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(table, "%d PODS\tREADY s\tGONE s\tMACHINE CPU s\tIDLE BEFORE\n", r.Pods)
 	for _, run := range r.Runs {
@@ -133,7 +133,7 @@ func (r *Result) print(out io.Writer) {
 		list(table, "ON THE CONSUMER", run.Consumer)
 		break
 	}
-	table.Flush()
+	return table.Flush()
 }
 
 func list(out io.Writer, title string, w Writes) {

@@ -46,7 +46,7 @@ func (s *Story) Follow(c *playground.Cluster, namespace, pod string, within time
 	defer cancel()
 	stream, err := c.Set.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
 	s.Must(err)
-	defer stream.Close()
+	defer func() { _ = stream.Close() }()
 	lines := bufio.NewScanner(stream)
 	for lines.Scan() {
 		if take(lines.Text()) {
@@ -90,9 +90,9 @@ func (s *Story) Attach(c *playground.Cluster, transport Transport, namespace, po
 	s.Must(err)
 	got, err := bufio.NewReader(answer).ReadString('\n')
 	s.Must(err)
-	feed.Close()
+	_ = feed.Close()
 	cancel()
-	answer.Close()
+	_ = answer.Close()
 	<-done
 	return got[:len(got)-1]
 }
@@ -160,7 +160,7 @@ func (s *Story) Forward(c *playground.Cluster, transport Transport, namespace, p
 	s.Must(err)
 	answer, err := http.DefaultClient.Do(request)
 	s.Must(err)
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(answer.Body)
 	s.Must(err)
 	return string(body)

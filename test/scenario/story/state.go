@@ -3,7 +3,6 @@ package story
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -143,7 +142,7 @@ func components(ctx context.Context, c *playground.Cluster) {
 			data, err := c.Set.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{TailLines: &lines, Previous: previous}).DoRaw(ctx)
 			if err == nil {
 				fmt.Printf("---- log of %s/%s in %s, before its last restart: %t\n", p.Namespace, p.Name, c.ID, previous)
-				os.Stdout.Write(data)
+				fmt.Println(string(data))
 			}
 		}
 	}

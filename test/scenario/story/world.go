@@ -18,7 +18,7 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// EnvKeep, set to anything, leaves the clusters running at the end for a look at them.
+// EnvKeep is the variable that, set to anything, leaves the clusters running at the end for a look at them.
 const EnvKeep = "SCENARIO_KEEP"
 
 // prefix keeps our clusters apart from those of people who try Liqo on the same machine.
