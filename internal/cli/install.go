@@ -162,7 +162,11 @@ func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prep
 		return nil, err
 	}
 	c.Info("Cluster configuration correctly retrieved")
-	request := o.request
+	given, err := installer.UserValues(o.valueFiles, o.set, o.setString)
+	if err != nil {
+		return nil, err
+	}
+	request := o.request.WithValues(given)
 	request.Namespace, request.GlobalLabels, request.GlobalAnnotations = c.namespace, a.labels, a.annotations
 	if problems := install.Preflight(request, facts); len(problems) > 0 {
 		if !o.skipValidation {
@@ -175,10 +179,6 @@ func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prep
 	computed, networks := install.Values(request, facts, rand.Uint64())
 	c.Verbose("Pod CIDR %s, from %s", strings.Join(networks.PodCIDRs, ", "), networks.PodSource)
 	c.Verbose("Service CIDR %s, from %s", strings.Join(networks.ServiceCIDRs, ", "), networks.ServiceSource)
-	given, err := installer.UserValues(o.valueFiles, o.set, o.setString)
-	if err != nil {
-		return nil, err
-	}
 	out := &prepared{chart: chart, crds: crds, values: install.Merge(computed, given)}
 	if out.id, err = clusterIDOf(out.values); err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ func TestDiscoverNetworks(t *testing.T) {
 		want     Networks
 	}{
 		{"flags win", Generic, []string{"10.8.0.0/16"}, "10.9.0.0/16", all,
-			Networks{[]string{"10.8.0.0/16"}, "flag --pod-cidr", []string{"10.9.0.0/16"}, "flag --service-cidr"}},
+			Networks{[]string{"10.8.0.0/16"}, "what was asked for", []string{"10.9.0.0/16"}, "what was asked for"}},
 		{"what the cluster declares", Kubeadm, nil, "", all,
 			Networks{[]string{"10.1.0.0/16"}, "ConfigMap kubeadm-config", []string{"10.6.0.0/16", "fd00::/108"}, "ServiceCIDR objects"}},
 		{"arguments", Kubeadm, nil, "", NetworkFacts{ControllerManagerArgs: all.ControllerManagerArgs},
@@ -77,7 +77,7 @@ func TestPreflight(t *testing.T) {
 		{"elsewhere", func(_ *Request, f *Facts) { f.InstalledID, f.InstalledNamespace = "rome", "other" }, []string{"in namespace other already"}},
 		{"same again", func(r *Request, f *Facts) { f.InstalledID, f.InstalledNamespace, r.ClusterID = "rome", "liqo", "rome" }, nil},
 		{"another ID", func(r *Request, f *Facts) { f.InstalledID, f.InstalledNamespace, r.ClusterID = "rome", "liqo", "milan" },
-			[]string{"has the ID rome already, --cluster-id asks for milan"}},
+			[]string{"has the ID rome already, and milan is asked for"}},
 		{"bad ID", func(r *Request, _ *Facts) { r.ClusterID = "Rome_1" }, []string{`cluster ID "Rome_1"`}},
 		{"own address", func(r *Request, _ *Facts) { r.APIServerURL = "https://127.0.0.1:6443" }, []string{"leads peers to themselves"}},
 		{"own address, on purpose", func(r *Request, _ *Facts) { r.APIServerURL, r.SkipAPIServerCheck = "https://127.0.0.1:6443", true }, nil},
@@ -193,5 +193,25 @@ func TestMergeIsLayering(t *testing.T) {
 	}
 	if diff := cmp.Diff(got, Merge(got, above)); diff != "" {
 		t.Errorf("merging twice is not like once: %s", diff)
+	}
+}
+
+// TestValuesAreAskedFor: an ID or a range given as a value of the chart is checked, and found, as one given by a flag is.
+func TestValuesAreAskedFor(t *testing.T) {
+	request, facts := good()
+	facts.InstalledID, facts.InstalledNamespace, facts.Network = "rome", "liqo", NetworkFacts{}
+	given := map[string]any{
+		"discovery": map[string]any{"config": map[string]any{"clusterID": "milan"}},
+		"ipam":      map[string]any{"podCIDRs": []any{"10.1.0.0/16"}, "serviceCIDR": "10.2.0.0/16"},
+	}
+	problems := Preflight(request.WithValues(given), facts)
+	if len(problems) != 1 || !strings.Contains(problems[0].String(), "has the ID rome already, and milan is asked for") {
+		t.Errorf("problems %v", problems)
+	}
+	if diff := cmp.Diff(request, request.WithValues(nil)); diff != "" {
+		t.Errorf("no values change the request: %s", diff)
+	}
+	if got := request.WithValues(map[string]any{"ipam": map[string]any{"podCIDR": "10.3.0.0/16"}}).PodCIDRs; len(got) != 1 || got[0] != "10.3.0.0/16" {
+		t.Errorf("pod CIDRs %v", got)
 	}
 }

@@ -29,20 +29,20 @@ type NetworkFacts struct {
 	ServiceError string
 }
 
-// DiscoverNetworks picks the best source for each range. Flags of the user, pods and services, win; a provider's fixed ranges come last.
+// DiscoverNetworks picks the best source for each range. What the user asks for, pods and service, wins; a provider's fixed ranges come last.
 // A range that no source tells stays empty.
 func DiscoverNetworks(provider Provider, pods []string, service string, facts NetworkFacts) Networks {
 	args := arguments(facts.ControllerManagerArgs)
 	var n Networks
 	n.PodCIDRs, n.PodSource = firstOf(
-		candidate{pods, "flag --pod-cidr"},
+		candidate{pods, "what was asked for"},
 		candidate{split(facts.KubeadmPodSubnet), "ConfigMap kubeadm-config"},
 		candidate{split(args["cluster-cidr"]), "arguments of kube-controller-manager"},
 		candidate{only(provider == K3s, K3sPodCIDR), "the default of k3s"},
 		candidate{covering(facts.NodePodCIDRs), "spec.podCIDRs of the nodes"},
 	)
 	n.ServiceCIDRs, n.ServiceSource = firstOf(
-		candidate{split(service), "flag --service-cidr"},
+		candidate{split(service), "what was asked for"},
 		candidate{facts.ServiceCIDRs, "ServiceCIDR objects"},
 		candidate{split(facts.KubeadmServiceSubnet), "ConfigMap kubeadm-config"},
 		candidate{split(args["service-cluster-ip-range"]), "arguments of kube-controller-manager"},

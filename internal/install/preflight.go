@@ -61,8 +61,8 @@ func Preflight(request Request, facts Facts) []Problem {
 			fmt.Sprintf("upgrade that installation (-n %s) or uninstall it", facts.InstalledNamespace)})
 	}
 	if facts.InstalledID != "" && request.ClusterID != "" && facts.InstalledID != request.ClusterID {
-		out = append(out, Problem{fmt.Sprintf("the cluster has the ID %s already, --cluster-id asks for %s", facts.InstalledID, request.ClusterID),
-			"leave --cluster-id out, or unpeer and uninstall first, since every peering carries the ID"})
+		out = append(out, Problem{fmt.Sprintf("the cluster has the ID %s already, and %s is asked for (--cluster-id or value discovery.config.clusterID)", facts.InstalledID, request.ClusterID),
+			"leave that out, or unpeer and uninstall first, since every peering carries the ID"})
 	}
 	if request.ClusterID != "" {
 		if err := ValidateClusterID(request.ClusterID); err != nil {

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"fmt"
 	"maps"
 	"net/url"
 	"strings"
@@ -28,14 +29,42 @@ type Request struct {
 	SkipAPIServerCheck bool
 	// EnableMetrics turns the metric endpoints on.
 	EnableMetrics bool
-	// Tag of the images; empty means that of the chart.
-	Tag string
 	// GlobalLabels and GlobalAnnotations are put on every object.
 	GlobalLabels, GlobalAnnotations map[string]string
 }
 
 func (r Request) networks(facts Facts) Networks {
 	return DiscoverNetworks(r.Provider, r.PodCIDRs, r.ServiceCIDR, facts.Network)
+}
+
+// WithValues is the request with what the user's own values of the chart ask for: they win over flags, and are checked like them.
+func (r Request) WithValues(given map[string]any) Request {
+	text := func(path ...string) string {
+		var at any = given
+		for _, key := range path {
+			below, _ := at.(map[string]any)
+			at = below[key]
+		}
+		value, _ := at.(string)
+		return value
+	}
+	if id := text("discovery", "config", "clusterID"); id != "" {
+		r.ClusterID = id
+	}
+	if cidr := text("ipam", "serviceCIDR"); cidr != "" {
+		r.ServiceCIDR = cidr
+	}
+	if cidr := text("ipam", "podCIDR"); cidr != "" {
+		r.PodCIDRs = []string{cidr}
+	}
+	ipam, _ := given["ipam"].(map[string]any)
+	if cidrs, _ := ipam["podCIDRs"].([]any); len(cidrs) > 0 {
+		r.PodCIDRs = nil
+		for _, cidr := range cidrs {
+			r.PodCIDRs = append(r.PodCIDRs, fmt.Sprint(cidr))
+		}
+	}
+	return r
 }
 
 // Values are the chart values computed for the request in a cluster with these facts; seed chooses the cluster ID when neither the user
@@ -80,9 +109,6 @@ func Values(request Request, facts Facts, seed uint64) (map[string]any, Networks
 	}
 	if request.EnableMetrics {
 		values["metrics"] = map[string]any{"enabled": true}
-	}
-	if request.Tag != "" {
-		values["tag"] = request.Tag
 	}
 	if common := commonValues(request); len(common) > 0 {
 		values["common"] = common
