@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"flag"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -150,6 +151,46 @@ func TestRefusals(t *testing.T) {
 		}
 		if strings.Contains(errOut, "Usage") {
 			t.Errorf("%s prints its usage", command)
+		}
+	}
+}
+
+// TestConnections: what a user meets first, a kubeconfig that leads nowhere, names itself and the cure.
+func TestConnections(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	empty := file("empty", "apiVersion: v1\nkind: Config\n")
+	// The port of a listener that is closed: nobody answers there.
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dead := file("dead", `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: a, cluster: {server: "https://`+address+`"}}],
+		users: [{name: u, user: {}}], contexts: [{name: c, context: {cluster: a, user: u}}]}`)
+	t.Setenv("KUBECONFIG", empty)
+	for command, want := range map[string][]string{
+		"info":                                  {"no kubeconfig of the local cluster", "--kubeconfig"},
+		"peer --kubeconfig " + dead:             {"no kubeconfig of the remote cluster", "--remote-kubeconfig"},
+		"info --kubeconfig " + dead:             {address, "Check that the cluster runs"},
+		"install --kubeconfig " + dead:          {address, "Check that the cluster runs"},
+		"version --kubeconfig " + dead:          {address, "Check that the cluster runs"},
+		"info --context x --kubeconfig " + dead: {`context "x" does not exist`},
+	} {
+		code, _, errOut := run(t, strings.Fields(command)...)
+		for _, part := range want {
+			if code != 1 || !strings.Contains(errOut, part) {
+				t.Errorf("%s: code %d, errors %q, want %q in them", command, code, errOut, part)
+			}
 		}
 	}
 }

@@ -36,7 +36,9 @@ type cluster struct {
 	// namespace of the installation.
 	namespace string
 	// id of the cluster; empty where nothing is installed.
-	id                  string
+	id string
+	// version that is installed, as the label of the controller manager tells.
+	version             string
 	labels, annotations map[string]string
 }
 
@@ -45,6 +47,11 @@ func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*clus
 	config, err := flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of the %s cluster: %w", orDefault(scope, "local"), err)
+	}
+	// What kubectl falls back to without a kubeconfig, where nobody ever listens.
+	if raw, err := flags.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 && config.Host == "http://localhost:8080" {
+		return nil, fmt.Errorf("there is no kubeconfig of the %s cluster, or it names no cluster: give its path with %s or in KUBECONFIG",
+			orDefault(scope, "local"), (&cluster{scope: scope}).flag("kubeconfig"))
 	}
 	// A command is one user's doing: the server bounds it, not we.
 	config.QPS = -1
@@ -95,7 +102,7 @@ func (c *cluster) requireInstallation(ctx context.Context) error {
 		}
 		return c.error(fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err))
 	}
-	c.id = id
+	c.id, c.version = id, deployment.Labels["app.kubernetes.io/version"]
 	return nil
 }
 
@@ -192,6 +199,10 @@ func (a *app) pair(ctx context.Context, remoteFlags *genericclioptions.ConfigFla
 	}
 	if local.id == remote.id {
 		return nil, fmt.Errorf("both clusters have the ID %s: reinstall one of them with another --cluster-id", local.id)
+	}
+	if local.version != remote.version {
+		local.Warn("Cluster %s runs Liqo %s, cluster %s runs %s: upgrade one of them (liqoctl upgrade), the two are only tested with the same version",
+			local.id, orDefault(local.version, "of unknown version"), remote.id, orDefault(remote.version, "an unknown version"))
 	}
 	return p, nil
 }

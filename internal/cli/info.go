@@ -28,6 +28,7 @@ type localInfo struct {
 		Healthy       bool              `json:"healthy"`
 		UnhealthyPods map[string]string `json:"unhealthyPods,omitempty"`
 	} `json:"health"`
+	Network  networkInfo `json:"network"`
 	Peerings struct {
 		Peers []peerSummary `json:"peers"`
 	} `json:"peerings"`
@@ -65,13 +66,26 @@ func statusOf(module corev1beta1.Module) (moduleStatus, []string) {
 	return status, alerts
 }
 
+// authenticationOf is statusOf for the module of authentication, and what the probe of the remote API server says: without it no
+// identity is worth anything.
+func authenticationOf(foreign *corev1beta1.ForeignCluster) (moduleStatus, []string) {
+	status, alerts := statusOf(foreign.Status.Modules.Authentication)
+	for _, condition := range foreign.Status.Conditions {
+		if condition.Status == corev1beta1.StatusError {
+			status = moduleUnhealthy
+			alerts = append(alerts, fmt.Sprintf("%s is %s: %s", condition.Type, condition.Status, condition.Message))
+		}
+	}
+	return status, alerts
+}
+
 func (a *app) infoCommand() *cobra.Command {
 	var o infoOptions
 	command := &cobra.Command{
 		Use:     "info",
 		Aliases: []string{"status"},
 		Short:   "Show the state of the local cluster and its peerings",
-		Long:    "Show the state of the local cluster: health, identity and peerings.",
+		Long:    "Show the state of the local cluster: health, identity, address ranges and peerings.",
 		Example: example(`
 			%[1]s info
 			# For programs
@@ -214,6 +228,10 @@ func (c *cluster) localInfo(ctx context.Context) (*localInfo, error) {
 			info.Health.UnhealthyPods[pods.Items[i].Name] = why
 		}
 	}
+	var err error
+	if info.Network, err = c.networkInfo(ctx); err != nil {
+		return nil, err
+	}
 	var foreign corev1beta1.ForeignClusterList
 	if err := c.List(ctx, &foreign); err != nil {
 		return nil, fmt.Errorf("listing ForeignClusters: %w", err)
@@ -222,7 +240,7 @@ func (c *cluster) localInfo(ctx context.Context) (*localInfo, error) {
 	for _, peer := range foreign.Items {
 		summary := peerSummary{ClusterID: peer.Spec.ClusterID, Role: peer.Status.Role}
 		summary.NetworkingStatus, _ = statusOf(peer.Status.Modules.Networking)
-		summary.AuthenticationStatus, _ = statusOf(peer.Status.Modules.Authentication)
+		summary.AuthenticationStatus, _ = authenticationOf(&peer)
 		summary.OffloadingStatus, _ = statusOf(peer.Status.Modules.Offloading)
 		info.Peerings.Peers = append(info.Peerings.Peers, summary)
 	}
@@ -297,7 +315,7 @@ func (i *localInfo) write(c *console.Console) error {
 		peers.Line(1, "Authentication status", string(peer.AuthenticationStatus))
 		peers.Line(1, "Offloading status", string(peer.OffloadingStatus))
 	}
-	for _, box := range []*console.Box{&health, &identity, &peers} {
+	for _, box := range []*console.Box{&health, &identity, i.Network.box(), &peers} {
 		if err := box.Write(c.Out()); err != nil {
 			return err
 		}

@@ -141,15 +141,9 @@ func (c *cluster) peerInfo(ctx context.Context, foreign *corev1beta1.ForeignClus
 	id := foreign.Spec.ClusterID
 	info := &peerInfo{ClusterID: id, Role: foreign.Status.Role}
 	info.Network.Status, info.Network.Alerts = statusOf(foreign.Status.Modules.Networking)
-	info.Authentication.Status, info.Authentication.Alerts = statusOf(foreign.Status.Modules.Authentication)
+	info.Authentication.Status, info.Authentication.Alerts = authenticationOf(foreign)
 	info.Offloading.Status, info.Offloading.Alerts = statusOf(foreign.Status.Modules.Offloading)
 	info.Authentication.APIServerAddr = foreign.Status.APIServerURL
-	for _, condition := range foreign.Status.Conditions {
-		if condition.Status == corev1beta1.StatusError {
-			info.Authentication.Status = moduleUnhealthy
-			info.Authentication.Alerts = append(info.Authentication.Alerts, fmt.Sprintf("%s is %s: %s", condition.Type, condition.Status, condition.Message))
-		}
-	}
 	var list authv1beta1.ResourceSliceList
 	if err := c.List(ctx, &list, client.MatchingLabels{api.LabelRemoteClusterID: id}); err != nil {
 		return nil, fmt.Errorf("listing ResourceSlices of cluster %s: %w", id, err)

@@ -122,8 +122,11 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, name := range names {
+			for i, name := range names {
 				if o.output.format != "" {
+					if i > 0 && !o.output.json() {
+						fmt.Fprintln(local.Out(), "---")
+					}
 					err = local.printObject(o.object(name), o.output.format)
 				} else {
 					err = local.offload(ctx, name, &o)

@@ -63,6 +63,8 @@ func (f *outputFlag) add(flags *pflag.FlagSet, usage string) {
 	flags.StringVarP(&f.format, "output", "o", "", usage+": json or yaml")
 }
 
+func (f *outputFlag) json() bool { return strings.EqualFold(f.format, "json") }
+
 func (f *outputFlag) validate() error {
 	switch strings.ToLower(f.format) {
 	case "", "json", "yaml":

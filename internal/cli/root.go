@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 
 	"github.com/go-logr/logr"
@@ -30,10 +31,18 @@ func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams
 		if waiting := (*waitError)(nil); ctx.Err() != nil && !errors.As(err, &waiting) {
 			err = fmt.Errorf("interrupted: %w", err)
 		}
-		app.console().Fail(err)
+		app.console().Fail(reachable(err))
 		return 1
 	}
 	return 0
+}
+
+// reachable adds what to do to an error of a connection that could not be made.
+func reachable(err error) error {
+	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
+		return fmt.Errorf("%w\nCheck that the cluster runs, and that the kubeconfig and context given are the right ones", err)
+	}
+	return err
 }
 
 func quiet() {

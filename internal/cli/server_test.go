@@ -39,6 +39,10 @@ func server(t *testing.T) (kubeconfig string, c client.Client) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: api.ClusterIDConfigMap, Labels: map[string]string{"app.kubernetes.io/name": "clusterid-configmap"}},
 			Data:       map[string]string{api.ClusterIDKey: "rome"},
 		},
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: networkConfigMap},
+			Data:       map[string]string{"POD_CIDRS": "10.1.0.0/16,10.2.0.0/16", "SERVICE_CIDR": "10.3.0.0/16", "EXTERNAL_CIDR": "", "INTERNAL_CIDR": ""},
+		},
 		&appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: deploymentName, Labels: map[string]string{"app.kubernetes.io/version": "v1.2.3"}},
 			Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
@@ -83,6 +87,7 @@ func peeringObjects() []client.Object {
 			Spec:       corev1beta1.ForeignClusterSpec{ClusterID: "milan"},
 			Status: corev1beta1.ForeignClusterStatus{
 				Role: corev1beta1.RoleProvider, APIServerURL: "https://milan:6443",
+				Conditions: []corev1beta1.Condition{{Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusError, Message: "no route"}},
 				Modules: corev1beta1.Modules{
 					Authentication: corev1beta1.Module{Enabled: true, Conditions: ready}, Offloading: corev1beta1.Module{Enabled: true, Conditions: bad},
 				},
@@ -113,10 +118,11 @@ func TestCommandsOnAPIServer(t *testing.T) {
 			t.Fatalf("%v: %s%s", err, out, errOut)
 		}
 		want := map[string]any{
-			"local":  map[string]any{"clusterID": "rome", "version": "v1.2.3", "labels": map[string]any{"region": "europe"}, "APIServerAddr": "https://rome:6443"},
-			"health": map[string]any{"healthy": false},
+			"local":   map[string]any{"clusterID": "rome", "version": "v1.2.3", "labels": map[string]any{"region": "europe"}, "APIServerAddr": "https://rome:6443"},
+			"health":  map[string]any{"healthy": false},
+			"network": map[string]any{"podCIDRs": []any{"10.1.0.0/16", "10.2.0.0/16"}, "serviceCIDR": "10.3.0.0/16", "externalCIDR": "", "internalCIDR": ""},
 			"peerings": map[string]any{"peers": []any{map[string]any{
-				"clusterID": "milan", "role": "Provider", "networkingStatus": "Disabled", "authenticationStatus": "Healthy", "offloadingStatus": "Unhealthy",
+				"clusterID": "milan", "role": "Provider", "networkingStatus": "Disabled", "authenticationStatus": "Unhealthy", "offloadingStatus": "Unhealthy",
 			}}},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -124,7 +130,7 @@ func TestCommandsOnAPIServer(t *testing.T) {
 		}
 	})
 	t.Run("one value", func(t *testing.T) {
-		for query, want := range map[string]string{"clusterid": "rome\n", "peerings.peers.0.role": "Provider\n", "local.labels": "region: europe\n"} {
+		for query, want := range map[string]string{"clusterid": "rome\n", "peerings.peers.0.role": "Provider\n", "local.labels": "region: europe\n", "network.podcidrs.1": "10.2.0.0/16\n"} {
 			if code, out, errOut := liqoctl("info -g " + query); code != 0 || out != want {
 				t.Errorf("%s: code %d, %q%s", query, code, out, errOut)
 			}
@@ -154,6 +160,18 @@ func TestCommandsOnAPIServer(t *testing.T) {
 		_, second, errOut := liqoctl("create resourceslice gpu --remote-cluster-id milan --cpu 4 -o yaml")
 		golden(t, "manifests", first+"---\n"+second+errOut)
 	})
+	t.Run("several manifests are several documents", func(t *testing.T) {
+		_, out, errOut := liqoctl("offload namespace default kube-system -o yaml")
+		if documents := strings.Split(out, "\n---\n"); len(documents) != 2 || strings.Count(out, "kind: NamespaceOffloading") != 2 {
+			t.Errorf("%d documents: %s%s", len(documents), out, errOut)
+		}
+	})
+	t.Run("uninstall leaves an installation elsewhere alone", func(t *testing.T) {
+		code, _, errOut := liqoctl("uninstall --purge --skip-confirm -n default")
+		if code != 1 || !strings.Contains(errOut, "installed in namespace liqo, not in default") {
+			t.Errorf("code %d: %s", code, errOut)
+		}
+	})
 	t.Run("uninstall names what is in use", func(t *testing.T) {
 		code, _, errOut := liqoctl("uninstall --purge --skip-confirm")
 		if code != 1 || !strings.Contains(errOut, "peered with milan") || !strings.Contains(errOut, "unoffload namespace default") {
@@ -174,6 +192,19 @@ func TestCommandsOnAPIServer(t *testing.T) {
 		}
 	})
 	t.Run("waiting follows the object", func(t *testing.T) { testWaiting(t, kubeconfig, c) })
+}
+
+// TestUninstallOfNothingOnAPIServer: the wrong kubeconfig is no success.
+func TestUninstallOfNothingOnAPIServer(t *testing.T) {
+	env, _ := kubetesting.Environment(t)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, errOut := run(t, "uninstall", "--skip-confirm", "--kubeconfig", kubeconfig)
+	if code != 1 || !strings.Contains(errOut, "not installed in namespace liqo") {
+		t.Errorf("code %d: %s", code, errOut)
+	}
 }
 
 // testWaiting sees an object appear, change and go, all by watching.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -40,6 +41,9 @@ func (a *app) uninstallCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := c.mine(cmd.Context(), purge); err != nil {
+				return err
+			}
 			if err := c.unused(cmd.Context()); err != nil {
 				return err
 			}
@@ -58,6 +62,29 @@ func (a *app) uninstallCommand() *cobra.Command {
 	command.Flags().BoolVar(&purge, "purge", false, "Remove the custom resource definitions and the namespaces too")
 	command.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "How long to wait in all")
 	return command
+}
+
+// mine refuses when the installation is in another namespace: what a purge removes would be that one's. Without any installation there is
+// something to do only for a purge, after an uninstallation that left the definitions.
+func (c *cluster) mine(ctx context.Context, purge bool) error {
+	id, where, err := installer.InstalledCluster(ctx, c, c.namespace)
+	switch {
+	case err != nil:
+		return err
+	case where != "" && where != c.namespace:
+		return fmt.Errorf("liqo is installed in namespace %s, not in %s: say so with %s", where, c.namespace, c.flag("namespace"))
+	case id != "" || purge:
+		return nil
+	}
+	release, err := installer.NewRelease(c.getter, c.namespace, io.Discard)
+	if err != nil {
+		return err
+	}
+	version, err := release.Version() // one that came to grief half way
+	if err == nil && version == "" {
+		return fmt.Errorf("liqo is not installed in namespace %s of %s: name the right kubeconfig, or remove with --purge what an earlier uninstall left", c.namespace, c.config.Host)
+	}
+	return err
 }
 
 // unused refuses when something depends on the installation.
