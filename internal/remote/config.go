@@ -26,23 +26,35 @@ const (
 	pingTimeout = 5 * time.Second
 )
 
-// Config reads the kubeconfig Secret of an Identity. The configuration has no client-side rate limit (the other side's priority and
-// fairness decides), does not compress (the answers are small and the processors few), and closes connections that stopped answering.
-// The second result is the tenant namespace in the other cluster, empty if the Secret does not say it.
+// Config reads the kubeconfig Secret of an Identity; see Parse. The second result is the tenant namespace in the other cluster, empty if the
+// Secret does not say it.
 func Config(secret *corev1.Secret) (cfg *rest.Config, tenantNamespace string, err error) {
-	data := secret.Data[KubeconfigKey]
-	if len(data) == 0 {
-		return nil, "", fmt.Errorf("reading Secret %s/%s: key %q is empty", secret.Namespace, secret.Name, KubeconfigKey)
-	}
-	cfg, err = clientcmd.RESTConfigFromKubeConfig(data)
+	cfg, err = Parse(secret.Data[KubeconfigKey])
 	if err != nil {
-		return nil, "", fmt.Errorf("reading kubeconfig of Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return nil, "", fmt.Errorf("reading key %q of Secret %s/%s: %w", KubeconfigKey, secret.Namespace, secret.Name, err)
 	}
-	if cfg.ExecProvider != nil || cfg.AuthProvider != nil {
-		return nil, "", fmt.Errorf("reading kubeconfig of Secret %s/%s: programs and plugins are not run for credentials", secret.Namespace, secret.Name)
+	return cfg, secret.Annotations[api.AnnotationRemoteTenantNamespace], nil
+}
+
+// Parse reads a kubeconfig. It must hold all it needs: whoever could write one that names files or programs would have this process send its
+// own credentials elsewhere, or run what it should not. The configuration has no client-side rate limit (the other side's priority and
+// fairness decides), does not compress (the answers are small and the processors few), and closes connections that stopped answering.
+func Parse(kubeconfig []byte) (*rest.Config, error) {
+	if len(kubeconfig) == 0 {
+		return nil, errors.New("the kubeconfig is empty")
+	}
+	cfg, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case cfg.ExecProvider != nil || cfg.AuthProvider != nil:
+		return nil, errors.New("programs and plugins are not run for credentials")
+	case cfg.BearerTokenFile != "" || cfg.CertFile != "" || cfg.KeyFile != "" || cfg.CAFile != "":
+		return nil, errors.New("files that a kubeconfig names are not read: it has to hold certificates, keys and tokens itself")
 	}
 	Tune(cfg)
-	return cfg, secret.Annotations[api.AnnotationRemoteTenantNamespace], nil
+	return cfg, nil
 }
 
 // Tune gives a configuration the properties that Config promises.

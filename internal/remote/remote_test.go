@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -67,12 +69,19 @@ func TestConfig(t *testing.T) {
 }
 
 func TestConfigRefuses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ours")
+	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, secret := range map[string]*corev1.Secret{
 		"empty":   {},
 		"garbage": {Data: map[string][]byte{KubeconfigKey: []byte("{")}},
 		"program": kubeconfig(t, &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
 			Command: "true", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 		}}),
+		"token in a file":       kubeconfig(t, &clientcmdapi.AuthInfo{TokenFile: file}),
+		"certificate in a file": kubeconfig(t, &clientcmdapi.AuthInfo{ClientCertificate: file, ClientKeyData: []byte("key")}),
+		"key in a file":         kubeconfig(t, &clientcmdapi.AuthInfo{ClientCertificateData: []byte("certificate"), ClientKey: file}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, _, err := Config(secret); err == nil {
