@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -24,17 +23,13 @@ import (
 )
 
 // identityCheck is how often the identity is compared with the one in use. It is renewed long before it ends.
-const identityCheck = 5 * time.Minute
+const identityCheck = 30 * time.Second
 
 // errNewIdentity ends a virtual kubelet whose identity was renewed, so that the next one begins with the new one.
 var errNewIdentity = errors.New("the identity was renewed")
 
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
-
 // VirtualKubelet runs the virtual kubelet of one VirtualNode, as the arguments say, until ctx ends. It keeps nothing: ended at any moment
 // and started again it goes on where it was, and its Node and pods stay meanwhile.
-//
-// The identity is the one Secret it reads, by name:
 func VirtualKubelet(ctx context.Context, args []string) error {
 	opts, err := parseVirtualKubelet(args)
 	if err != nil {
@@ -64,14 +59,13 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	if err != nil {
 		return fmt.Errorf("making a client for this cluster: %w", err)
 	}
-	var secret corev1.Secret
-	secretKey := client.ObjectKey{Namespace: opts.tenantNamespace, Name: opts.kubeconfigSecret}
-	if err := local.Get(ctx, secretKey, &secret); err != nil {
+	identity, err := os.ReadFile(opts.remoteKubeconfig)
+	if err != nil {
 		return fmt.Errorf("reading the identity: %w", err)
 	}
-	remoteConfig, _, err := remote.Config(&secret)
+	remoteConfig, err := remote.Parse(identity)
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the identity in %s: %w", opts.remoteKubeconfig, err)
 	}
 	far, err := newClient(remoteConfig)
 	if err != nil {
@@ -117,7 +111,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		}
 	})
 	run(func(ctx context.Context) error {
-		return followIdentity(ctx, local, secretKey, secret.Data[remote.KubeconfigKey])
+		return followIdentity(ctx, opts.remoteKubeconfig, identity, identityCheck)
 	})
 	if opts.metricsAddress != "" {
 		run(func(ctx context.Context) error { return metrics.serve(ctx, opts.metricsAddress) })
@@ -157,20 +151,17 @@ func (o *virtualKubeletOptions) pods(virtual *node.Node) kinds.PodOptions {
 	return out
 }
 
-// followIdentity returns errNewIdentity when the Secret holds another identity than the one in use.
-func followIdentity(ctx context.Context, c client.Client, key client.ObjectKey, used []byte) error {
-	tick := time.NewTicker(identityCheck)
+// followIdentity returns errNewIdentity when the file holds another identity than the one in use.
+func followIdentity(ctx context.Context, path string, used []byte, interval time.Duration) error {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			var secret corev1.Secret
-			if err := c.Get(ctx, key, &secret); err != nil {
-				continue // what is in use stays good; the next look may succeed
-			}
-			if now := secret.Data[remote.KubeconfigKey]; len(now) > 0 && !bytes.Equal(now, used) {
+			// While the file can't be read, or holds none, what is in use stays good; the next look may succeed.
+			if now, err := os.ReadFile(path); err == nil && len(now) > 0 && !bytes.Equal(now, used) {
 				return errNewIdentity
 			}
 		}

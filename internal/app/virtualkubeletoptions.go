@@ -10,7 +10,7 @@ import (
 // virtualKubeletOptions are the flags of a virtual kubelet.
 type virtualKubeletOptions struct {
 	virtualNode, tenantNamespace, clusterID, foreignClusterID string
-	nodeName, kubeconfigSecret, nodeIP, listen                string
+	nodeName, remoteKubeconfig, nodeIP, listen                string
 	metricsAddress                                            string
 	createNode, disableNetworkCheck, leaderElection           bool
 	podWorkers                                                int
@@ -23,11 +23,11 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	o := &virtualKubeletOptions{}
 	fs := flag.NewFlagSet("virtual-kubelet", flag.ContinueOnError)
 	fs.StringVar(&o.virtualNode, "virtual-node", "", "name of the VirtualNode to serve")
-	fs.StringVar(&o.tenantNamespace, "tenant-namespace", "", "namespace of the VirtualNode, of the identity and of the NamespaceMap")
+	fs.StringVar(&o.tenantNamespace, "tenant-namespace", "", "namespace of the VirtualNode and of the NamespaceMap")
 	fs.StringVar(&o.clusterID, "cluster-id", "", "ID of this cluster")
 	fs.StringVar(&o.foreignClusterID, "foreign-cluster-id", "", "ID of the provider")
 	fs.StringVar(&o.nodeName, "node-name", "", "name of the Node; that of the VirtualNode if empty")
-	fs.StringVar(&o.kubeconfigSecret, "kubeconfig-secret", "", "Secret with the identity to use in the provider")
+	fs.StringVar(&o.remoteKubeconfig, "remote-kubeconfig", "", "file with the identity to use in the provider")
 	fs.StringVar(&o.nodeIP, "node-ip", "", "address at which the kubelet API is reached")
 	fs.StringVar(&o.listen, "listen", ":10250", "address on which the kubelet API listens")
 	fs.StringVar(&o.metricsAddress, "metrics-address", "", "address on which metrics are served; none if empty")
@@ -48,7 +48,7 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	var missing []error
 	for _, required := range []struct{ flag, value string }{
 		{"virtual-node", o.virtualNode}, {"tenant-namespace", o.tenantNamespace}, {"cluster-id", o.clusterID},
-		{"foreign-cluster-id", o.foreignClusterID}, {"kubeconfig-secret", o.kubeconfigSecret},
+		{"foreign-cluster-id", o.foreignClusterID}, {"remote-kubeconfig", o.remoteKubeconfig},
 	} {
 		if required.value == "" {
 			missing = append(missing, fmt.Errorf("flag --%s is required", required.flag))

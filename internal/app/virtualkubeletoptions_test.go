@@ -8,7 +8,7 @@ import (
 )
 
 func TestVirtualKubeletOptions(t *testing.T) {
-	required := []string{"--virtual-node=vn", "--tenant-namespace=ns", "--cluster-id=rome", "--foreign-cluster-id=milan", "--kubeconfig-secret=s", "--node-ip=10.0.0.1"}
+	required := []string{"--virtual-node=vn", "--tenant-namespace=ns", "--cluster-id=rome", "--foreign-cluster-id=milan", "--remote-kubeconfig=f", "--node-ip=10.0.0.1"}
 	o, err := parseVirtualKubelet(append(required, "--labels-not-reflected=a, b*,", "--node-extra-labels=x=1,y=2=3", "--create-node=true", "--pod-workers=4"))
 	if err != nil {
 		t.Fatal(err)

@@ -14,11 +14,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // annotationPatchHash, on the pods of a virtual kubelet, changes with the VirtualNode's offloading patch, so that they restart.
 const annotationPatchHash = "liqo.io/offloading-patch-hash"
+
+// Where the identity for the provider is in the pod of a virtual kubelet. It is mounted, so that a virtual kubelet has no right to read any
+// Secret; kubelet brings a renewed one within a minute or two.
+const (
+	identityVolume = "identity"
+	identityPath   = "/var/run/liqo/identity"
+)
 
 // kubeletPort is where a virtual kubelet serves logs, exec and the like.
 const kubeletPort = 10250
@@ -114,10 +122,7 @@ func Kubelet(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) *appsv1.De
 		return d
 	}
 	options := facts.Options
-	replicas := int32(1)
-	if options.Replicas != nil {
-		replicas = *options.Replicas
-	}
+	replicas := replicasOf(options)
 	strategy := appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	if replicas > 1 {
 		// Several elect a leader; a single one does not, so the old one goes before the new one comes.
@@ -138,6 +143,14 @@ func Kubelet(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) *appsv1.De
 	return d
 }
 
+// replicasOf is how many pods a virtual kubelet has.
+func replicasOf(options *offloadingv1beta1.VkOptionsTemplateSpec) int32 {
+	if options.Replicas == nil {
+		return 1
+	}
+	return *options.Replicas
+}
+
 func kubeletPod(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) corev1.PodSpec {
 	options := facts.Options
 	field := func(name, path string) corev1.EnvVar {
@@ -155,6 +168,7 @@ func kubeletPod(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) corev1.
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
 		}},
+		VolumeMounts: []corev1.VolumeMount{{Name: identityVolume, MountPath: identityPath, ReadOnly: true}},
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
@@ -171,6 +185,12 @@ func kubeletPod(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) corev1.
 		TerminationGracePeriodSeconds: &grace,
 		Tolerations:                   slices.Clone(options.Tolerations),
 		Containers:                    []corev1.Container{container},
+		Volumes: []corev1.Volume{{Name: identityVolume, VolumeSource: corev1.VolumeSource{
+			Secret: &corev1.SecretVolumeSource{
+				SecretName: node.Spec.KubeconfigSecretRef.Name,
+				Items:      []corev1.KeyToPath{{Key: authv1beta1.KubeconfigSecretKey, Path: authv1beta1.KubeconfigSecretKey}},
+			},
+		}}},
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot: &yes, RunAsUser: &user, RunAsGroup: &user,
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
@@ -190,11 +210,14 @@ func kubeletArgs(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) []stri
 		"--tenant-namespace=" + node.Namespace,
 		"--cluster-id=" + facts.ClusterID,
 		"--foreign-cluster-id=" + node.Spec.ClusterID,
-		"--kubeconfig-secret=" + node.Spec.KubeconfigSecretRef.Name,
+		"--remote-kubeconfig=" + identityPath + "/" + authv1beta1.KubeconfigSecretKey,
 		"--create-node=" + strconv.FormatBool(CreatesNode(node, options)),
 		"--disable-network-check=" + strconv.FormatBool(SkipsNetworkCheck(node, options)),
 		"--node-ip=$(POD_IP)",
 		fmt.Sprintf("--listen=:%d", kubeletPort),
+	}
+	if replicasOf(options) > 1 {
+		args = append(args, "--leader-election")
 	}
 	if pod, ok := options.ReflectorsConfig["pod"]; ok {
 		args = append(args, fmt.Sprintf("--pod-workers=%d", pod.NumWorkers))

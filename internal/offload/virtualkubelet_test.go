@@ -43,7 +43,7 @@ func TestKubelet(t *testing.T) {
 	container := d.Spec.Template.Spec.Containers[0]
 	want := []string{
 		"--virtual-node=milan", "--node-name=milan", "--tenant-namespace=liqo-tenant-milan", "--cluster-id=rome", "--foreign-cluster-id=milan",
-		"--kubeconfig-secret=kubeconfig-resourceslice-milan", "--create-node=false", "--disable-network-check=false", "--node-ip=$(POD_IP)",
+		"--remote-kubeconfig=/var/run/liqo/identity/kubeconfig", "--create-node=false", "--disable-network-check=false", "--node-ip=$(POD_IP)",
 		"--listen=:10250", "--pod-workers=7", "--labels-not-reflected=secret,also", "--node-extra-labels=a=1,b=2", "--metrics-address=:5872", "--extra",
 	}
 	if diff := cmp.Diff(want, container.Args); diff != "" {
@@ -57,6 +57,30 @@ func TestKubelet(t *testing.T) {
 	}
 	if d.Labels["liqo.io/managed"] != "true" {
 		t.Errorf("global label is missing: %v", d.Labels)
+	}
+}
+
+func TestKubeletOfSeveralReplicasElectsALeader(t *testing.T) {
+	facts := kubeletFacts()
+	replicas := int32(2)
+	facts.Options.Replicas = &replicas
+	d := Kubelet(kubeletNode(), facts)
+	if *d.Spec.Replicas != 2 || !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--leader-election") {
+		t.Errorf("%d replicas with arguments %v", *d.Spec.Replicas, d.Spec.Template.Spec.Containers[0].Args)
+	}
+}
+
+func TestKubeletIsGivenItsIdentityAlone(t *testing.T) {
+	pod := Kubelet(kubeletNode(), kubeletFacts()).Spec.Template.Spec
+	if len(pod.Volumes) != 1 || pod.Volumes[0].Secret == nil || pod.Volumes[0].Secret.SecretName != "kubeconfig-resourceslice-milan" {
+		t.Fatalf("volumes %+v", pod.Volumes)
+	}
+	mount := pod.Containers[0].VolumeMounts[0]
+	if mount.Name != pod.Volumes[0].Name || mount.SubPath != "" || !mount.ReadOnly {
+		t.Errorf("mount %+v: one with a subPath never sees a renewed identity", mount)
+	}
+	if at := mount.MountPath + "/" + pod.Volumes[0].Secret.Items[0].Path; !slices.Contains(pod.Containers[0].Args, "--remote-kubeconfig="+at) {
+		t.Errorf("mounted at %s, arguments %v", at, pod.Containers[0].Args)
 	}
 }
 

@@ -31,7 +31,7 @@ const (
 	signingRetry   = 5 * time.Second
 )
 
-// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=create;get;list;watch
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=create;watch
 
 // Certificate is the serving certificate of the kubelet API: requested from this cluster's signer for kubelets, renewed at two thirds of
 // its life, its key never outside this process. Until it is signed a self-signed one serves, as with any kubelet: an API server that

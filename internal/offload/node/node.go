@@ -53,8 +53,6 @@ type Options struct {
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
-// Its process reads one Secret by name, its identity:
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 
 // Node keeps the Node of a VirtualNode the way the VirtualNode and the provider are. It writes only what changed; that it lives is told

@@ -18,7 +18,7 @@ const PodKind = "Pod"
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
-// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch
 
 // Pods reflects the pods of a virtual node as ShadowPods, and the state of the Pods that the provider makes of them back. The facts about
