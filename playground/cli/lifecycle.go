@@ -102,7 +102,7 @@ func (e *env) existing(ctx context.Context, machine cluster.Machine, name string
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := machine.Healthy(ctx, state); err != nil {
-		return fmt.Errorf("cluster %q exists, but is not healthy: %w", name, err)
+		return fmt.Errorf("cluster %q exists, but is not healthy: %w; see playground get nodes --name %s, start what has stopped, or delete the cluster", name, err, name)
 	}
 	e.report("cluster %s exists and is healthy", name)
 	return nil

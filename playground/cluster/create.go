@@ -83,13 +83,14 @@ func (m Machine) begin(ctx context.Context, want component.Cluster, set string) 
 	}
 	defer unlock()
 	state, err := m.Get(want.Name)
+	fresh := errors.Is(err, ErrNotFound)
 	switch {
 	case err == nil && state.Complete:
 		return state, fmt.Errorf("cluster %q: %w", want.Name, ErrExists)
 	case err == nil:
 		m.Report("carrying on with the creation of %s that was begun at %s", want.Name, state.Created.Format(time.TimeOnly))
 		state.Set = set
-	case !errors.Is(err, ErrNotFound):
+	case !fresh:
 		return state, err
 	default:
 		if state, err = m.allocate(want, set); err != nil {
@@ -97,8 +98,8 @@ func (m Machine) begin(ctx context.Context, want component.Cluster, set string) 
 		}
 	}
 	if err := m.share(); err != nil {
-		if removing := os.RemoveAll(m.dir(want.Name)); removing != nil {
-			err = errors.Join(err, removing)
+		if fresh { // of one that was begun before there may be nodes running, which are found by what is in its folder
+			err = errors.Join(err, os.RemoveAll(m.dir(want.Name)))
 		}
 		return state, err
 	}

@@ -97,3 +97,25 @@ func TestGroupsOfHomesDiffer(t *testing.T) {
 		t.Errorf("%s and %s", standard, other)
 	}
 }
+
+// TestBeginKeepsWhatMayRun: when the machine can't be prepared, the folder of a cluster that was begun before stays, for without it its
+// processes could not be found again; a new one leaves nothing.
+func TestBeginKeepsWhatMayRun(t *testing.T) {
+	for _, begun := range []bool{true, false} {
+		m := Machine{Home: t.TempDir(), Report: t.Logf}
+		if begun {
+			if _, err := m.allocate(rome(), "set"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(m.record(), []byte("no JSON"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.begin(t.Context(), rome(), "set"); err == nil {
+			t.Fatal("begun on a machine that could not be prepared")
+		}
+		if _, err := m.Get("rome"); begun != (err == nil) {
+			t.Errorf("begun before: %v, afterwards: %v", begun, err)
+		}
+	}
+}
