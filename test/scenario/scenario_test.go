@@ -18,5 +18,7 @@ func TestStories(t *testing.T) {
 	w.Tell(t, "peer", peerAgain)
 	w.Tell(t, "partition", partition)
 	w.Tell(t, "crash", crash)
+	w.Tell(t, "both", bothWays)
+	w.Tell(t, "power", power)
 	w.Tell(t, "leave", leave)
 }

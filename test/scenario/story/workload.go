@@ -48,6 +48,11 @@ func (s *Story) Pods(c *playground.Cluster, namespace string, selector ...client
 	return pods
 }
 
+// TryPods is Pods for a cluster that may not answer yet.
+func (s *Story) TryPods(ctx context.Context, c *playground.Cluster, namespace string) ([]corev1.Pod, error) {
+	return pods(ctx, c, namespace)
+}
+
 func pods(ctx context.Context, c *playground.Cluster, namespace string, options ...client.ListOption) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := c.List(ctx, &list, append(options, client.InNamespace(namespace))...); err != nil {
