@@ -16,7 +16,7 @@ const fieldOwner = "liqo-shadowpod"
 // ShadowPod (the API server keeps book of that): what admission, the CNI or a person put beside them is theirs.
 func stripPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
-	if !ok {
+	if !ok || len(pod.Spec.Containers) == 0 { // every Pod has containers: this one was stripped already, an informer may do it twice
 		return obj, nil
 	}
 	labels, annotations, err := ownedMetadata(pod.ManagedFields)
