@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"liqo.io/playground/process"
 )
 
 // Step is one thing that has been made, or found in the cache.
@@ -36,6 +36,8 @@ type Builder struct {
 	// Report is told about each step when it is done, and about its start.
 	Report func(Step)
 	Start  func(name string)
+	// Wait is told, if it is set, when another command is building.
+	Wait func()
 }
 
 // CacheDir returns the folder for a Builder's Cache: $PLAYGROUND_CACHE, else $XDG_CACHE_HOME/liqo-playground, else
@@ -57,7 +59,7 @@ func (b Builder) Set(ctx context.Context, metricsServer bool) (string, error) {
 	if err := os.MkdirAll(b.Cache, 0o755); err != nil {
 		return "", fmt.Errorf("making the cache: %w", err)
 	}
-	unlock, err := lock(filepath.Join(b.Cache, "lock"))
+	unlock, err := process.Lock(ctx, filepath.Join(b.Cache, "lock"), b.Wait)
 	if err != nil {
 		return "", err
 	}
@@ -194,23 +196,4 @@ func linkAll(from, to string, names []string) error {
 		}
 	}
 	return nil
-}
-
-// lock waits until no one else holds the lock file.
-func lock(name string) (unlock func(), err error) {
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("opening lock: %w", err)
-	}
-	for {
-		err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		_ = file.Close()
-		return nil, fmt.Errorf("locking %s: %w", name, err)
-	}
-	return func() { _ = file.Close() }, nil
 }

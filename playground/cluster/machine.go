@@ -16,11 +16,10 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"liqo.io/playground/cgroup"
 	"liqo.io/playground/component"
 	"liqo.io/playground/network"
+	"liqo.io/playground/process"
 )
 
 // defaultHome is where clusters are unless $PLAYGROUND_HOME says otherwise.
@@ -150,32 +149,17 @@ func (m Machine) FindNode(name string) (State, component.Node, error) {
 	return State{}, component.Node{}, fmt.Errorf("node %q: %w, there are: %s", name, ErrNotFound, strings.Join(names, ", "))
 }
 
-// lock waits until no one else holds the named lock: "machine", or a cluster's.
+// lock waits until no one else holds the named lock: machineLock, or a cluster's.
 func (m Machine) lock(ctx context.Context, name string) (unlock func(), err error) {
 	dir := filepath.Join(m.Home, "locks")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making folder of locks: %w", err)
 	}
-	file, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("opening lock: %w", err)
+	var waiting func()
+	if name != machineLock { // which is held for moments
+		waiting = func() { m.Report("waiting for another command on %s ...", name) }
 	}
-	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return func() { _ = file.Close() }, nil
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			_ = file.Close()
-			return nil, fmt.Errorf("locking %s: %w", name, err)
-		}
-		select {
-		case <-ctx.Done():
-			_ = file.Close()
-			return nil, fmt.Errorf("waiting for another command on %s: %w", name, ctx.Err())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	return process.Lock(ctx, filepath.Join(dir, name), waiting)
 }
 
 // allocate gives a new cluster its index and its port and saves it.

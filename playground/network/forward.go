@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -68,9 +67,8 @@ func (i Internet) dial(ctx context.Context, requests <-chan request, ready chan<
 		case r := <-requests:
 			// An IPv4 address literal: the dial happens on this thread and no other.
 			conn, err := net.DialTimeout("tcp4", r.address, 5*time.Second)
-			if err != nil && !errors.Is(err, context.Canceled) {
+			if err != nil {
 				log.Warn("cannot connect", "address", r.address, "error", err)
-				conn = nil
 			}
 			r.result <- conn
 		}
