@@ -28,8 +28,6 @@ type ControllerManagerOptions struct {
 	DefaultNodeResources corev1.ResourceList
 	// DefaultLimitsEnforcement is written into Quotas.
 	DefaultLimitsEnforcement offloadingv1beta1.LimitsEnforcement
-	// EnableResourceEnforcement turns Quotas on.
-	EnableResourceEnforcement bool
 	// DefaultClassEnabled tells whether ResourceSlices of the default class are answered.
 	DefaultClassEnabled bool
 	// TLSCompatibilityMode makes RSA keys instead of Ed25519.
@@ -61,8 +59,7 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	o.DefaultNodeResources = defaultNodeResources()
 	flags.Func("default-node-resources", "resources granted for what a ResourceSlice does not name: cpu=4,memory=8Gi,...", o.setNodeResources)
 	o.DefaultLimitsEnforcement = offloadingv1beta1.EnforcementNone
-	flags.Func("default-limits-enforcement", "how strictly quotas count: None, Soft or Hard", o.setEnforcement)
-	flags.BoolVar(&o.EnableResourceEnforcement, "enable-resource-enforcement", true, "refuse pods beyond the quota of a consumer")
+	flags.Func("default-limits-enforcement", "what new Quotas say about how strictly they count: None, Soft or Hard", o.setEnforcement)
 	flags.BoolVar(&o.DefaultClassEnabled, "default-resource-slice-class-enabled", true, "answer ResourceSlices of the default class")
 	flags.BoolVar(&o.TLSCompatibilityMode, "tls-compatibility-mode", false, "make RSA keys, for control planes that refuse Ed25519")
 	flags.BoolVar(&o.EnableAuthentication, "enable-authentication", true, "run the authentication module")

@@ -31,7 +31,7 @@ func TestControllerManagerOptions(t *testing.T) {
 	}
 	want := &ControllerManagerOptions{
 		ClusterID: "rome", LiqoNamespace: "liqo", DefaultNodeResources: defaultNodeResources(),
-		DefaultLimitsEnforcement: offloadingv1beta1.EnforcementNone, EnableResourceEnforcement: true, DefaultClassEnabled: true,
+		DefaultLimitsEnforcement: offloadingv1beta1.EnforcementNone, DefaultClassEnabled: true,
 		EnableAuthentication: true, EnableOffloading: true, Replicas: 1, WebhookPort: 9443,
 		WebhookService: "liqo-controller-manager-webhook", HealthAddress: ":8081",
 	}

@@ -158,7 +158,7 @@ func TestControllerManager(t *testing.T) {
 	for _, want := range []string{
 		"--cluster-id=$(CLUSTER_ID)", "--cluster-labels=region=europe,zone=1", "--api-server-address=https://rome.example.org:6443",
 		"--api-server-ca=QUJD", "--trusted-ca", "--enable-authentication=true", "--default-resource-slice-class-enabled=false",
-		"--tls-compatibility-mode", "--default-limits-enforcement=Hard", "--enable-resource-enforcement=false", "--replicas=2", "--webhook-port=10443",
+		"--tls-compatibility-mode", "--default-limits-enforcement=Hard", "--replicas=2", "--webhook-port=10443",
 		"--metrics-address=:8082", "--global-labels=liqo.io/managed=true,team=blue", "--global-annotations=note=text", "--common", "--extra=x,y",
 	} {
 		if !contains(args, want) {
