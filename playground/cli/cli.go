@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"os/signal"
 	"sync"
 	"time"
@@ -38,15 +37,25 @@ func Main(sources fs.FS) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
 	e := &env{sources: sources, out: os.Stdout, log: os.Stderr}
-	err := e.root().ExecuteContext(ctx)
-	var failed *exec.ExitError
+	return e.end(e.root().ExecuteContext(ctx))
+}
+
+// exited is the end of a command inside a node, which has said itself what was wrong. Other programs that fail, such as the compiler or
+// nft, are an error of ours to be told.
+type exited struct{ code int }
+
+func (e exited) Error() string { return fmt.Sprintf("the command has ended with code %d", e.code) }
+
+// end tells an error and returns the exit code for it.
+func (e *env) end(err error) int {
+	var command exited
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &failed) && failed.ExitCode() > 0:
-		return failed.ExitCode() // a command inside a node has said what was wrong
+	case errors.As(err, &command):
+		return command.code
 	}
-	fmt.Fprintln(os.Stderr, "playground:", err)
+	fmt.Fprintln(e.log, "playground:", err)
 	return 1
 }
 

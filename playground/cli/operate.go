@@ -101,7 +101,12 @@ that of the command. kubectl, ctr and the other programs are in PATH; kubectl is
 			if err != nil {
 				return err
 			}
-			return node.Exec(dir, args, node.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+			err = node.Exec(dir, args, node.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+			var failed *exec.ExitError
+			if errors.As(err, &failed) && failed.ExitCode() > 0 {
+				return exited{failed.ExitCode()}
+			}
+			return err
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
