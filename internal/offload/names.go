@@ -41,9 +41,9 @@ func boundedName(name string) string {
 }
 
 // ReservedNamespace tells whether no consumer may have a namespace of that name, even while it does not exist: those of Kubernetes,
-// that of the installation, and those that hold (or would hold) the objects of a peering.
+// those of the installation, and those that hold (or would hold) the objects of a peering.
 func ReservedNamespace(name, liqoNamespace string) bool {
-	return name == liqoNamespace || name == "default" ||
+	return name == liqoNamespace || name == api.StorageNamespace || name == "default" ||
 		strings.HasPrefix(name, "kube-") || strings.HasPrefix(name, api.TenantNamespacePrefix)
 }
 

@@ -51,8 +51,8 @@ func TestLongNamesNeverMeetAndAreValid(t *testing.T) {
 
 func TestReservedNamespace(t *testing.T) {
 	for name, want := range map[string]bool{
-		"liqo": true, "default": true, "kube-system": true, "kube-anything": true, "liqo-tenant-rome": true,
-		"demo": false, "liqo-demo": false, "liqo-storage": false, "kubernetes": false,
+		"liqo": true, "default": true, "kube-system": true, "kube-anything": true, "liqo-tenant-rome": true, "liqo-storage": true,
+		"demo": false, "liqo-demo": false, "kubernetes": false,
 	} {
 		if got := ReservedNamespace(name, "liqo"); got != want {
 			t.Errorf("%s: got %v", name, got)

@@ -69,6 +69,25 @@ func SetCondition(node *offloadingv1beta1.VirtualNode, t offloadingv1beta1.Virtu
 	node.Status.Conditions = append(node.Status.Conditions, want)
 }
 
+// Namesake returns the VirtualNode of another namespace that had the name of node first, nil if there is none. A Node has one name and no
+// namespace: the first one has it, until it is gone.
+func Namesake(nodes []offloadingv1beta1.VirtualNode, node *offloadingv1beta1.VirtualNode) *offloadingv1beta1.VirtualNode {
+	first := node
+	for i := range nodes {
+		other := &nodes[i]
+		if other.Name != node.Name || other.Namespace == node.Namespace {
+			continue
+		}
+		if c := other.CreationTimestamp.Compare(first.CreationTimestamp.Time); c < 0 || c == 0 && other.Namespace < first.Namespace {
+			first = other
+		}
+	}
+	if first == node {
+		return nil
+	}
+	return first
+}
+
 // NeedsMap tells whether a VirtualNode still needs the NamespaceMap towards its provider: until it is being deleted and both its virtual
 // kubelet and its Node are gone.
 func NeedsMap(node *offloadingv1beta1.VirtualNode, kubeletExists, nodeExists bool) bool {

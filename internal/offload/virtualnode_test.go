@@ -134,3 +134,17 @@ func TestUnreachable(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesake(t *testing.T) {
+	at := func(namespace, name string, second int64) offloadingv1beta1.VirtualNode {
+		return offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, CreationTimestamp: metav1.Unix(second, 0),
+		}}
+	}
+	nodes := []offloadingv1beta1.VirtualNode{at("b", "pool", 1), at("a", "pool", 2), at("c", "pool", 1), at("a", "other", 0)}
+	for i, want := range []*offloadingv1beta1.VirtualNode{nil, &nodes[0], &nodes[0], nil} {
+		if got := Namesake(nodes, &nodes[i]); got != want {
+			t.Errorf("%s/%s: got %v, want %v", nodes[i].Namespace, nodes[i].Name, got, want)
+		}
+	}
+}

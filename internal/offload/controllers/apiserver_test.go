@@ -61,6 +61,8 @@ func TestControllersOnAPIServer(t *testing.T) {
 		"virtual node of a slice":   testVirtualNodeOfSlice,
 		"unreachable provider":      testUnreachableProvider,
 		"virtual node, foreign one": testForeignNode,
+		"virtual node, namesakes":   testNamesakes,
+		"namespace map, refused":    testRefusedNamespace,
 	} {
 		t.Run(name, func(t *testing.T) { scenario(t, c) })
 	}

@@ -173,5 +173,9 @@ func needsMap(ctx context.Context, c client.Client, node *offloadingv1beta1.Virt
 	if err != nil {
 		return false, err
 	}
-	return offload.NeedsMap(node, kubelet, host), nil
+	first, err := namesake(ctx, c, node)
+	if err != nil {
+		return false, err
+	}
+	return offload.NeedsMap(node, kubelet, host && first == nil), nil
 }

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -88,13 +89,12 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 		}
 		ctrl.LoggerFrom(ctx).Info("Deleting a namespace that is no longer asked for", "namespace", name, "consumer", consumer)
 	}
-	for _, twin := range plan.Present {
+	var failed error
+	for _, twin := range plan.Present { // one that fails must not hold up the others
 		meta, there := existing[twin.Remote]
 		made, err := r.present(ctx, m, twin, consumer, meta, there)
-		if err != nil {
-			return nil, err
-		}
-		if !made {
+		failed = errors.Join(failed, err)
+		if !made && (err == nil || !there) {
 			plan.Report(twin)
 		}
 	}
@@ -102,7 +102,7 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 	if len(plan.Status) == 0 {
 		m.Status.CurrentMapping = nil
 	}
-	return plan.Left, nil
+	return plan.Left, failed
 }
 
 // present keeps one twin: its namespace, and the consumer's rights there. It answers false when the namespace can't be made.

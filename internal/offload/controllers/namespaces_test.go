@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +13,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	apitesting "liqo.io/liqo/internal/testing"
 )
 
 func virtualNode(namespace, name, cluster string) *offloadingv1beta1.VirtualNode {
@@ -92,6 +94,51 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 	eventually(t, c, m, "the NamespaceMap to be back", func(m *offloadingv1beta1.NamespaceMap) error {
 		if !m.DeletionTimestamp.IsZero() {
 			return errors.New("still going")
+		}
+		return nil
+	})
+}
+
+// A namespace that this cluster's own policy refuses holds up no other.
+func testRefusedNamespace(t *testing.T, c *cluster) {
+	const consumer = "rieti"
+	c.namespace(t, api.TenantNamespace(consumer), nil)
+	c.create(t, &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "refuse"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"namespaces"}},
+				},
+			}}},
+			Validations: []admissionregistrationv1.Validation{{Expression: "!object.metadata.name.startsWith('refused-')"}},
+		},
+	})
+	c.create(t, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "refuse"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "refuse", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	})
+	apitesting.Eventually(t, within, "the policy to be in force", func() error {
+		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "refused-probe"}}
+		if err := c.Create(t.Context(), probe, client.DryRunAll); err == nil {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	m := &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(consumer), Name: ownID, Labels: map[string]string{
+			"liqo.io/replication": "false", "liqo.io/replicated": "true", "liqo.io/originID": consumer, "liqo.io/remote-cluster-id": consumer,
+		}},
+		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"a": "refused-rieti", "b": "b-rieti"}},
+	}
+	c.create(t, m)
+	eventually(t, c, m, "the twins", func(m *offloadingv1beta1.NamespaceMap) error {
+		if a, b := m.Status.CurrentMapping["a"].Phase, m.Status.CurrentMapping["b"].Phase; a != offloadingv1beta1.MappingCreationLoopBackOff ||
+			b != offloadingv1beta1.MappingAccepted {
+			return fmt.Errorf("%v", m.Status.CurrentMapping)
 		}
 		return nil
 	})

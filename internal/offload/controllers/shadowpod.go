@@ -26,6 +26,9 @@ import (
 // foreignRetry is how often a ShadowPod looks whether the foreign Pod that has its name is gone: such Pods are not watched.
 const foreignRetry = 30 * time.Second
 
+// reasonPodNameTaken is why a ShadowPod has no Pod while another one has its name.
+const reasonPodNameTaken = "NameTaken"
+
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/status,verbs=patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/finalizers,verbs=update
@@ -81,9 +84,12 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 		return r.relabel(ctx, sp, pod)
 	case offload.PodDelete:
 		return kube.Delete(ctx, r.Client, pod)
-	default:
-		return nil
 	}
+	if pod != nil && !offload.OwnedBy(pod, sp) && sp.DeletionTimestamp.IsZero() && !offload.Finished(phase) {
+		// Anybody can put our label on a Pod; the end of such a one is no news of any ShadowPod's.
+		return kube.WaitFor(foreignRetry, reasonPodNameTaken, "pod %s/%s exists and is not of this ShadowPod", sp.Namespace, sp.Name)
+	}
+	return nil
 }
 
 // create makes the Pod. When the name is taken it finds out by whom: a Pod of this ShadowPod, or of an earlier one, is only news that the
@@ -111,7 +117,7 @@ func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 	}
 	r.events.Eventf(sp, taken, corev1.EventTypeWarning, "FailedCreatePod", "Create",
 		"a pod of this name exists and does not belong to Liqo; it is left alone, and the pod is created once the name is free")
-	return kube.WaitFor(foreignRetry, "NameTaken", "pod %s/%s exists and is not ours", sp.Namespace, sp.Name)
+	return kube.WaitFor(foreignRetry, reasonPodNameTaken, "pod %s/%s exists and is not ours", sp.Namespace, sp.Name)
 }
 
 func (r *shadowPods) relabel(ctx context.Context, sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {

@@ -9,8 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
 )
 
 func shadowPod(namespace, name string, policy corev1.RestartPolicy) *offloadingv1beta1.ShadowPod {
@@ -138,6 +140,29 @@ func testForeignPod(t *testing.T, c *cluster) {
 	}
 	if len(told.Items) == 0 || told.Items[0].Reason != "FailedCreatePod" || told.Items[0].InvolvedObject.Name != "web" {
 		t.Errorf("nobody was told: %+v", told.Items)
+	}
+}
+
+// A Pod that carries our label without being ours goes without news: the ShadowPod has to look by itself.
+func TestShadowPodLooksAgainForItsName(t *testing.T) {
+	sp := shadowPod("foreign", "web", corev1.RestartPolicyAlways)
+	sp.UID = "1"
+	foreign := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "foreign", Name: "web", Labels: map[string]string{offloadingv1beta1.LabelManagedBy: offloadingv1beta1.ManagedByShadowPod},
+	}}
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(foreign).Build()
+	r := &shadowPods{Client: c, live: c}
+	if err := r.sync(t.Context(), sp); !kube.IsWait(err) {
+		t.Errorf("while the name is taken: %v", err)
+	}
+	if err := c.Delete(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.sync(t.Context(), sp); err != nil {
+		t.Errorf("once it is free: %v", err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || !metav1.IsControlledBy(foreign, sp) {
+		t.Errorf("the pod: %v %+v", err, foreign.OwnerReferences)
 	}
 }
 

@@ -68,6 +68,9 @@ func setupVirtualNode(mgr ctrl.Manager, opts Options) error {
 		For(&offloadingv1beta1.VirtualNode{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&appsv1.Deployment{}).
 		Owns(&corev1.ServiceAccount{}).
+		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, gone client.Object) []reconcile.Request {
+			return r.nodes(ctx, func(n *offloadingv1beta1.VirtualNode) bool { return n.Name == gone.GetName() })
+		}), builder.WithPredicates(goneOnly)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
 			return r.nodes(ctx, func(n *offloadingv1beta1.VirtualNode) bool { return n.Name == obj.GetName() })
 		}), builder.WithPredicates(nodeChanged)).
@@ -95,6 +98,14 @@ func (r *virtualNodes) sync(ctx context.Context, node *offloadingv1beta1.Virtual
 	if err != nil {
 		return err
 	}
+	first, err := namesake(ctx, r.Client, node)
+	if err != nil {
+		return err
+	}
+	if first != nil {
+		return r.refuse(node, reasonNameTaken, fmt.Sprintf("VirtualNode %s/%s has that name already, and there can be one node of it: "+
+			"give this VirtualNode another name", first.Namespace, first.Name))
+	}
 	if node.Spec.ClusterID == "" || node.Spec.KubeconfigSecretRef == nil || node.Spec.KubeconfigSecretRef.Name == "" {
 		return r.refuse(node, "Incomplete", "spec.clusterID and spec.kubeconfigSecretRef.name must be set")
 	}
@@ -104,7 +115,7 @@ func (r *virtualNodes) sync(ctx context.Context, node *offloadingv1beta1.Virtual
 		return err
 	}
 	if creates && host != nil && host.Labels[api.LabelType] != api.TypeVirtualNode {
-		return r.refuse(node, "NodeNameTaken", "a node "+node.Name+" exists that is not virtual: give the VirtualNode another name")
+		return r.refuse(node, reasonNameTaken, "a node "+node.Name+" exists that is not virtual: give the VirtualNode another name")
 	}
 	available, err := r.kubelet(ctx, node, options)
 	if err != nil {
@@ -132,11 +143,23 @@ func (r *virtualNodes) condition(node *offloadingv1beta1.VirtualNode, t offloadi
 	offload.SetCondition(node, t, s, reason, message, r.now())
 }
 
+// reasonNameTaken is why a VirtualNode whose name another node has gets no virtual kubelet.
+const reasonNameTaken = "NodeNameTaken"
+
+// namesake returns the VirtualNode that had the name of node first, nil if there is none.
+func namesake(ctx context.Context, c client.Client, node *offloadingv1beta1.VirtualNode) (*offloadingv1beta1.VirtualNode, error) {
+	var list offloadingv1beta1.VirtualNodeList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing VirtualNodes: %w", err)
+	}
+	return offload.Namesake(list.Items, node), nil
+}
+
 // refuse tells why there is no virtual kubelet.
 func (r *virtualNodes) refuse(node *offloadingv1beta1.VirtualNode, reason, message string) error {
 	r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeNone, reason, message)
 	r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeNone, reason, message)
-	if reason == "NodeNameTaken" {
+	if reason == reasonNameTaken {
 		return kube.WaitFor(time.Minute, reason, "%s", message) // foreign nodes are not watched
 	}
 	return kube.Invalid(reason, "%s", message)

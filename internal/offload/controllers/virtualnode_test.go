@@ -251,6 +251,44 @@ func testUnreachableProvider(t *testing.T, c *cluster) {
 	c.gone(t, m)
 }
 
+// Of two VirtualNodes of one name, towards two providers, the first has the Node, and the second takes nothing from it.
+func testNamesakes(t *testing.T, c *cluster) {
+	var nodes []*offloadingv1beta1.VirtualNode
+	for _, provider := range []string{"alba", "asti"} {
+		c.namespace(t, api.TenantNamespace(provider), nil)
+		nodes = append(nodes, virtualNode(api.TenantNamespace(provider), "pool", provider))
+	}
+	c.up(t, nodes[0])
+	c.create(t, nodes[1])
+	c.state(t, nodes[1], offloadingv1beta1.VirtualNodeNone, offloadingv1beta1.VirtualNodeNone)
+	untouched := func() {
+		t.Helper()
+		rights := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-node-pool"}}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(rights), rights); err != nil || rights.Subjects[0].Namespace != nodes[0].Namespace {
+			t.Errorf("the rights of the first: %v %+v", err, rights.Subjects)
+		}
+		host := nodeOf(nodes[0])
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(host), host); err != nil || host.Spec.Unschedulable || !host.DeletionTimestamp.IsZero() {
+			t.Errorf("the node of the first: %v %+v", err, host)
+		}
+	}
+	untouched()
+	c.remove(t, nodes[1])
+	c.gone(t, nodes[1])
+	untouched()
+
+	successor := virtualNode(nodes[1].Namespace, "pool", "asti")
+	c.create(t, successor)
+	c.state(t, successor, offloadingv1beta1.VirtualNodeNone, offloadingv1beta1.VirtualNodeNone)
+	c.remove(t, nodes[0])
+	dropFinalizers(t, c, deploymentOf(nodes[0]), metav1.FinalizerDeleteDependents)
+	c.gone(t, nodes[0])
+	c.state(t, successor, offloadingv1beta1.VirtualNodeCreating, offloadingv1beta1.VirtualNodeCreating)
+	c.remove(t, successor)
+	dropFinalizers(t, c, deploymentOf(successor), metav1.FinalizerDeleteDependents)
+	c.gone(t, successor)
+}
+
 // A Node that is not virtual is never taken over, nor deleted.
 func testForeignNode(t *testing.T, c *cluster) {
 	const provider = "lecce"

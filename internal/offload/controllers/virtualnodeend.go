@@ -34,7 +34,11 @@ func (r *virtualNodes) finalize(ctx context.Context, node *offloadingv1beta1.Vir
 	if err != nil {
 		return err
 	}
-	if host != nil && host.Labels[api.LabelType] != api.TypeVirtualNode {
+	first, err := namesake(ctx, r.Client, node)
+	if err != nil {
+		return err
+	}
+	if first != nil || host != nil && host.Labels[api.LabelType] != api.TypeVirtualNode {
 		host = nil // somebody else's
 	}
 	unreachable, err := r.unreachable(ctx, node.Spec.ClusterID)
@@ -65,9 +69,11 @@ func (r *virtualNodes) finalize(ctx context.Context, node *offloadingv1beta1.Vir
 		return kube.Wait("NodeDeleting", "waiting for node %s to be gone", node.Name)
 	}
 	r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeNone, "NodeDeleted", "")
-	rights := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: offload.KubeletBinding(node.Name)}}
-	if err := kube.Delete(ctx, r.Client, rights); err != nil {
-		return err
+	if first == nil { // else they are those of the other
+		rights := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: offload.KubeletBinding(node.Name)}}
+		if err := kube.Delete(ctx, r.Client, rights); err != nil {
+			return err
+		}
 	}
 	return r.releaseMap(ctx, node, unreachable)
 }
