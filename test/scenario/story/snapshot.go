@@ -35,6 +35,8 @@ func ignored(resource string) (why string, is bool) {
 // churns are the resources whose contents change by themselves; only their names count.
 func churns(resource string) (why string, is bool) {
 	why, is = map[string]string{
+		"endpoints":            "computed from pods, whose addresses change when their node restarts",
+		"endpointslices":       "computed from pods, whose addresses change when their node restarts",
 		"leases":               "holders renew them all the time",
 		"resourceclaims":       "the scheduler fills them",
 		"csistoragecapacities": "drivers measure them",
@@ -107,8 +109,6 @@ func content(resource string, item unstructured.Unstructured) (string, error) {
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
 		unstructured.RemoveNestedField(object, "metadata", field)
 	}
-	// The endpoints controller notes when it saw a pod change last.
-	unstructured.RemoveNestedField(object, "metadata", "annotations", "endpoints.kubernetes.io/last-change-trigger-time")
 	if resource == "nodes" {
 		withoutConditions(object)
 	}
