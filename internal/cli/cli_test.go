@@ -195,6 +195,18 @@ func TestConnections(t *testing.T) {
 	}
 }
 
+// TestProgramName: as a plugin of kubectl, help shows what the user typed.
+func TestProgramName(t *testing.T) {
+	args := os.Args
+	t.Cleanup(func() { os.Args = args })
+	for path, want := range map[string]string{"/usr/bin/liqoctl": "liqoctl install", "/usr/bin/kubectl-liqo": "kubectl liqo install"} {
+		os.Args = []string{path}
+		if _, out, _ := run(t, "install", "--help"); !strings.Contains(out, "  "+want+" --cluster-id rome") {
+			t.Errorf("%s: no %q in %s", path, want, out)
+		}
+	}
+}
+
 func TestVersionOfClient(t *testing.T) {
 	code, out, errOut := run(t, "version", "--client")
 	if code != 0 || out != "Client version: v0.0.0-dev\n" || errOut != "" {
@@ -252,7 +264,7 @@ func TestLookUp(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, got, err)
 		}
 	}
-	for _, path := range []string{"remote", "local.name", "peers.1", "peers.x", "local.clusterID.more"} {
+	for _, path := range []string{"remote", "local.name", "peers.1", "peers.x", "peers.0x", "local.clusterID.more"} {
 		if got, err := lookUp(data, path); err == nil {
 			t.Errorf("%s: %v", path, got)
 		}

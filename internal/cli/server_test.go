@@ -194,17 +194,28 @@ func TestCommandsOnAPIServer(t *testing.T) {
 	t.Run("waiting follows the object", func(t *testing.T) { testWaiting(t, kubeconfig, c) })
 }
 
-// TestUninstallOfNothingOnAPIServer: the wrong kubeconfig is no success.
+// TestUninstallOfNothingOnAPIServer: the wrong kubeconfig is no success, and what Helm did not install it can't remove.
 func TestUninstallOfNothingOnAPIServer(t *testing.T) {
-	env, _ := kubetesting.Environment(t)
+	env, config := kubetesting.Environment(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, _, errOut := run(t, "uninstall", "--skip-confirm", "--kubeconfig", kubeconfig)
-	if code != 1 || !strings.Contains(errOut, "not installed in namespace liqo") {
-		t.Errorf("code %d: %s", code, errOut)
+	refused := func(want string, args ...string) {
+		t.Helper()
+		code, _, errOut := run(t, append([]string{"uninstall", "--skip-confirm", "--kubeconfig", kubeconfig}, args...)...)
+		if code != 1 || !strings.Contains(errOut, want) {
+			t.Errorf("code %d: %s", code, errOut)
+		}
 	}
+	refused("not installed in namespace liqo")
+	create(t, kubetesting.Client(t, config),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}},
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: api.ClusterIDConfigMap, Labels: map[string]string{"app.kubernetes.io/name": "clusterid-configmap"}},
+			Data:       map[string]string{api.ClusterIDKey: "rome"},
+		})
+	refused("not as a Helm release", "--purge")
 }
 
 // testWaiting sees an object appear, change and go, all by watching.

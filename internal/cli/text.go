@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -22,5 +23,5 @@ func example(text string) string {
 	for i, line := range lines {
 		lines[i] = "  " + strings.TrimPrefix(line, strings.Repeat("\t", indent))
 	}
-	return fmt.Sprintf(strings.TrimRight(strings.Join(lines, "\n"), " \t\n"), "liqoctl")
+	return fmt.Sprintf(strings.TrimRight(strings.Join(lines, "\n"), " \t\n"), programName(os.Args))
 }

@@ -41,10 +41,13 @@ func (a *app) uninstallCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := c.mine(cmd.Context(), purge); err != nil {
+			if err := c.mine(cmd.Context()); err != nil {
 				return err
 			}
 			if err := c.unused(cmd.Context()); err != nil {
+				return err
+			}
+			if err := c.removable(purge); err != nil {
 				return err
 			}
 			question := fmt.Sprintf("Remove Liqo from the cluster %s?", c.config.Host)
@@ -64,27 +67,39 @@ func (a *app) uninstallCommand() *cobra.Command {
 	return command
 }
 
-// mine refuses when the installation is in another namespace: what a purge removes would be that one's. Without any installation there is
-// something to do only for a purge, after an uninstallation that left the definitions.
-func (c *cluster) mine(ctx context.Context, purge bool) error {
+// mine refuses when the installation is in another namespace: what a purge removes would be that one's. It remembers the ID that it found.
+func (c *cluster) mine(ctx context.Context) error {
 	id, where, err := installer.InstalledCluster(ctx, c, c.namespace)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case where != "" && where != c.namespace:
-		return fmt.Errorf("liqo is installed in namespace %s, not in %s: say so with %s", where, c.namespace, c.flag("namespace"))
-	case id != "" || purge:
-		return nil
 	}
+	if where != "" && where != c.namespace {
+		return fmt.Errorf("liqo is installed in namespace %s, not in %s: say so with %s", where, c.namespace, c.flag("namespace"))
+	}
+	c.id = id
+	return nil
+}
+
+// removable refuses when there is no Helm release to remove. Where nothing is installed either, a purge removes what an earlier
+// uninstallation left.
+func (c *cluster) removable(purge bool) error {
 	release, err := installer.NewRelease(c.getter, c.namespace, io.Discard)
 	if err != nil {
 		return err
 	}
-	version, err := release.Version() // one that came to grief half way
-	if err == nil && version == "" {
-		return fmt.Errorf("liqo is not installed in namespace %s of %s: name the right kubeconfig, or remove with --purge what an earlier uninstall left", c.namespace, c.config.Host)
+	version, err := release.Version() // also of one that came to grief half way
+	switch {
+	case err != nil || version != "":
+		return err
+	case c.id != "":
+		return fmt.Errorf("liqo is installed in namespace %s of %s, but not as a Helm release: remove it with what installed it, then run uninstall --purge for the rest",
+			c.namespace, c.config.Host)
+	case purge:
+		return nil
+	default:
+		return fmt.Errorf("liqo is not installed in namespace %s of %s: name the right kubeconfig, or remove with --purge what an earlier uninstall left",
+			c.namespace, c.config.Host)
 	}
-	return err
 }
 
 // unused refuses when something depends on the installation.

@@ -17,7 +17,7 @@ type Networks struct {
 
 // NetworkFacts is everything in a cluster that may tell its address ranges. Empty parts were not found or not readable.
 type NetworkFacts struct {
-	// KubeadmConfig is the ClusterConfiguration of kubeadm: podSubnet and serviceSubnet of its networking section.
+	// KubeadmPodSubnet and KubeadmServiceSubnet are from the networking section of kubeadm's ClusterConfiguration.
 	KubeadmPodSubnet, KubeadmServiceSubnet string
 	// ControllerManagerArgs are the arguments of the kube-controller-manager's container.
 	ControllerManagerArgs []string

@@ -21,7 +21,7 @@ import (
 	"liqo.io/liqo/internal/install"
 )
 
-// LabelClusterID selects the cluster-ID ConfigMap of an installation.
+// labelClusterID selects the cluster-ID ConfigMap of an installation.
 var labelClusterID = client.MatchingLabels{"app.kubernetes.io/name": "clusterid-configmap"}
 
 // InstalledCluster returns the ID of this cluster and the namespace of its installation: the given one when it holds an installation, else
