@@ -229,6 +229,16 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 		"host path": {func(sp *offloadingv1beta1.ShadowPod) {
 			sp.Spec.Pod.Volumes = []corev1.Volume{{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
 		}, "volume root is of type hostPath"},
+		"disk by name": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.Volumes = []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{
+				AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-0"}}}}
+		}, "a volume is of a type that is refused"},
+		"driver": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.Volumes = []corev1.Volume{{Name: "driver", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "x"}}}}
+		}, "a volume is of a type that is refused"},
+		"no AppArmor, annotation": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Annotations = map[string]string{"container.apparmor.security.beta.kubernetes.io/web": "unconfined"}
+		}, "with value unconfined is refused"},
 		"host port": {func(sp *offloadingv1beta1.ShadowPod) {
 			sp.Spec.Pod.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
 		}, "hostPort is refused"},
@@ -289,7 +299,13 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 				Add: []corev1.Capability{"NET_BIND_SERVICE"}, Drop: []corev1.Capability{"ALL"},
 			}}
 			sp.Spec.Pod.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80}}
-			sp.Spec.Pod.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+			sp.Annotations = map[string]string{"container.apparmor.security.beta.kubernetes.io/web": "runtime/default", "note": "unconfined"}
+			for name, source := range map[string]corev1.VolumeSource{
+				"tmp": {EmptyDir: &corev1.EmptyDirVolumeSource{}}, "data": {PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}},
+				"token": {Projected: &corev1.ProjectedVolumeSource{}}, "key": {Secret: &corev1.SecretVolumeSource{SecretName: "key"}},
+			} {
+				sp.Spec.Pod.Volumes = append(sp.Spec.Pod.Volumes, corev1.Volume{Name: name, VolumeSource: source})
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -307,8 +323,11 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 			change mutation
 			says   string
 		}{
-			"label":       {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["app"] = "web" }, ""},
-			"image":       {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.Containers[0].Image = "web:2" }, "spec is immutable"},
+			"label": {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["app"] = "web" }, ""},
+			"image": {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.Containers[0].Image = "web:2" }, "spec is immutable"},
+			"AppArmor": {func(sp *offloadingv1beta1.ShadowPod) {
+				sp.Annotations = map[string]string{"container.apparmor.security.beta.kubernetes.io/web": "unconfined"}
+			}, "with value unconfined is refused"},
 			"creator":     {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["liqo.io/creator-user"] = "admin" }, "creator-user is immutable"},
 			"a finalizer": {func(sp *offloadingv1beta1.ShadowPod) { sp.Finalizers = []string{"orphan"} }, "finalizers are refused"},
 			"origin":      {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["offloading.liqo.io/origin"] = "turin" }, "belongs to cluster 'rome'"},
@@ -337,7 +356,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 	t.Run("what the provider allows", func(t *testing.T) {
 		vals := values()
 		vals["offloading"] = map[string]any{"podPolicy": map[string]any{
-			"allow":          []any{"hostNetwork", "hostPID", "hostIPC", "hostPath", "hostPort", "privileged", "capabilities", "sysctls"},
+			"allow":          []any{"hostNetwork", "hostPID", "hostIPC", "hostPath", "hostPort", "privileged", "capabilities", "sysctls", "volumes"},
 			"runtimeClasses": []any{"gvisor"}, "priorityClasses": []any{"system-node-critical"},
 		}}
 		for _, policy := range chart(t, vals, "ValidatingAdmissionPolicy") {
