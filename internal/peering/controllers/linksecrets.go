@@ -72,21 +72,36 @@ func (r *linkSecrets) sync(_ context.Context, secret *corev1.Secret) error {
 }
 
 // finalize lets the Secret go when no source in its namespace is held for its copy. The replication removes the copies, for it sees that
-// the Secret is leaving; it needs the link for that.
+// the Secret is leaving; it needs the link for that. A Secret that nothing is held for goes even if it leads nowhere.
 func (r *linkSecrets) finalize(ctx context.Context, secret *corev1.Secret) error {
-	gone, err := isUnreachable(ctx, r.client, secret.Labels[api.LabelRemoteClusterID])
+	provider := secret.Labels[api.LabelRemoteClusterID]
+	held, err := r.held(ctx, secret)
+	if err != nil {
+		return err
+	}
+	if held == 0 {
+		r.links.stop(secret.Namespace)
+		return nil
+	}
+	gone, err := isUnreachable(ctx, r.client, provider)
 	if err != nil {
 		return err
 	}
 	if !gone {
 		if err := r.links.ensure(secret); err != nil {
-			return fmt.Errorf("opening the link to cluster %s: %w", secret.Labels[api.LabelRemoteClusterID], err)
+			return fmt.Errorf("opening the link to cluster %s, to remove the copies of %d objects (annotation %s=true on ForeignCluster %s gives them up): %w",
+				provider, held, peering.AnnotationUnreachable, provider, err)
 		}
 	}
+	return kube.Wait("RemovingCopies", "waiting for the copies of %d objects in cluster %s to be gone", held, provider)
+}
+
+// held counts the sources in the Secret's namespace that stay until their copy is gone.
+func (r *linkSecrets) held(ctx context.Context, secret *corev1.Secret) (int, error) {
 	held := 0
 	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{}} {
 		if err := r.client.List(ctx, list, client.InNamespace(secret.Namespace)); err != nil {
-			return fmt.Errorf("listing what is replicated to cluster %s: %w", secret.Labels[api.LabelRemoteClusterID], err)
+			return 0, fmt.Errorf("listing what is replicated to cluster %s: %w", secret.Labels[api.LabelRemoteClusterID], err)
 		}
 		_ = eachItem(list, func(o client.Object) error { // the function never fails
 			if controllerutil.ContainsFinalizer(o, peering.FinalizerReplicated) {
@@ -95,11 +110,7 @@ func (r *linkSecrets) finalize(ctx context.Context, secret *corev1.Secret) error
 			return nil
 		})
 	}
-	if held > 0 {
-		return kube.Wait("RemovingCopies", "waiting for the copies of %d objects in cluster %s to be gone", held, secret.Labels[api.LabelRemoteClusterID])
-	}
-	r.links.stop(secret.Namespace)
-	return nil
+	return held, nil
 }
 
 // isUnreachable tells whether an administrator declared that the cluster will never come back.
