@@ -73,7 +73,10 @@ func Raise(record string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(record, data, 0o644); err != nil {
+		if err := os.WriteFile(record+".new", data, 0o644); err != nil {
+			return fmt.Errorf("noting the machine's settings: %w", err)
+		}
+		if err := os.Rename(record+".new", record); err != nil {
 			return fmt.Errorf("noting the machine's settings: %w", err)
 		}
 		if err := write(name, want); err != nil {

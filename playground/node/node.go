@@ -93,7 +93,12 @@ func prepare(spec Spec, pki string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(spec.Dir, specFile), data, 0o600)
+	// Whole or not at all: without it the node could not be stopped.
+	file := filepath.Join(spec.Dir, specFile)
+	if err := os.WriteFile(file+".new", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
 }
 
 // start brings up PID 1 and lets it go on only when its control group and its cable are in place.
