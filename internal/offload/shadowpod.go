@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 const shadowPodKind = "ShadowPod"
@@ -29,8 +30,8 @@ const (
 
 // Shadow decides what a provider does for a ShadowPod whose Pod is pod (nil when there is none), and the phase that its status then has.
 //
-// The Pod is made again whenever it is gone, until it once finished: Succeeded and Failed are final. A Pod that is being deleted did not
-// fail by itself, so what it says then is not taken over, unless it succeeded and was not to run for ever. Pending and Unknown are not
+// The Pod is made again whenever it is gone, until it once finished: Succeeded and Failed are final. What a Pod says
+// while it is being deleted is taken over only if its restart policy makes it conclusive: else it did not end by itself. Pending and Unknown are not
 // reported: nobody acts on them, and they would cost a write per pod.
 //
 // pod must be one that carries the label of ShadowPods, with only those labels and annotations that were set from ShadowPods.
@@ -47,8 +48,8 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (PodAction, corev1
 		}
 		return PodKeep, phase
 	case !pod.DeletionTimestamp.IsZero():
-		if pod.Status.Phase == corev1.PodSucceeded && pod.Spec.RestartPolicy != corev1.RestartPolicyAlways {
-			phase = corev1.PodSucceeded
+		if kinds.Conclusive(pod.Status.Phase, pod.Spec.RestartPolicy) {
+			phase = pod.Status.Phase
 		}
 		return PodKeep, phase
 	}

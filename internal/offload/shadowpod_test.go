@@ -39,6 +39,7 @@ func running(phase corev1.PodPhase, change ...func(*corev1.Pod)) *corev1.Pod {
 func TestShadow(t *testing.T) {
 	deleting := func(p *corev1.Pod) { p.DeletionTimestamp = &noon }
 	once := func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
+	onFailure := func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }
 	older := func(p *corev1.Pod) { p.OwnerReferences[0].UID = "earlier" }
 	for name, c := range map[string]struct {
 		sp     *offloadingv1beta1.ShadowPod
@@ -60,6 +61,8 @@ func TestShadow(t *testing.T) {
 		"deleted, so it failed":              {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodFailed, deleting), PodKeep, corev1.PodRunning},
 		"deleted, so a server succeeded":     {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodSucceeded, deleting), PodKeep, corev1.PodRunning},
 		"deleted, but a job succeeded":       {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodSucceeded, deleting, once), PodKeep, corev1.PodSucceeded},
+		"drained, not to run twice":          {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodFailed, deleting, once), PodKeep, corev1.PodFailed},
+		"drained, to run until it succeeds":  {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodFailed, deleting, onFailure), PodKeep, corev1.PodRunning},
 		"of an earlier one: removed":         {shadowPod(), running(corev1.PodRunning, older), PodDelete, ""},
 		"of an earlier one, going":           {shadowPod(), running(corev1.PodRunning, older, deleting), PodKeep, ""},
 		"of an earlier one: says nothing":    {shadowPod(), running(corev1.PodSucceeded, older, once), PodDelete, ""},

@@ -140,10 +140,7 @@ func Next(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env En
 	case local.DeletionTimestamp != nil:
 		return leaving(local, shadow, remote, ours, env)
 	case kinds.Finished(local):
-		if local.Status.Reason == offv1.PodOffloadingAborted && ours && env.RemoteSynced {
-			return deleteShadow(shadow, "its offloading was aborted", false)
-		}
-		return Step{Why: "it has finished"}
+		return finished(local, shadow, remote, ours, env)
 	case env.Mapping.State != Mapped && (!env.RemoteSynced || shadow == nil):
 		return homeless(local, env)
 	case !env.RemoteSynced:
@@ -183,6 +180,18 @@ func leaving(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, our
 	default:
 		return Step{Action: DeleteLocal, Object: local, Why: "nothing of it is left in the provider"}
 	}
+}
+
+// finished: the local Pod has come to its end. A provider that did not take note of that end would run the Pod once more when it is gone there.
+func finished(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, ours bool, env Env) Step {
+	switch {
+	case !ours || !env.RemoteSynced:
+	case local.Status.Reason == offv1.PodOffloadingAborted:
+		return deleteShadow(shadow, "its offloading was aborted", false)
+	case kinds.MadeFor(shadow, local) && !Finished(shadow.Status.Phase) && (remote == nil || !kinds.Finished(remote)):
+		return deleteShadow(shadow, "it has finished, and the provider would run it again", true)
+	}
+	return Step{Why: "it has finished"}
 }
 
 // homeless: the namespace has no usable twin, and no ShadowPod is known.

@@ -119,6 +119,11 @@ func TestStepLawsByEnumeration(t *testing.T) {
 	}
 }
 
+// forgotten tells whether the local Pod has finished and the provider, which did not take note, runs it again or is about to.
+func forgotten(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod) bool {
+	return local != nil && kinds.Finished(local) && shadow != nil && !Finished(shadow.Status.Phase) && (remote == nil || !kinds.Finished(remote))
+}
+
 func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) {
 	t.Helper()
 	l, s, r := local.DeepCopy(), shadow.DeepCopy(), remote.DeepCopy()
@@ -141,6 +146,9 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offv1.Shado
 		shadow.DeletionTimestamp == nil && env.Mapping.State != MappingUnknown && step.Action != DeleteRemote {
 		fail("an aborted pod keeps its ShadowPod")
 	}
+	if forgotten(local, shadow, remote) && ours && kinds.MadeFor(shadow, local) && env.RemoteSynced && shadow.DeletionTimestamp == nil && step.Action != DeleteRemote {
+		fail("a pod that has finished runs again")
+	}
 	switch step.Action {
 	case CreateRemote:
 		if !env.RemoteSynced || env.Mapping.State != Mapped || shadow != nil || local.Labels[offv1.LabelShadowPod] != "" {
@@ -150,8 +158,12 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offv1.Shado
 		if !env.RemoteSynced || !ours {
 			fail("it touches what is not known, or not its own")
 		}
-		if step.Action == DeleteRemote && local != nil && local.DeletionTimestamp == nil && kinds.MadeFor(shadow, local) && local.Status.Reason != offv1.PodOffloadingAborted {
+		if step.Action == DeleteRemote && local != nil && local.DeletionTimestamp == nil && kinds.MadeFor(shadow, local) &&
+			local.Status.Reason != offv1.PodOffloadingAborted && !forgotten(local, shadow, remote) {
 			fail("it takes away a ShadowPod that is needed")
+		}
+		if forgotten(local, shadow, remote) && local.DeletionTimestamp == nil && local.Status.Reason != offv1.PodOffloadingAborted && !step.Confirm {
+			fail("it does not make sure that the provider would run the pod again")
 		}
 		if local == nil && !step.Confirm {
 			fail("it does not make sure that the pod is gone")

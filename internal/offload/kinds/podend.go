@@ -13,6 +13,20 @@ func Finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
+// Conclusive tells whether the end that a remote Pod reports holds even when it comes of its being deleted. A Pod that is to run once at most has
+// ended, whoever ended it, and must not begin again; one that is restarted on failure has ended when it succeeded; one that runs for ever is
+// only made again.
+func Conclusive(phase corev1.PodPhase, policy corev1.RestartPolicy) bool {
+	switch policy {
+	case corev1.RestartPolicyNever:
+		return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+	case corev1.RestartPolicyOnFailure:
+		return phase == corev1.PodSucceeded
+	default:
+		return false
+	}
+}
+
 // Refused returns local waiting, with the reason for which it is not offloaded in a sentence for the user.
 func Refused(local *corev1.Pod, message string) *corev1.Pod {
 	out := local.DeepCopy()

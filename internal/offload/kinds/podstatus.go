@@ -30,12 +30,12 @@ const (
 //
 // The remote status is taken whole, except for what only the local API server or the local cluster can know: quality of service,
 // nominated node, resource claims, generation, conditions that others set here. A remote Pod that is being deleted while the local one
-// is not will be made again by the provider: its phase says nothing about the local Pod, which is only not ready meanwhile.
+// is not will be made again by the provider, unless its end is conclusive: its phase says nothing about the local Pod, which is only not ready
+// meanwhile.
 func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	out := offloaded(local)
 	dying := !remote.DeletionTimestamp.IsZero() && local.DeletionTimestamp.IsZero()
-	succeeded := remote.Status.Phase == corev1.PodSucceeded && local.Spec.RestartPolicy != corev1.RestartPolicyAlways
-	if dying && !succeeded {
+	if dying && !Conclusive(remote.Status.Phase, local.Spec.RestartPolicy) {
 		notReady(&out.Status, local, reasonRemoteTerminating)
 		return out
 	}

@@ -131,6 +131,14 @@ func TestPodStatus(t *testing.T) {
 			t.Errorf("it never settles: %s", cmp.Diff(got, again))
 		}
 	})
+	t.Run("killed, and not to run twice", func(t *testing.T) {
+		local, dying := out.DeepCopy(), remote.DeepCopy()
+		local.Spec.RestartPolicy = corev1.RestartPolicyNever
+		dying.DeletionTimestamp, dying.Status.Phase = &metav1.Time{Time: t0}, corev1.PodFailed
+		if got := PodStatus(local, dying, options); got.Status.Phase != corev1.PodFailed {
+			t.Errorf("%+v", got.Status)
+		}
+	})
 	t.Run("completed while it is deleted", func(t *testing.T) {
 		local, dying := out.DeepCopy(), remote.DeepCopy()
 		local.Spec.RestartPolicy = corev1.RestartPolicyNever
