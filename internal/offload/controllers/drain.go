@@ -111,7 +111,7 @@ func (d *drains) follow(ctx context.Context, node *offloadingv1beta1.VirtualNode
 	if d.watched[key] {
 		return
 	}
-	// The pass ends before the watch does; the watch lives as long as the manager.
+	// The pass ends before the watch does.
 	ctx = context.WithoutCancel(ctx)
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	options := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: from}}

@@ -48,9 +48,6 @@ func NewServer(remote *rest.Config, pods Pods, kind string, log *slog.Logger) (*
 	if err != nil {
 		return nil, fmt.Errorf("reading address %s: %w", remote.Host, err)
 	}
-	if base.Path == "" {
-		base.Path = "/" // JoinPath keeps a relative path relative, and a request line must not be
-	}
 	// Without a slash JoinPath makes a relative path, and that is no request line.
 	base.Path = "/" + strings.TrimPrefix(base.Path, "/")
 	transport, err := streaming(remote)
@@ -189,6 +186,10 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
 
 // plainError turns an error of the provider's API server, a Status, into the plain text that a kubelet answers with.
 func plainError(resp *http.Response) error {
+	if resp.StatusCode >= http.StatusMultipleChoices && resp.StatusCode < http.StatusBadRequest {
+		// The caller is the API server of this cluster, with its own credentials: a provider must not send it anywhere.
+		return fmt.Errorf("the remote cluster answered with a redirection, %s", resp.Status)
+	}
 	if resp.StatusCode < http.StatusBadRequest {
 		return nil
 	}

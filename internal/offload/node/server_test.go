@@ -102,6 +102,21 @@ func TestErrorsAreReadable(t *testing.T) {
 	}
 }
 
+func TestRedirectionsStop(t *testing.T) {
+	server := kubelet(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://169.254.169.254/", http.StatusTemporaryRedirect)
+	})
+	here := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := here.Get(server.URL + "/containerLogs/shop/web/c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusBadGateway || resp.Header.Get("Location") != "" {
+		t.Errorf("%s to %q", resp.Status, resp.Header.Get("Location"))
+	}
+}
+
 func TestFollowedLogsArriveLineByLine(t *testing.T) {
 	next := make(chan struct{})
 	server := kubelet(t, func(w http.ResponseWriter, _ *http.Request) {

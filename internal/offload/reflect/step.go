@@ -171,9 +171,18 @@ func (r *reflector) do(ctx context.Context, t *twin, step offload.Step) error {
 	if !ok {
 		return fmt.Errorf("obeying %s: %T is not an object", step.Action, step.Object)
 	}
-	if step.Warning {
+	if err := r.write(ctx, t, step, obj); err != nil {
+		return err
+	}
+	if step.Warning { // once it is written: a write that fails is tried again, and would be told again
 		opts.Warn(obj, step.Why)
 	}
+	return nil
+}
+
+// write does the one write of a step, about obj.
+func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj client.Object) error {
+	opts := r.engine.opts
 	switch step.Action {
 	case offload.CreateRemote:
 		if err := opts.Remote.Create(ctx, obj, client.FieldOwner(api.FieldManager)); err != nil {

@@ -1,0 +1,42 @@
+package reflect
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kinds"
+)
+
+func TestTheUserIsToldOnce(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{NodeName: "milan"}}
+	down := errors.New("down")
+	failures := 2
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(pod).WithStatusSubresource(pod).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if failures--; failures >= 0 {
+				return down
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	}).Build()
+	told := 0
+	options := func() kinds.PodOptions { return kinds.PodOptions{Origin: "rome", Destination: "milan", Node: "milan"} }
+	engine := New(Options{Local: c, Remote: c, Kinds: []Kind{Pods(1, options)}, Warn: func(client.Object, string) { told++ }})
+	for _, want := range []error{down, down, nil} {
+		if err := engine.kinds[0].do(t.Context(), nil, offload.Refuse(pod, "no")); !errors.Is(err, want) {
+			t.Fatalf("got %v, want %v", err, want)
+		}
+	}
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
+}
