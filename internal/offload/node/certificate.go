@@ -25,10 +25,12 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// How long to wait for somebody to approve and sign, and before asking again after a failure.
+// How long to wait for somebody to approve and sign, as a kubelet does, and before asking again after the first failure and after many. Every
+// attempt leaves a request behind, which the cluster keeps for a day when nobody decides on it.
 const (
-	signingTimeout = 2 * time.Minute
-	signingRetry   = 5 * time.Second
+	signingTimeout   = 15 * time.Minute
+	signingRetry     = 5 * time.Second
+	signingLastRetry = 30 * time.Minute
 )
 
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=create;watch
@@ -64,14 +66,14 @@ func (c *Certificate) Run(ctx context.Context) error {
 		return nil
 	case <-c.node.exists:
 	}
-	opts, failing := c.node.opts, false
+	opts, failures := c.node.opts, 0
 	for {
-		delay := signingRetry
+		delay := signingDelay(failures)
 		signed, err := c.request(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err != nil && !failing:
+		case err != nil && failures == 0:
 			opts.Log.Error("Requesting a serving certificate", "node", opts.Name, "error", err)
 		case err == nil:
 			c.current.Store(signed)
@@ -79,13 +81,25 @@ func (c *Certificate) Run(ctx context.Context) error {
 			delay = max(signed.Leaf.NotBefore.Add(life*2/3).Sub(opts.Clock.Now()), time.Minute)
 			opts.Log.Info("Received a serving certificate", "node", opts.Name, "expires", signed.Leaf.NotAfter)
 		}
-		failing = err != nil
+		failures++
+		if err == nil {
+			failures = 0
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-opts.Clock.After(delay):
 		}
 	}
+}
+
+// signingDelay is how long to wait after an attempt that failed, when failures others failed just before it.
+func signingDelay(failures int) time.Duration {
+	delay := signingRetry
+	for ; failures > 0 && delay < signingLastRetry; failures-- {
+		delay *= 2
+	}
+	return min(delay, signingLastRetry)
 }
 
 // request has a new key certified.

@@ -124,6 +124,7 @@ func (n *Node) Run(ctx context.Context) error {
 	group.Go(func() error { return n.clusters.Run(ctx, n.opts.Local, "") })
 	group.Go(func() error {
 		var retry <-chan time.Time
+		told := ""
 		for {
 			select {
 			case <-ctx.Done():
@@ -133,8 +134,18 @@ func (n *Node) Run(ctx context.Context) error {
 			case <-retry:
 			}
 			retry = nil
-			if err := n.reconcile(ctx); err != nil && ctx.Err() == nil {
+			err := n.reconcile(ctx)
+			switch {
+			case err == nil:
+				told = ""
+				continue
+			case ctx.Err() != nil:
+				return nil
+			case err.Error() != told: // the same again and again is no news
+				told = err.Error()
 				n.opts.Log.Error("Updating the node", "node", n.opts.Name, "error", err)
+			}
+			if !errors.Is(err, errForeign) { // the end of the other node is announced
 				retry = n.opts.Clock.After(time.Second)
 			}
 		}

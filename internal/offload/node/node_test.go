@@ -73,7 +73,7 @@ func (l *link) set(up bool) {
 	}
 }
 
-func TestNodeOnAnAPIServer(t *testing.T) {
+func TestNodeOnAPIServer(t *testing.T) {
 	environment, config := liqotesting.Environment(t)
 	c := liqotesting.Client(t, config)
 	watching, err := client.NewWithWatch(config, client.Options{Scheme: kube.NewScheme()})
@@ -137,7 +137,17 @@ func TestNodeOnAnAPIServer(t *testing.T) {
 			return nil
 		}
 	}
+	foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
+	must(c.Create(t.Context(), foreign))
+	liqotesting.Eventually(t, 20*time.Second, "the foreign node to be known", func() error {
+		if n.Object() == nil {
+			return errors.New("it is not")
+		}
+		return nil
+	})
 	health.set(true)
+	// It has the name only as long as it is there.
+	must(c.Delete(t.Context(), foreign, client.Preconditions{ResourceVersion: &foreign.ResourceVersion}))
 	expect("the node", ready(corev1.ConditionTrue))
 
 	t.Run("capacity and labels follow the VirtualNode", func(t *testing.T) {

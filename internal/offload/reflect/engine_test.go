@@ -21,8 +21,8 @@ import (
 
 const consumerID, providerID = "rome", "milan"
 
-// TestEngine runs its subtests one after the other on two API servers that they share; each has its own namespaces and its own node.
-func TestEngine(t *testing.T) {
+// TestEngineOnAPIServers runs its subtests one after the other on two API servers that they share; each has its own namespaces and its own node.
+func TestEngineOnAPIServers(t *testing.T) {
 	var near, far *rest.Config
 	var starting sync.WaitGroup
 	starting.Go(func() { near = liqotesting.APIServer(t) })
