@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -271,5 +272,34 @@ func TestUpstreamIsNotImportedAndPlaygroundStandsAlone(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestInvariantsNameRealTests keeps docs/invariants.md honest: every test it names exists.
+func TestInvariantsNameRealTests(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root(t), "docs", "invariants.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`\bTest[A-Za-z]+`).FindAllString(string(text), -1)
+	if len(named) == 0 {
+		t.Fatal("docs/invariants.md names no test")
+	}
+	var sources strings.Builder
+	err = filepath.WalkDir(root(t), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		sources.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range named {
+		if !strings.Contains(sources.String(), "func "+name+"(") {
+			t.Errorf("docs/invariants.md names %s, which does not exist", name)
+		}
 	}
 }
