@@ -86,7 +86,7 @@ unit: ## Levels 0 and 1: pure and faked, needs nothing.
 
 .PHONY: api
 api: components ## Level 2: against real API servers.
-	$(call timed,level 2,go test ./internal/... -run OnAPIServer -p 2 -count=1)
+	$(call timed,level 2,go test ./api/... ./internal/... -run OnAPIServer -p 2 -count=1)
 
 .PHONY: playground-test
 playground-test: components ## The playground itself: boots, twelve clusters, faults, leaves nothing.
