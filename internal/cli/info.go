@@ -9,10 +9,12 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/peering"
 )
 
 // localInfo is what info shows of the local cluster; its JSON keys are part of the contract.
@@ -151,7 +153,13 @@ func (c *cluster) localInfo(ctx context.Context) (*localInfo, error) {
 	info.Local.Version = deployment.Labels["app.kubernetes.io/version"]
 	args := controllerManagerArgs(&deployment)
 	info.Local.Labels = pairs(args["cluster-labels"])
-	info.Local.APIServerAddr = orDefault(args["api-server-address"], c.config.Host)
+	if info.Local.APIServerAddr = args["api-server-address"]; info.Local.APIServerAddr == "" {
+		address, err := c.publishedAddress(ctx)
+		if err != nil {
+			return nil, err
+		}
+		info.Local.APIServerAddr = orDefault(address, c.config.Host)
+	}
 
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(c.namespace)); err != nil {
@@ -269,4 +277,14 @@ func sorted[V any](m map[string]V) []string {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// publishedAddress is the one that peers are given when the installation was told none.
+func (c *cluster) publishedAddress(ctx context.Context) (string, error) {
+	var slices discoveryv1.EndpointSliceList
+	err := c.List(ctx, &slices, client.InNamespace("default"), client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"})
+	if err != nil {
+		return "", fmt.Errorf("reading the EndpointSlices of Service default/kubernetes: %w", err)
+	}
+	return peering.PublishedAddress(slices.Items), nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"os/signal"
 	"sync"
@@ -34,6 +35,11 @@ type env struct {
 
 // Main runs the command line of this process and returns its exit code.
 func Main(sources fs.FS) int {
+	// Nodes and forwarders outlive this command: what it was handed open, such as the lock of a caller's flock, must not live on in them.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		fmt.Fprintln(os.Stderr, "playground: marking open files:", err)
+		return 1
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
 	e := &env{sources: sources, out: os.Stdout, log: os.Stderr}

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/peering"
 )
 
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list
@@ -50,36 +49,17 @@ func (a *address) params(ctx context.Context, certificate []byte, proxy *string)
 	return params, nil
 }
 
-// published is an address under which the API servers announce themselves in EndpointSlice default/kubernetes: the first in order, so that
-// the order in which several of them are listed changes no identity.
+// published is the address under which the API servers announce themselves.
 func (a *address) published(ctx context.Context) (string, error) {
 	slices := &discoveryv1.EndpointSliceList{}
 	err := a.reader.List(ctx, slices, client.InNamespace("default"), client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"})
 	if err != nil {
 		return "", fmt.Errorf("reading the EndpointSlices of Service default/kubernetes: %w", err)
 	}
-	first := ""
-	for i := range slices.Items {
-		slice := &slices.Items[i]
-		for _, port := range slice.Ports {
-			if port.Port == nil {
-				continue
-			}
-			for _, endpoint := range slice.Endpoints {
-				if len(endpoint.Addresses) == 0 || (endpoint.Conditions.Ready != nil && !*endpoint.Conditions.Ready) {
-					continue
-				}
-				host := net.JoinHostPort(endpoint.Addresses[0], strconv.Itoa(int(*port.Port)))
-				if first == "" || host < first {
-					first = host
-				}
-			}
-		}
+	if url := peering.PublishedAddress(slices.Items); url != "" {
+		return url, nil
 	}
-	if first == "" {
-		return "", errors.New("no endpoint of Service default/kubernetes is ready: set --api-server-address")
-	}
-	return "https://" + first, nil
+	return "", errors.New("no endpoint of Service default/kubernetes is ready: set --api-server-address")
 }
 
 func (a *address) ca(ctx context.Context) ([]byte, error) {
