@@ -197,7 +197,7 @@ func finished(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, ou
 // homeless: the namespace has no usable twin, and no ShadowPod is known.
 func homeless(local *corev1.Pod, env Env) Step {
 	switch {
-	case local.Labels[offv1.LabelShadowPod] == "":
+	case !kinds.Offloaded(local):
 		message := "namespace " + local.Namespace + " is not offloaded to cluster " + env.Pod.Destination
 		if env.Mapping.Problem != "" {
 			message += ": " + env.Mapping.Problem
@@ -213,9 +213,9 @@ func homeless(local *corev1.Pod, env Env) Step {
 	}
 }
 
-// absent: there is no ShadowPod. The label tells whether there was one.
+// absent: there is no ShadowPod. The local Pod tells whether there was one.
 func absent(local *corev1.Pod, env Env) Step {
-	if local.Labels[offv1.LabelShadowPod] == "" {
+	if !kinds.Offloaded(local) {
 		return Step{Action: CreateRemote, Object: kinds.ShadowPod(local, env.Mapping.Namespace, env.Pod), Why: "the pod is new"}
 	}
 	s := showStatus(local, kinds.Aborted(local, "cluster "+env.Pod.Destination+" removed the pod"), "the provider removed its ShadowPod")

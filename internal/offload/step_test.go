@@ -34,7 +34,14 @@ func localPod(uid types.UID, change func(*corev1.Pod)) *corev1.Pod {
 
 func labelled(p *corev1.Pod) {
 	p.Labels[offv1.LabelShadowPod] = "true"
+	p.Annotations = map[string]string{kinds.AnnotationOffloaded: string(p.UID)}
 	p.Status.Phase = corev1.PodRunning
+}
+
+// pasted makes a new Pod of the manifest of one that was offloaded.
+func pasted(p *corev1.Pod) {
+	p.Labels[offv1.LabelShadowPod] = "true"
+	p.Annotations = map[string]string{kinds.AnnotationOffloaded: "u0", kinds.AnnotationRestarts: "c=7"}
 }
 func deleting(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: stepNow} }
 func phase2(phase corev1.PodPhase, reason string) func(*corev1.Pod) {
@@ -69,6 +76,7 @@ func TestStepLawsByEnumeration(t *testing.T) {
 	locals := map[string]*corev1.Pod{
 		"none": nil, "new": localPod("u1", nil), "offloaded": localPod("u1", labelled), "deleting": localPod("u1", deleting),
 		"offloaded, deleting": localPod("u1", func(p *corev1.Pod) { labelled(p); deleting(p) }),
+		"copy of another":     localPod("u1", pasted),
 		"succeeded":           localPod("u1", phase2(corev1.PodSucceeded, "")),
 		"aborted":             localPod("u1", phase2(corev1.PodFailed, offv1.PodOffloadingAborted)),
 		"refused":             localPod("u1", func(p *corev1.Pod) { p.Status.Reason = offv1.PodOffloadingBackOff }),
@@ -151,7 +159,7 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offv1.Shado
 	}
 	switch step.Action {
 	case CreateRemote:
-		if !env.RemoteSynced || env.Mapping.State != Mapped || shadow != nil || local.Labels[offv1.LabelShadowPod] != "" {
+		if !env.RemoteSynced || env.Mapping.State != Mapped || shadow != nil || kinds.Offloaded(local) {
 			fail("it creates what may be there, or where it must not")
 		}
 	case PatchRemote, DeleteRemote:
@@ -196,7 +204,7 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offv1.Shado
 			fail("it changes more than the state")
 		}
 		if now.Status.Reason == offv1.PodOffloadingAborted {
-			if local.Labels[offv1.LabelShadowPod] == "" {
+			if !kinds.Offloaded(local) {
 				fail("a pod that was never offloaded was aborted")
 			}
 			if env.Mapping.State != Unmapped && (!env.RemoteSynced || shadow != nil || !step.Confirm) {
@@ -259,5 +267,32 @@ func TestMappingOf(t *testing.T) {
 	}
 	if got := MappingOf(nil, "a"); got.State != MappingWanted {
 		t.Errorf("without a map: %+v", got)
+	}
+}
+
+// TestCopyOfAnOffloadedPodIsNew: what kubectl get -o yaml shows of an offloaded pod makes another pod, in a Deployment's template too.
+func TestCopyOfAnOffloadedPodIsNew(t *testing.T) {
+	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}
+	step := Next(localPod("u1", pasted), nil, nil, env)
+	if step.Action != CreateRemote {
+		t.Fatalf("%s (%s), want it to be offloaded", step.Action, step.Why)
+	}
+	shadow, _ := step.Object.(*offv1.ShadowPod)
+	shadow.UID = "s1"
+	for key := range shadow.Annotations {
+		if key == kinds.AnnotationOffloaded || key == kinds.AnnotationRestarts {
+			t.Errorf("annotation %s went to the provider", key)
+		}
+	}
+	step = Next(localPod("u1", pasted), shadow, remoteFor(shadow, remoteRuns), env)
+	shown, _ := step.Object.(*corev1.Pod)
+	if step.Action != PatchLocalStatus || !kinds.Offloaded(shown) || shown.Annotations[kinds.AnnotationRestarts] != "" {
+		t.Errorf("%s (%s): annotations %v", step.Action, step.Why, shown.GetAnnotations())
+	}
+	env.Mapping = Mapping{State: Unmapped}
+	env.RemoteSynced = false
+	step = Next(localPod("u1", pasted), nil, nil, env)
+	if refused, _ := step.Object.(*corev1.Pod); refused == nil || refused.Status.Phase != corev1.PodPending {
+		t.Errorf("without a twin: %s (%s), want it to wait as any new pod", step.Action, step.Why)
 	}
 }

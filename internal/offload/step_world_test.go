@@ -157,7 +157,7 @@ func (w *stepWorld) obey(step Step) {
 		s, _ := step.Object.(*offv1.ShadowPod)
 		s.UID = w.uid("s")
 		w.shadow = s
-		if w.made[w.local.UID]++; w.made[w.local.UID] > 1 && w.local.Labels[offv1.LabelShadowPod] != "" {
+		if w.made[w.local.UID]++; w.made[w.local.UID] > 1 && kinds.Offloaded(w.local) {
 			w.fatal("a pod that ran was made twice")
 		}
 	case PatchRemote:

@@ -67,7 +67,7 @@ func ShadowPod(local *corev1.Pod, namespace string, o PodOptions) *offv1.ShadowP
 
 func podMetadata(local *corev1.Pod, o PodOptions) (labels, annotations map[string]string) {
 	labels = without(local.Labels, offv1.LabelShadowPod, LabelRemoteUnavailable)
-	annotations = without(local.Annotations, AnnotationRestarts)
+	annotations = without(local.Annotations, AnnotationRestarts, AnnotationOffloaded)
 	drop(labels, o.LabelsNotReflected)
 	drop(annotations, o.AnnotationsNotReflected)
 	if o.Patch != nil {

@@ -19,6 +19,9 @@ const (
 	// AnnotationRestarts, on a local Pod whose remote Pod was made again, holds the restarts of its containers in the former
 	// ones: name=count, separated by commas.
 	AnnotationRestarts = "offloading.liqo.io/restarts"
+	// AnnotationOffloaded, on a local Pod, is its own UID once a ShadowPod was made for it. The label that says so to people and selectors is
+	// no proof: it comes along when a manifest is made from an offloaded Pod.
+	AnnotationOffloaded = "offloading.liqo.io/offloaded"
 	// reasonRemoteTerminating is why a Pod whose remote Pod is on its way out, to be replaced, is not ready.
 	reasonRemoteTerminating = "RemotePodTerminating"
 	// reasonRemoteUnavailable is why a Pod with LabelRemoteUnavailable is not ready.
@@ -59,13 +62,25 @@ func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	return out
 }
 
-// offloaded returns a copy of local with the label that says so.
+// Offloaded tells whether a ShadowPod was made for this very Pod.
+func Offloaded(local *corev1.Pod) bool {
+	return local.UID != "" && local.Annotations[AnnotationOffloaded] == string(local.UID)
+}
+
+// offloaded returns a copy of local with the label and the annotation that say so.
 func offloaded(local *corev1.Pod) *corev1.Pod {
 	out := local.DeepCopy()
 	if out.Labels == nil {
 		out.Labels = map[string]string{}
 	}
 	out.Labels[offv1.LabelShadowPod] = "true"
+	if out.Annotations == nil {
+		out.Annotations = map[string]string{}
+	}
+	if !Offloaded(local) {
+		delete(out.Annotations, AnnotationRestarts) // those of the Pod that the manifest was taken from
+	}
+	out.Annotations[AnnotationOffloaded] = string(local.UID)
 	return out
 }
 

@@ -77,7 +77,7 @@ func TestPodStatus(t *testing.T) {
 	remote := running(0, t0, t0.Add(time.Second))
 
 	out := PodStatus(pod(nil), remote, options)
-	if out.Labels[offv1.LabelShadowPod] != "true" || out.Status.HostIP != "10.0.0.1" || len(out.Status.PodIPs) != 2 || ready(out) != corev1.ConditionTrue {
+	if out.Labels[offv1.LabelShadowPod] != "true" || !Offloaded(out) || out.Status.HostIP != "10.0.0.1" || len(out.Status.PodIPs) != 2 || ready(out) != corev1.ConditionTrue {
 		t.Errorf("labels %v, status %+v", out.Labels, out.Status)
 	}
 	if again := PodStatus(out, remote, options); !reflect.DeepEqual(out, again) {

@@ -65,7 +65,7 @@ func Pods(workers int, options func() kinds.PodOptions) Kind {
 // stripLocalPod keeps, of a Pod that is offloaded, only what its state depends on; before that its whole spec is needed.
 func stripLocalPod(obj client.Object) {
 	pod, ok := obj.(*corev1.Pod)
-	if !ok || pod.Labels[offv1.LabelShadowPod] == "" {
+	if !ok || !kinds.Offloaded(pod) {
 		return
 	}
 	spec := corev1.PodSpec{NodeName: pod.Spec.NodeName, RestartPolicy: pod.Spec.RestartPolicy}
