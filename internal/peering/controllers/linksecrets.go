@@ -8,9 +8,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/api"
@@ -40,9 +43,9 @@ func (r *linkSecrets) setup(mgr ctrl.Manager) error {
 	ours := client.MatchingLabels{authv1beta1.LabelIdentityType: string(authv1beta1.IdentityControlPlane)}
 	return ctrl.NewControllerManagedBy(mgr).Named("link").
 		For(&corev1.Secret{}, only(controlPlaneSecret)).
-		Watches(&authv1beta1.ResourceSlice{}, sameNamespace(r.client, all, ours), only(leavingSource)).
-		Watches(&offloadingv1beta1.NamespaceMap{}, sameNamespace(r.client, all, ours), only(leavingSource)).
-		Watches(&authv1beta1.Renew{}, sameNamespace(r.client, all, ours), only(leavingSource)).
+		Watches(&authv1beta1.ResourceSlice{}, sameNamespace(r.client, all, ours), builder.WithPredicates(released)).
+		Watches(&offloadingv1beta1.NamespaceMap{}, sameNamespace(r.client, all, ours), builder.WithPredicates(released)).
+		Watches(&authv1beta1.Renew{}, sameNamespace(r.client, all, ours), builder.WithPredicates(released)).
 		Watches(&corev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return requests(ctx, r.client, all(), ours, client.MatchingLabels{api.LabelRemoteClusterID: o.GetName()})
 		}), only(unreachable)).
@@ -54,9 +57,18 @@ func (r *linkSecrets) setup(mgr ctrl.Manager) error {
 		}))
 }
 
-// leavingSource matches sources whose copy is not ours to keep any more: they may be what a Secret waits for.
-func leavingSource(o client.Object) bool {
-	return peering.Selected(o) && !controllerutil.ContainsFinalizer(o, peering.FinalizerReplicated)
+// held tells whether a source stays until its copy is gone.
+func held(o client.Object) bool {
+	return controllerutil.ContainsFinalizer(o, peering.FinalizerReplicated)
+}
+
+// released passes the moment at which a source is held no longer: what a Secret waits for. An object that goes with its last finalizer is
+// announced as it was before, the finalizer included, so that every deletion passes.
+var released = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	UpdateFunc:  func(e event.UpdateEvent) bool { return held(e.ObjectOld) && !held(e.ObjectNew) },
+	DeleteFunc:  func(event.DeleteEvent) bool { return true },
+	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
 // unreachable matches ForeignClusters that will never come back.
@@ -75,11 +87,11 @@ func (r *linkSecrets) sync(_ context.Context, secret *corev1.Secret) error {
 // the Secret is leaving; it needs the link for that. A Secret that nothing is held for goes even if it leads nowhere.
 func (r *linkSecrets) finalize(ctx context.Context, secret *corev1.Secret) error {
 	provider := secret.Labels[api.LabelRemoteClusterID]
-	held, err := r.held(ctx, secret)
+	count, err := r.held(ctx, secret)
 	if err != nil {
 		return err
 	}
-	if held == 0 {
+	if count == 0 {
 		r.links.stop(secret.Namespace)
 		return nil
 	}
@@ -90,27 +102,27 @@ func (r *linkSecrets) finalize(ctx context.Context, secret *corev1.Secret) error
 	if !gone {
 		if err := r.links.ensure(secret); err != nil {
 			return fmt.Errorf("opening the link to cluster %s, to remove the copies of %d objects (annotation %s=true on ForeignCluster %s gives them up): %w",
-				provider, held, peering.AnnotationUnreachable, provider, err)
+				provider, count, peering.AnnotationUnreachable, provider, err)
 		}
 	}
-	return kube.Wait("RemovingCopies", "waiting for the copies of %d objects in cluster %s to be gone", held, provider)
+	return kube.Wait("RemovingCopies", "waiting for the copies of %d objects in cluster %s to be gone", count, provider)
 }
 
 // held counts the sources in the Secret's namespace that stay until their copy is gone.
 func (r *linkSecrets) held(ctx context.Context, secret *corev1.Secret) (int, error) {
-	held := 0
+	count := 0
 	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{}} {
 		if err := r.client.List(ctx, list, client.InNamespace(secret.Namespace)); err != nil {
 			return 0, fmt.Errorf("listing what is replicated to cluster %s: %w", secret.Labels[api.LabelRemoteClusterID], err)
 		}
 		_ = eachItem(list, func(o client.Object) error { // the function never fails
-			if controllerutil.ContainsFinalizer(o, peering.FinalizerReplicated) {
-				held++
+			if held(o) {
+				count++
 			}
 			return nil
 		})
 	}
-	return held, nil
+	return count, nil
 }
 
 // isUnreachable tells whether an administrator declared that the cluster will never come back.
