@@ -193,10 +193,7 @@ func (w *stepWorld) obey(step Step) {
 
 // TestStepLawsInRandomWorlds lets the engine act at any moment of any history, then lets everything come to rest, and looks.
 func TestStepLawsInRandomWorlds(t *testing.T) {
-	worlds := 2000
-	if testing.Short() {
-		worlds = 500
-	}
+	const worlds = 2000
 	for seed := range uint64(worlds) {
 		w := &stepWorld{
 			t: t, r: rand.New(rand.NewPCG(seed, 1)), now: stepNow, up: true, mapping: Mapping{State: Mapped, Namespace: "shop-rome"},
