@@ -34,6 +34,9 @@ var pure = []string{
 	"internal/peering",
 	"internal/offload",
 	"internal/offload/kinds",
+	"internal/ipam",
+	"internal/dataplane",
+	"internal/network",
 }
 
 // pureMayImport are the packages outside the standard library that a pure package may use.
@@ -67,7 +70,10 @@ var layers = []struct {
 	{"api", 0},
 	{"internal/version", 0},
 	{"internal/peering", 1}, {"internal/offload", 1}, {"internal/offload/kinds", 1},
+	{"internal/ipam", 1}, {"internal/dataplane", 1}, {"internal/network", 1},
 	{"internal/kube", 2}, {"internal/remote", 2},
+	{"internal/dataplane/kernel", 2}, {"internal/dataplane/fake", 2}, {"internal/dataplane/conformance", 2},
+	{"internal/ipam/controllers", 3}, {"internal/network/controllers", 3}, {"internal/dataplane/agent", 3}, {"internal/gateway", 3}, {"internal/proxy", 3},
 	{"internal/peering/controllers", 3}, {"internal/peering/webhook", 3},
 	{"internal/offload/controllers", 3}, {"internal/offload/webhook", 3}, {"internal/offload/reflect", 3}, {"internal/offload/node", 3},
 	{"charts", 0}, {"internal/install", 3}, {"internal/cli", 4},
@@ -77,7 +83,7 @@ var layers = []struct {
 }
 
 // concerns must not import one another: they meet through API objects only.
-var concerns = []string{"internal/peering", "internal/offload", "internal/install"}
+var concerns = []string{"internal/peering", "internal/offload", "internal/install", "internal/network"}
 
 // bannedNames say nothing about what is inside.
 var bannedNames = []string{"utils", "util", "common", "helpers", "helper", "types", "consts", "constants", "getters", "misc", "base", "shared"}
