@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -51,6 +53,54 @@ func fetch(ctx context.Context, client *http.Client, url, data string, out io.Wr
 		return fmt.Errorf("getting %s: %s", url, response.Status)
 	}
 	return nil
+}
+
+// probed is the outcome of one URL.
+type probed struct {
+	URL          string  `json:"url"`
+	Milliseconds float64 `json:"milliseconds"`
+	// Answer is the body, at most its first 64 KiB; Error says why there is none, or that the status was above 399.
+	Answer string `json:"answer,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// probe gets all URLs at once, each over a new connection, and prints the outcomes in the order of the arguments.
+func probe(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("probe", flag.ContinueOnError)
+	timeout := flags.Duration("timeout", 3*time.Second, "time for one request in all")
+	if err := flags.Parse(args); err != nil || flags.NArg() == 0 {
+		return errors.Join(errUsage, err)
+	}
+	client := &http.Client{Timeout: *timeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	outcomes := make([]probed, flags.NArg())
+	var all sync.WaitGroup
+	for i, url := range flags.Args() {
+		all.Go(func() {
+			began := time.Now()
+			var answer bounded
+			err := fetch(ctx, client, url, "", &answer)
+			outcomes[i] = probed{URL: url, Milliseconds: float64(time.Since(began)) / float64(time.Millisecond), Answer: answer.String()}
+			if err != nil {
+				outcomes[i].Error = err.Error()
+			}
+		})
+	}
+	all.Wait()
+	encoder := json.NewEncoder(out)
+	for _, outcome := range outcomes {
+		if err := encoder.Encode(outcome); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bounded keeps the first 64 KiB of what is written to it.
+type bounded struct{ strings.Builder }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	_, err := b.Builder.Write(p[:min(len(p), max(0, 64<<10-b.Len()))])
+	return len(p), err
 }
 
 // udp sends one datagram and prints the answer. There is no second try: a lost packet is a result.

@@ -1,9 +1,16 @@
-// Command testserver is the workload of tests: an echo server over HTTP and UDP, the clients for it, and the few commands
-// a test wants to run in a container that has no shell.
+// Command testserver is the workload of tests: an echo server over HTTP and UDP, a source of streams, the clients for them, and the few
+// commands a test wants to run in a container that has no shell.
 //
-//	testserver [serve] [-http :8080,:9090] [-udp :5353]   echo until SIGTERM; the default
+//	testserver [serve] [-http :8080,:9090] [-udp :5353] [-stream :9000]
+//	                                                      echo until SIGTERM; the default
 //	testserver get [-timeout 3s] [-data TEXT] URL...      print each answer; fails on the first error or status above 399
+//	testserver probe [-timeout 3s] URL...                 get all at once and print one line of JSON for each; failures are results
 //	testserver udp [-timeout 2s] HOST:PORT MESSAGE        send one datagram and print the answer
+//	testserver stream [-for 10s] [-rate N] [-stall 100ms] [-reconnect] HOST:9000
+//	                                                      receive as fast as can be, or N bytes a second, until the time is over or
+//	                                                      SIGTERM, and print throughput and every stall as JSON
+//	testserver rtt [-count 1000] [-interval 0] [-udp] HOST:9000
+//	                                                      measure round trips and print their distribution as JSON
 //	testserver lookup NAME...                             print the addresses of each name
 //	testserver sleep DURATION|infinity                    wait, or until SIGTERM
 //	testserver cat FILE...                                print files
@@ -27,7 +34,7 @@ import (
 )
 
 // errUsage marks a command line that makes no sense.
-var errUsage = errors.New("usage: testserver serve|get|udp|lookup|sleep|cat|write|exit [ARGUMENTS]")
+var errUsage = errors.New("usage: testserver serve|get|probe|udp|stream|rtt|lookup|sleep|cat|write|exit [ARGUMENTS]")
 
 // exitCode is the outcome of the command exit.
 type exitCode int
@@ -66,6 +73,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return get(ctx, args, out)
 	case name == "udp":
 		return udp(ctx, args, out)
+	case name == "probe":
+		return probe(ctx, args, out)
+	case name == "stream":
+		return receive(ctx, args, out)
+	case name == "rtt":
+		return roundTrips(ctx, args, out)
 	case name == "lookup":
 		return lookup(ctx, args, out)
 	case name == "sleep" && len(args) == 1:

@@ -24,7 +24,7 @@ func start(t *testing.T) (web, datagrams string) {
 	reader, writer := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, []string{"-http", "127.0.0.1:0", "-udp", "127.0.0.1:0"}, writer)
+		ended <- run(ctx, []string{"-http", "127.0.0.1:0", "-udp", "127.0.0.1:0", "-stream", ""}, writer)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -155,7 +155,7 @@ func TestSmallCommands(t *testing.T) {
 	if _, err := do(t, "exit", "7"); !errors.As(err, &code) || code != 7 {
 		t.Error(err)
 	}
-	for _, args := range [][]string{{"dance"}, {"sleep"}, {"sleep", "long"}, {"get"}, {"udp", "x"}, {"exit", "300"}, {"write", "x"}, {"serve", "x"}, {"cat"}, {"lookup"}} {
+	for _, args := range [][]string{{"dance"}, {"sleep"}, {"sleep", "long"}, {"get"}, {"udp", "x"}, {"probe"}, {"stream"}, {"stream", "-rate", "-1", "x:1"}, {"rtt"}, {"rtt", "-count", "0", "x:1"}, {"exit", "300"}, {"write", "x"}, {"serve", "x"}, {"cat"}, {"lookup"}} {
 		if _, err := do(t, args...); !errors.Is(err, errUsage) {
 			t.Errorf("%v: %v", args, err)
 		}

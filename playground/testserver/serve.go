@@ -24,14 +24,21 @@ type identity struct {
 	Pod string `json:"pod"`
 	// Node is $NODE_NAME, empty if that is not set.
 	Node string `json:"node,omitempty"`
+	// Cluster is $CLUSTER_NAME, empty if that is not set.
+	Cluster string `json:"cluster,omitempty"`
+}
+
+// caller is what /whoami says: who asked whom.
+type caller struct {
+	identity
+	// Remote is the client as the server sees it, Local the address the client reached, both HOST:PORT.
+	Remote string `json:"remote"`
+	Local  string `json:"local"`
 }
 
 // answer is what the HTTP echo says about a request.
 type answer struct {
-	identity
-	// Remote is the client as the server sees it, Local the address the client reached, both HOST:PORT.
-	Remote string              `json:"remote"`
-	Local  string              `json:"local"`
+	caller
 	Method string              `json:"method"`
 	Host   string              `json:"host"`
 	URL    string              `json:"url"`
@@ -43,6 +50,9 @@ func (a answer) text() string {
 	fmt.Fprintf(&b, "pod: %s\n", a.Pod)
 	if a.Node != "" {
 		fmt.Fprintf(&b, "node: %s\n", a.Node)
+	}
+	if a.Cluster != "" {
+		fmt.Fprintf(&b, "cluster: %s\n", a.Cluster)
 	}
 	fmt.Fprintf(&b, "remote: %s\nlocal: %s\nrequest: %s %s\nhost: %s\n", a.Remote, a.Local, a.Method, a.URL, a.Host)
 	names := make([]string, 0, len(a.Header))
@@ -63,10 +73,11 @@ func serve(ctx context.Context, args []string, log io.Writer) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	web := flags.String("http", ":8080", "HTTP addresses, separated by commas; empty for none")
 	datagrams := flags.String("udp", ":5353", "UDP addresses, separated by commas; empty for none")
+	streams := flags.String("stream", ":9000", "addresses for streams and round trips, TCP and UDP, separated by commas; empty for none")
 	if err := flags.Parse(args); err != nil || flags.NArg() > 0 {
 		return errors.Join(errUsage, err)
 	}
-	self := identity{Pod: os.Getenv("POD_NAME"), Node: os.Getenv("NODE_NAME")}
+	self := identity{Pod: os.Getenv("POD_NAME"), Node: os.Getenv("NODE_NAME"), Cluster: os.Getenv("CLUSTER_NAME")}
 	if self.Pod == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -98,6 +109,22 @@ func serve(ctx context.Context, args []string, log io.Writer) error {
 		logger.Info("serving", "protocol", "http", "address", listener.Addr().String())
 		go func() { report(server.Serve(listener)) }()
 	}
+	for _, address := range list(*streams) {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return fmt.Errorf("listening for streams: %w", err)
+		}
+		defer func() { _ = listener.Close() }()
+		// The same number for both protocols, also where the system has chosen it.
+		conn, err := net.ListenPacket("udp", listener.Addr().String())
+		if err != nil {
+			return fmt.Errorf("listening for round trips: %w", err)
+		}
+		packets = append(packets, conn)
+		logger.Info("serving", "protocol", "stream", "address", listener.Addr().String())
+		go func() { report(stream(ctx, listener)) }()
+		go func() { report(bounce(conn)) }()
+	}
 	for _, address := range list(*datagrams) {
 		conn, err := net.ListenPacket("udp", address)
 		if err != nil {
@@ -124,7 +151,7 @@ func list(addresses string) []string {
 // maxBytes bounds the answer of /bytes.
 const maxBytes = 1 << 30
 
-// handler answers /healthz with "ok", /bytes?n=N with N bytes, and everything else with the request itself, as JSON if the
+// handler answers /healthz with "ok", /bytes?n=N with N bytes, /whoami with the caller's address and this server as JSON, and everything else with the request itself, as JSON if the
 // client accepts only that, followed by the request's body.
 func handler(self identity, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
@@ -143,12 +170,14 @@ func handler(self identity, logger *slog.Logger) http.Handler {
 		// A client that leaves early is its own affair.
 		_, _ = io.CopyN(w, zeros{}, n)
 	})
+	mux.HandleFunc("/whoami", func(w http.ResponseWriter, r *http.Request) {
+		logger.Info("request", "method", r.Method, "url", r.URL.String(), "remote", r.RemoteAddr)
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(self.asked(r))
+	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		logger.Info("request", "method", r.Method, "url", r.URL.String(), "remote", r.RemoteAddr)
-		said := answer{identity: self, Remote: r.RemoteAddr, Method: r.Method, Host: r.Host, URL: r.URL.String(), Header: r.Header}
-		if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-			said.Local = local.String()
-		}
+		said := answer{caller: self.asked(r), Method: r.Method, Host: r.Host, URL: r.URL.String(), Header: r.Header}
 		if r.Header.Get("Accept") == "application/json" {
 			w.Header().Set("Content-Type", "application/json")
 			_ = json.NewEncoder(w).Encode(said)
@@ -164,6 +193,15 @@ func handler(self identity, logger *slog.Logger) http.Handler {
 		}
 	})
 	return mux
+}
+
+// asked tells who sent the request to which address of ours.
+func (i identity) asked(r *http.Request) caller {
+	said := caller{identity: i, Remote: r.RemoteAddr}
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		said.Local = local.String()
+	}
+	return said
 }
 
 type zeros struct{}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// streams runs what a server has on its stream port, and returns the address.
+func streams(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.ListenPacket("udp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	go stream(t.Context(), listener)
+	go bounce(conn)
+	t.Cleanup(func() { listener.Close(); conn.Close() })
+	return listener.Addr().String()
+}
+
+func received(t *testing.T, args ...string) (got reception) {
+	t.Helper()
+	out, err := do(t, append([]string{"stream"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("%s: %v", out, err)
+	}
+	return got
+}
+
+func TestStreamAtFullSpeed(t *testing.T) {
+	got := received(t, "-for", "300ms", "-stall", "10s", streams(t))
+	if got.Bytes < 1<<20 || got.Seconds < 0.3 || len(got.Stalls) > 0 || len(got.Breaks) > 0 {
+		t.Errorf("%+v", got)
+	}
+	if want := float64(got.Bytes) * 8 / got.Seconds; math.Abs(got.BitsPerSecond-want) > 1 {
+		t.Errorf("%f bit/s, want %f", got.BitsPerSecond, want)
+	}
+}
+
+func TestStreamIsPaced(t *testing.T) {
+	got := received(t, "-for", "500ms", "-rate", "100000", streams(t))
+	if got.Bytes < 10_000 || got.Bytes > 60_000 {
+		t.Errorf("%d bytes in half a second at 100000 bytes per second", got.Bytes)
+	}
+}
+
+// TestStallsAndBreaks: a server that pauses and then resets the connection, twice.
+func TestStallsAndBreaks(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			conn.Read(make([]byte, 64)) // what is left unread would change how the connection ends
+			conn.Write([]byte("before"))
+			time.Sleep(150 * time.Millisecond)
+			conn.Write([]byte("after"))
+			time.Sleep(20 * time.Millisecond)
+			conn.(*net.TCPConn).SetLinger(0)
+			conn.Close()
+		}
+	}()
+	once := received(t, "-for", "10s", "-stall", "100ms", listener.Addr().String())
+	if once.Bytes != 11 || len(once.Stalls) != 1 || once.Longest < 150 || once.Stalls[0].Milliseconds != once.Longest || len(once.Breaks) != 1 ||
+		!strings.Contains(once.Breaks[0], "reset") || once.Seconds > 5 {
+		t.Errorf("%+v", once)
+	}
+	again := received(t, "-for", "500ms", "-stall", "100ms", "-reconnect", listener.Addr().String())
+	if again.Bytes <= 11 || len(again.Stalls) < 2 || len(again.Breaks) < 2 || again.Seconds < 0.5 {
+		t.Errorf("%+v", again)
+	}
+}
+
+// TestMeterCountsBothEnds: a stream that never begins, or no longer goes on when its time is over, has stalled.
+func TestMeterCountsBothEnds(t *testing.T) {
+	began := time.Now()
+	at := func(milliseconds int) time.Time { return began.Add(time.Duration(milliseconds) * time.Millisecond) }
+	m := newMeter(100*time.Millisecond, began)
+	m.read(5, at(100))
+	m.read(5, at(150))
+	got := m.end(at(1150))
+	if got.Longest != 1000 || len(got.Stalls) != 2 || got.Stalls[0].Milliseconds != 100 || got.Stalls[1] != (stall{At: at(1150), Milliseconds: 1000}) ||
+		got.Bytes != 10 || got.Seconds != 1.15 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestStreamEndsWithASignal(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	var out strings.Builder
+	if err := run(ctx, []string{"stream", "-for", "0", streams(t)}, &out); err != nil || !strings.Contains(out.String(), `"bytes":`) {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+func TestRoundTrips(t *testing.T) {
+	address := streams(t)
+	for _, protocol := range []string{"tcp", "udp"} {
+		args := []string{"rtt", "-count", "50", address}
+		if protocol == "udp" {
+			args = []string{"rtt", "-udp", "-count", "50", address}
+		}
+		out, err := do(t, args...)
+		var got trips
+		if err != nil || json.Unmarshal([]byte(out), &got) != nil {
+			t.Fatalf("%q, %v", out, err)
+		}
+		if got.Protocol != protocol || got.Sent != 50 || got.Lost != 0 || got.Min <= 0 || got.Min > got.P50 || got.P50 > got.P99 || got.P99 > got.Max {
+			t.Errorf("%+v", got)
+		}
+	}
+	if _, err := do(t, "rtt", "127.0.0.1:1"); err == nil {
+		t.Error("nobody answers, and that was no error")
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	hundred := make([]float64, 100)
+	for i := range hundred {
+		hundred[i] = float64(i + 1)
+	}
+	for q, want := range map[float64]float64{0: 1, 0.5: 50, 0.99: 99, 1: 100} {
+		if got := quantile(hundred, q); got != want {
+			t.Errorf("quantile %v is %v, want %v", q, got, want)
+		}
+	}
+	if quantile(nil, 0.5) != 0 || quantile([]float64{7}, 0.99) != 7 {
+		t.Error("quantiles of few values")
+	}
+}
+
+func TestProbeReportsEachURL(t *testing.T) {
+	web, _ := start(t)
+	out, err := do(t, "probe", "http://"+web+"/whoami", "http://127.0.0.1:1/", "http://"+web+"/bytes?n=-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if len(lines) != 3 {
+		t.Fatalf("%q", out)
+	}
+	var got [3]probed
+	for i, line := range lines {
+		if err := json.Unmarshal([]byte(line), &got[i]); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+	}
+	var who caller
+	if err := json.Unmarshal([]byte(got[0].Answer), &who); err != nil || got[0].Error != "" || who.Pod != "pod-7" || who.Local != web ||
+		!strings.HasPrefix(who.Remote, "127.0.0.1:") {
+		t.Errorf("%+v, %+v, %v", got[0], who, err)
+	}
+	if !strings.Contains(got[1].Error, "refused") || !strings.Contains(got[2].Error, "400") {
+		t.Errorf("%+v %+v", got[1], got[2])
+	}
+}
+
+func TestWhoAmISaysTheCluster(t *testing.T) {
+	t.Setenv("CLUSTER_NAME", "rome")
+	web, _ := start(t)
+	response, err := http.Get("http://" + web + "/whoami")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || !strings.Contains(string(body), `"cluster":"rome"`) {
+		t.Errorf("%q, %v", body, err)
+	}
+}
