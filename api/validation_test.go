@@ -9,6 +9,7 @@ import (
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	apitesting "liqo.io/liqo/internal/testing"
 )
@@ -22,6 +23,9 @@ func TestValidationOnAPIServer(t *testing.T) {
 	c := apitesting.Client(t, apitesting.APIServer(t))
 	offloading := func(name string, spec offloadingv1beta1.NamespaceOffloadingSpec) client.Object {
 		return &offloadingv1beta1.NamespaceOffloading{ObjectMeta: meta(name), Spec: spec}
+	}
+	server := func(endpoint networkingv1beta1.ServerEndpoint) client.Object {
+		return &networkingv1beta1.GatewayServer{ObjectMeta: meta("rome"), Spec: networkingv1beta1.GatewayServerSpec{Endpoint: endpoint}}
 	}
 	for name, row := range map[string]struct {
 		obj    client.Object
@@ -70,6 +74,59 @@ func TestValidationOnAPIServer(t *testing.T) {
 			obj:    &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "rome"}},
 			change: func(o client.Object) { o.(*corev1beta1.ForeignCluster).Spec.ClusterID = "milan" },
 			refuse: "clusterID is immutable",
+		},
+		"a gateway has a port": {
+			obj:    &networkingv1beta1.GatewayServer{ObjectMeta: meta("rome")},
+			refuse: "port is missing",
+		},
+		"a gateway has port or ports": {
+			obj:    server(networkingv1beta1.ServerEndpoint{Port: 51840, Ports: []int32{51840}}),
+			refuse: "port and ports exclude each other",
+		},
+		"a gateway has nodePort or nodePorts": {
+			obj:    server(networkingv1beta1.ServerEndpoint{Ports: []int32{1}, NodePort: 30000, NodePorts: []int32{30000}}),
+			refuse: "nodePort and nodePorts exclude each other",
+		},
+		"no port twice": {
+			obj:    server(networkingv1beta1.ServerEndpoint{Ports: []int32{51840, 51840}}),
+			refuse: "ports names a port twice",
+		},
+		"no nodePort twice": {
+			obj:    server(networkingv1beta1.ServerEndpoint{Ports: []int32{1, 2}, NodePorts: []int32{30000, 30000}}),
+			refuse: "nodePorts names a port twice",
+		},
+		"a nodePort for each port": {
+			obj:    server(networkingv1beta1.ServerEndpoint{Ports: []int32{1, 2}, NodePorts: []int32{30000}}),
+			refuse: "as many entries as ports",
+		},
+		"several ports": {
+			obj: server(networkingv1beta1.ServerEndpoint{Ports: []int32{1, 2}, NodePorts: []int32{30000, 30001}}),
+		},
+		"an unknown type of Service": {
+			obj:    server(networkingv1beta1.ServerEndpoint{Port: 51840, ServiceType: "Pigeon"}),
+			refuse: `"LoadBalancer"`,
+		},
+		"a gateway dials a port": {
+			obj: &networkingv1beta1.GatewayClient{ObjectMeta: meta("rome"), Spec: networkingv1beta1.GatewayClientSpec{
+				Endpoint: networkingv1beta1.Endpoint{Addresses: []string{"192.0.2.1"}},
+			}},
+			refuse: "port is missing",
+		},
+		"a gateway dials one port": {
+			obj: &networkingv1beta1.GatewayClient{ObjectMeta: meta("rome"), Spec: networkingv1beta1.GatewayClientSpec{
+				Endpoint: networkingv1beta1.Endpoint{Port: 51840, Ports: []int32{1}},
+			}},
+			refuse: "port and ports exclude each other",
+		},
+		"a range of a peer is a CIDR": {
+			obj: &networkingv1beta1.Configuration{ObjectMeta: meta("rome"), Spec: networkingv1beta1.ConfigurationSpec{
+				Remote: networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.0.0.0"}}},
+			}},
+			refuse: "spec.remote.cidr.pod[0]",
+		},
+		"a connection is of a gateway": {
+			obj:    &networkingv1beta1.Connection{ObjectMeta: meta("gw-rome"), Spec: networkingv1beta1.ConnectionSpec{Type: "Sideways"}},
+			refuse: `"Server", "Client"`,
 		},
 		"a quota is for somebody": {
 			obj:    &offloadingv1beta1.Quota{ObjectMeta: meta("q")},

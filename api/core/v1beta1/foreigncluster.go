@@ -23,6 +23,11 @@ type ConditionType string
 // Condition types of a ForeignCluster.
 const (
 	APIServerStatus                ConditionType = "APIServerStatus"
+	NetworkConfigurationStatus     ConditionType = "NetworkConfigurationStatus"
+	NetworkGatewayPresence         ConditionType = "NetworkGatewayPresence"
+	NetworkGatewayServerStatus     ConditionType = "NetworkGatewayServerStatus"
+	NetworkGatewayClientStatus     ConditionType = "NetworkGatewayClientStatus"
+	NetworkConnectionStatus        ConditionType = "NetworkConnectionStatus"
 	AuthIdentityControlPlaneStatus ConditionType = "AuthIdentityControlPlaneStatus"
 	AuthTenantStatus               ConditionType = "AuthTenantStatus"
 	OffloadingVirtualNodeStatus    ConditionType = "OffloadingVirtualNodeStatus"
