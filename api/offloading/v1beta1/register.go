@@ -24,6 +24,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&NamespaceMap{}, &NamespaceMapList{},
 		&NamespaceOffloading{}, &NamespaceOffloadingList{},
 		&Quota{}, &QuotaList{},
+		&ShadowEndpointSlice{}, &ShadowEndpointSliceList{},
 		&ShadowPod{}, &ShadowPodList{},
 		&VirtualNode{}, &VirtualNodeList{},
 		&VkOptionsTemplate{}, &VkOptionsTemplateList{},
