@@ -1,0 +1,144 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// pongPort (UDP) is where pings are sent from and their answers arrive. It is fixed so that the filter of the tunnel can know it.
+const pongPort = 12347
+
+// outstanding is how many pings may be on their way; answers to older ones do not count.
+const outstanding = 32
+
+// Pulse is what is known of the peer on the other side of the tunnel.
+type Pulse struct {
+	// Last is when the last answer came, Sent when the ping before it that it answers was sent. Zero while there was none.
+	Last, Sent time.Time
+	// RTT is how long that answer took.
+	RTT time.Duration
+	// Pings and Pongs count what was sent and answered.
+	Pings, Pongs uint64
+}
+
+// PingerOptions of a Pinger.
+type PingerOptions struct {
+	// ClusterID of this cluster, for the peer's eyes.
+	ClusterID string
+	// Far is the address and port that answers, Local the port to ask from, Link the link to ask through; empty for any.
+	Far   netip.AddrPort
+	Local uint16
+	Link  string
+	// Interval between pings.
+	Interval time.Duration
+	// Heard is told of the time each answer took.
+	Heard func(rtt time.Duration)
+}
+
+// Pinger asks the other side of the tunnel whether it is there.
+type Pinger struct {
+	opts PingerOptions
+
+	mu    sync.Mutex
+	pulse Pulse
+	sent  [outstanding]time.Time // by number of the ping
+}
+
+// NewPinger returns a Pinger that has not asked yet.
+func NewPinger(opts PingerOptions) *Pinger { return &Pinger{opts: opts} }
+
+// Pulse tells what is known at the moment.
+func (p *Pinger) Pulse() Pulse {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pulse
+}
+
+// Run asks until ctx ends. While there is no link, address or route, nobody answers; that is all that it means.
+func (p *Pinger) Run(ctx context.Context) error {
+	tick := time.NewTicker(p.opts.Interval)
+	defer tick.Stop()
+	var socket *net.UDPConn
+	done := func() {}
+	defer func() { done() }()
+	for {
+		if socket == nil {
+			if opened, err := listen(ctx, fmt.Sprintf(":%d", p.opts.Local), p.opts.Link); err == nil {
+				socket, done = opened, closeWith(ctx, opened)
+				go p.hear(opened)
+			}
+		}
+		if socket != nil {
+			// A socket bound to a link that was made anew is of no use any more.
+			if err := p.ask(socket); err != nil {
+				done()
+				socket, done = nil, func() {}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (p *Pinger) ask(socket *net.UDPConn) error {
+	p.mu.Lock()
+	now := time.Now().Round(0) // as it comes back
+	p.sent[p.pulse.Pings%outstanding] = now
+	p.pulse.Pings++
+	p.mu.Unlock()
+	text, err := json.Marshal(pingMessage{ClusterID: p.opts.ClusterID, Type: ping, Time: now})
+	if err != nil {
+		return err
+	}
+	_, err = socket.WriteToUDPAddrPort(text, p.opts.Far)
+	return err
+}
+
+// hear takes answers until the socket closes.
+func (p *Pinger) hear(socket *net.UDPConn) {
+	buffer := make([]byte, messageSize)
+	for {
+		n, from, err := socket.ReadFromUDPAddrPort(buffer)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			_ = socket.Close() // the next ping finds it closed and opens another
+			return
+		}
+		var answer pingMessage
+		if from.Addr().Unmap() != p.opts.Far.Addr() || json.Unmarshal(buffer[:n], &answer) != nil || answer.Type != pong {
+			continue
+		}
+		p.answered(answer.Time, time.Now().Round(0))
+	}
+}
+
+// answered takes note of an answer to a ping, if it is one to a ping of ours, and the first.
+func (p *Pinger) answered(sent, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.sent {
+		if p.sent[i].IsZero() || !p.sent[i].Equal(sent) {
+			continue
+		}
+		p.sent[i] = time.Time{}
+		p.pulse.Pongs++
+		if sent.After(p.pulse.Sent) {
+			p.pulse.Last, p.pulse.Sent, p.pulse.RTT = now, sent, max(now.Sub(sent), 0)
+		}
+		if p.opts.Heard != nil {
+			p.opts.Heard(max(now.Sub(sent), 0))
+		}
+		return
+	}
+}

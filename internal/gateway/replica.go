@@ -1,0 +1,69 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"liqo.io/liqo/internal/network"
+)
+
+// replicaFile, in Directory, is what the agent tells of its replica. The file's time is when the agent last said so.
+const replicaFile = "replica"
+
+// Standing is the state of a replica and when it came into it.
+type Standing struct {
+	State network.State `json:"state"`
+	Since time.Time     `json:"since"`
+}
+
+// Announce tells those who ask what this replica is. It is done at every tick, also without change: that shows that the agent lives.
+func Announce(directory string, standing Standing, now time.Time) error {
+	text, err := json.Marshal(standing)
+	if err != nil {
+		return fmt.Errorf("writing the standing of the replica: %w", err)
+	}
+	path := filepath.Join(directory, replicaFile)
+	if old, err := os.ReadFile(path); err != nil || !bytes.Equal(old, text) {
+		return replaceFile(directory, replicaFile, text)
+	}
+	if err := os.Chtimes(path, now, now); err != nil {
+		return fmt.Errorf("telling that the replica lives: %w", err)
+	}
+	return nil
+}
+
+// Announced is what was last told and when; zero if nothing was.
+func Announced(directory string) (Standing, time.Time, error) {
+	path := filepath.Join(directory, replicaFile)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Standing{}, time.Time{}, nil
+	}
+	if err != nil {
+		return Standing{}, time.Time{}, fmt.Errorf("looking at the standing of the replica: %w", err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Standing{}, time.Time{}, fmt.Errorf("reading the standing of the replica: %w", err)
+	}
+	var told Standing
+	if err := json.Unmarshal(text, &told); err != nil {
+		return Standing{}, time.Time{}, fmt.Errorf("reading the standing of the replica in %s: %w", path, err)
+	}
+	return told, info.ModTime(), nil
+}
+
+// answer is what to say when asked: what the agent told, as long as it lives. An active replica stays so without its agent as long as the
+// peer's pings arrive, since its traffic does. In all other cases the replica is on standby.
+func answer(told Standing, at, lastPing, now time.Time) network.Answer {
+	if now.Sub(at) > agentSilence && (told.State != network.Active || now.Sub(lastPing) > agentSilence) {
+		return network.Answer{State: network.Standby, For: max(now.Sub(at)-agentSilence, 0)}
+	}
+	return network.Answer{State: told.State, For: max(now.Sub(told.Since), 0)}
+}

@@ -1,0 +1,209 @@
+package gateway
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/internal/network"
+)
+
+// start runs f until the test ends, which then waits for it.
+func start(t *testing.T, f func(context.Context) error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("waited 10 s for %s", what)
+}
+
+// freePort is a UDP port of 127.0.0.1 that nobody uses.
+func freePort(t *testing.T) netip.AddrPort {
+	t.Helper()
+	socket, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	return socket.LocalAddr().(*net.UDPAddr).AddrPort()
+}
+
+func TestPingsAreAnsweredWithoutTheAgent(t *testing.T) {
+	at := freePort(t)
+	heard := make(chan time.Duration, 1000)
+	pinger := NewPinger(PingerOptions{
+		ClusterID: "rome", Far: at, Interval: 2 * time.Millisecond, Heard: func(rtt time.Duration) { heard <- rtt },
+	})
+	start(t, pinger.Run)
+	eventually(t, "unanswered pings", func() bool { return pinger.Pulse().Pings > 3 })
+	if pulse := pinger.Pulse(); pulse.Pongs != 0 || !pulse.Last.IsZero() {
+		t.Fatalf("nobody answers, yet: %+v", pulse)
+	}
+	far := newResponder(t.TempDir())
+	start(t, func(ctx context.Context) error { return far.servePings(ctx, at.String(), "") })
+	eventually(t, "answers", func() bool { return pinger.Pulse().Pongs > 3 })
+	pulse := pinger.Pulse()
+	if pulse.RTT <= 0 || pulse.RTT > time.Second || pulse.Last.Before(pulse.Sent) || pulse.Pongs > pulse.Pings {
+		t.Errorf("pulse %+v", pulse)
+	}
+	if rtt := <-heard; rtt <= 0 {
+		t.Errorf("told of a round trip of %s", rtt)
+	}
+	if far.lastPing.Load() == 0 {
+		t.Error("the far side did not notice that it was asked")
+	}
+}
+
+func TestPongsCountOnce(t *testing.T) {
+	p := NewPinger(PingerOptions{})
+	sent := []time.Time{time.Unix(100, 0), time.Unix(101, 0)}
+	copy(p.sent[:], sent)
+	now := time.Unix(101, 5000)
+	p.answered(sent[1], now)
+	p.answered(sent[1], now.Add(time.Second)) // again
+	p.answered(sent[0], now)                  // overtaken
+	p.answered(time.Unix(99, 0), now)         // not ours
+	p.answered(time.Time{}, now)
+	if got := p.Pulse(); got.Pongs != 2 || !got.Last.Equal(now) || got.RTT != 5*time.Microsecond {
+		t.Errorf("pulse %+v", got)
+	}
+}
+
+func TestAnswersToPings(t *testing.T) {
+	got, err := answerPing([]byte(`{"clusterID":"rome","msgType":"PING","timeStamp":"2026-01-02T03:04:05.678901234Z"}`))
+	if want := `{"clusterID":"rome","msgType":"PONG","timeStamp":"2026-01-02T03:04:05.678901234Z"}`; err != nil || string(got) != want {
+		t.Errorf("answer %s, %v, want %s", got, err, want)
+	}
+	for _, bad := range []string{``, `{`, `{"msgType":"PONG"}`, `{"msgType":"ping"}`, `[]`, strings.Repeat("x", messageSize)} {
+		if got, err := answerPing([]byte(bad)); err == nil {
+			t.Errorf("%q was answered with %s", bad, got)
+		}
+	}
+}
+
+func TestProbesTellTheStandingOfTheReplica(t *testing.T) {
+	at, directory := freePort(t), t.TempDir()
+	replica := newResponder(directory)
+	start(t, func(ctx context.Context) error { return replica.serveProbes(ctx, at.String()) })
+	changes := make(chan struct{}, 1000)
+	prober := NewProber(ProberOptions{Port: at.Port(), Interval: 2 * time.Millisecond, Changed: func() { changes <- struct{}{} }})
+	silent := netip.MustParseAddr("127.0.0.2")
+	prober.Ask([]netip.Addr{at.Addr(), silent})
+	start(t, prober.Run)
+	state := func() network.State { return prober.Heard()[at.Addr()].State }
+	eventually(t, "standby, as nothing was announced", func() bool { return state() == network.Standby })
+
+	began := time.Now().Add(-time.Minute)
+	if err := Announce(directory, Standing{network.Active, began}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "active", func() bool { return state() == network.Active })
+	if heard := prober.Heard()[at.Addr()]; heard.For < time.Minute || heard.For > 2*time.Minute {
+		t.Errorf("heard %+v, want active for a minute", heard)
+	}
+	if len(changes) == 0 {
+		t.Error("nobody was told of the change")
+	}
+	if !prober.Heard()[silent].At.IsZero() {
+		t.Error("an address where nobody is has answered")
+	}
+	prober.Ask([]netip.Addr{silent})
+	if _, ok := prober.Heard()[at.Addr()]; ok {
+		t.Error("whom nobody wants to ask any more is still listed")
+	}
+}
+
+func TestForgedAnswersAreNotBelieved(t *testing.T) {
+	p := NewProber(ProberOptions{})
+	replica, other := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	p.Ask([]netip.Addr{replica})
+	active := network.Answer{State: network.Active}
+	now := time.Unix(1000, 0)
+	if p.answered(replica, probeMessage{Nonce: 0, Answer: active}, now) {
+		t.Error("an answer without a question was believed")
+	}
+	p.questions()
+	nonce := p.replicas[replica].nonce
+	for from, m := range map[netip.Addr]probeMessage{
+		replica: {Nonce: nonce + 1, Answer: active},
+		other:   {Nonce: nonce, Answer: active},
+	} {
+		if p.answered(from, m, now) {
+			t.Errorf("%+v from %s was believed", m, from)
+		}
+	}
+	if p.answered(replica, probeMessage{Nonce: nonce, Answer: network.Answer{State: "master"}}, now) {
+		t.Error("an unknown state was believed")
+	}
+	if !p.answered(replica, probeMessage{Nonce: nonce, Answer: active}, now) {
+		t.Error("the answer was not taken")
+	}
+	if p.answered(replica, probeMessage{Nonce: nonce, Answer: network.Answer{State: network.Standby}}, now) {
+		t.Error("an answer was taken twice")
+	}
+}
+
+func TestWhatIsSaidWhileTheAgentIsAway(t *testing.T) {
+	now := time.Unix(10_000, 0)
+	recently, longAgo := now.Add(-time.Second), now.Add(-time.Hour)
+	for name, c := range map[string]struct {
+		told         network.State
+		at, lastPing time.Time
+		want         network.State
+	}{
+		"active, agent there":                   {network.Active, recently, time.Time{}, network.Active},
+		"active, agent away, peer there":        {network.Active, longAgo, recently, network.Active},
+		"active, agent away, peer away":         {network.Active, longAgo, longAgo, network.Standby},
+		"dialing, agent there":                  {network.Dialing, recently, time.Time{}, network.Dialing},
+		"dialing, agent away: nobody dials":     {network.Dialing, longAgo, recently, network.Standby},
+		"nothing told":                          {"", time.Time{}, recently, network.Standby},
+		"standby, agent away, pings for others": {network.Standby, longAgo, recently, network.Standby},
+	} {
+		if got := answer(Standing{c.told, longAgo}, c.at, c.lastPing, now); got.State != c.want || got.For < 0 {
+			t.Errorf("%s: says %+v, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestAnnouncing(t *testing.T) {
+	directory := t.TempDir()
+	if told, at, err := Announced(directory); err != nil || told != (Standing{}) || !at.IsZero() {
+		t.Errorf("before anything was told: %+v, %s, %v", told, at, err)
+	}
+	want := Standing{network.Dialing, time.Unix(500, 0).UTC()}
+	for _, now := range []time.Time{time.Unix(1000, 0), time.Unix(2000, 0)} {
+		if err := Announce(directory, want, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told, at, err := Announced(directory)
+	if err != nil || told.State != want.State || !told.Since.Equal(want.Since) || !at.Equal(time.Unix(2000, 0)) {
+		t.Errorf("told %+v at %s, %v", told, at, err)
+	}
+	if err := os.WriteFile(filepath.Join(directory, replicaFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Announced(directory); err == nil {
+		t.Error("half a file was read")
+	}
+}
