@@ -12,7 +12,7 @@ REGISTRY ?= registry.liqo.io/liqo
 export VERSION
 
 BIN := $(CURDIR)/bin
-IMAGES := controller-manager virtual-kubelet
+IMAGES := controller-manager virtual-kubelet proxy
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X liqo.io/liqo/internal/version.Version=$(VERSION)'
 # A level prints how long it took.
 timed = @start=$$SECONDS; echo "== $(1)"; { $(2); } && echo "== $(1): $$((SECONDS - start)) s"

@@ -44,6 +44,13 @@ controllerManager:
   config: {enableResourceEnforcement: false, defaultLimitsEnforcement: hard}
   metrics: {serviceMonitor: {enabled: true, interval: 30s, scrapeTimeout: 10s}}
 webhook: {port: 10443, failurePolicy: Ignore}
+networking: {enabled: true}
+proxy:
+  replicas: 2
+  pod: {annotations: {a: b}, labels: {c: d}, extraArgs: ["--grace=5s"], priorityClassName: high, resources: {limits: {memory: 64Mi}}}
+  image: {name: example.org/proxy, version: v3}
+  service: {type: NodePort, annotations: {e: f}}
+  config: {listeningPort: 9118}
 discovery: {config: {clusterID: rome, clusterLabels: {region: europe, zone: 1}}}
 virtualKubelet:
   replicas: 2
@@ -171,6 +178,41 @@ func TestControllerManager(t *testing.T) {
 	single := find(t, render(t, minimal), "Deployment", "liqo-controller-manager")
 	if strategy, _, _ := unstructured.NestedString(single.Object, "spec", "strategy", "type"); strategy != "Recreate" {
 		t.Errorf("strategy %s with one replica: two would work at the same time", strategy)
+	}
+}
+
+// TestProxyHasNoRights: it is there with our network only, holds no token and can do nothing in the cluster.
+func TestProxyHasNoRights(t *testing.T) {
+	objects := render(t, everything)
+	spec, _, err := unstructured.NestedMap(find(t, objects, "Deployment", "liqo-proxy").Object, "spec", "template", "spec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := find(t, objects, "ServiceAccount", "liqo-proxy")
+	if spec["automountServiceAccountToken"] != false || account.Object["automountServiceAccountToken"] != false || spec["hostNetwork"] != nil {
+		t.Errorf("the proxy's pod has more than it needs: %v", spec)
+	}
+	for _, object := range objects {
+		subjects, _, _ := unstructured.NestedSlice(object.Object, "subjects")
+		for _, subject := range subjects {
+			if subject.(map[string]any)["name"] == "liqo-proxy" {
+				t.Errorf("%s %s gives the proxy rights", object.GetKind(), object.GetName())
+			}
+		}
+	}
+	container := spec["containers"].([]any)[0].(map[string]any)
+	if args, _, _ := unstructured.NestedStringSlice(container, "args"); container["image"] != "example.org/proxy:v3" || !contains(args, "--listen=:9118") || !contains(args, "--grace=5s") {
+		t.Errorf("image %v, arguments %v", container["image"], args)
+	}
+	for name, text := range map[string]string{
+		"without networking": minimal + "\nnetworking: {enabled: false}", "with somebody else's network": minimal + "\nnetworking: {enabled: true, internal: false}",
+		"switched off": minimal + "\nnetworking: {enabled: true}\nproxy: {enabled: false}",
+	} {
+		for _, object := range render(t, text) {
+			if object.GetName() == "liqo-proxy" {
+				t.Errorf("%s there is a %s", name, object.GetKind())
+			}
+		}
 	}
 }
 

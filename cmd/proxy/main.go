@@ -1,0 +1,28 @@
+// Command proxy leads peers to this cluster's API server through the tunnel between the clusters, and nowhere else.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"liqo.io/liqo/internal/app"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := app.Proxy(ctx, os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "proxy:", err)
+		stop()
+		os.Exit(1) //nolint:gocritic // stop was called
+	}
+}

@@ -1,0 +1,36 @@
+package app
+
+import (
+	"context"
+	"flag"
+	"log/slog"
+	"os"
+	"time"
+
+	"liqo.io/liqo/internal/proxy"
+)
+
+// Proxy runs the proxy that leads to this cluster's API server, as the arguments say, until ctx ends. It asks the API server nothing and
+// needs no identity.
+func Proxy(ctx context.Context, args []string) error {
+	fs := flag.NewFlagSet("proxy", flag.ContinueOnError)
+	listen := fs.String("listen", ":8118", "address on which the proxy listens")
+	opts := proxy.Options{Log: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
+	fs.StringVar(&opts.Target, "target", "kubernetes.default.svc:443", "the API server, host:port: the one place that the proxy leads to")
+	fs.DurationVar(&opts.DialTimeout, "dial-timeout", 10*time.Second, "how long the API server may take to answer")
+	fs.IntVar(&opts.PerSource, "max-connections-per-source", 512, "tunnels that one address may have at a time; behind a Service that is one node of this cluster")
+	fs.IntVar(&opts.Total, "max-connections", 4096, "tunnels at a time")
+	fs.DurationVar(&opts.Grace, "grace", 20*time.Second, "how long tunnels may go on when the proxy ends")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	server, err := proxy.New(opts)
+	if err != nil {
+		return err
+	}
+	listener, err := proxy.Listen(ctx, *listen)
+	if err != nil {
+		return err
+	}
+	return server.Serve(ctx, listener)
+}

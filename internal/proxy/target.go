@@ -1,0 +1,65 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// check refuses a host that is not the API server. Peers call it by whatever address their kubeconfig has, the proxy can't know them all;
+// the API server does: they are the names in its certificate, by which the peer will recognise it anyway. The certificate is only
+// read here; to verify it is up to the peer, who knows the authority.
+func (p *Proxy) check(ctx context.Context, host, target string) *refusal {
+	ctx, cancel := context.WithTimeout(ctx, p.opts.DialTimeout)
+	defer cancel()
+	certificate, err := p.certificate(ctx, host)
+	if err != nil {
+		return refuse(http.StatusBadGateway, "the API server, %s over TCP, does not answer its cluster's proxy: %v", p.opts.Target, err)
+	}
+	if certificate.VerifyHostname(host) != nil {
+		return refuse(http.StatusForbidden, "CONNECT %s: this proxy leads to the API server of its cluster only, and %s is not one of its names (%s)", target, host, names(certificate))
+	}
+	return nil
+}
+
+// certificate asks the API server for the one that it shows to who calls it host.
+func (p *Proxy) certificate(ctx context.Context, host string) (*x509.Certificate, error) {
+	conn, err := p.dialer.DialContext(ctx, "tcp", p.opts.Target)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, err
+		}
+	}
+	config := &tls.Config{InsecureSkipVerify: true} // nothing is sent: see check
+	if net.ParseIP(host) == nil {
+		config.ServerName = host
+	}
+	client := tls.Client(conn, config)
+	if err := client.HandshakeContext(ctx); err != nil {
+		return nil, err
+	}
+	return client.ConnectionState().PeerCertificates[0], nil
+}
+
+// maxNames is how many names a refusal lists.
+const maxNames = 8
+
+// names are those of a certificate, the first few of them.
+func names(certificate *x509.Certificate) string {
+	all := append([]string(nil), certificate.DNSNames...)
+	for _, address := range certificate.IPAddresses {
+		all = append(all, address.String())
+	}
+	if len(all) > maxNames {
+		all = append(all[:maxNames], fmt.Sprintf("and %d more", len(all)-maxNames))
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,105 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+)
+
+// tunnels counts what is open, and ends it.
+type tunnels struct {
+	perSource, total int
+
+	mu     sync.Mutex
+	open   map[netip.Addr]int
+	count  int
+	ending bool
+	begun  map[*tunnel]struct{}
+	idle   chan struct{} // closed by the last tunnel, where somebody waits for it
+}
+
+// tunnel is one that was reserved: nobody else gets its place until it is released.
+type tunnel struct {
+	of     *tunnels
+	source netip.Addr
+	sides  []net.Conn
+}
+
+// reserve takes a place for a tunnel of the source, or refuses.
+func (t *tunnels) reserve(source netip.Addr) (*tunnel, *refusal) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.ending:
+		return nil, refuse(http.StatusServiceUnavailable, "this proxy ends: try again, another one may be there already")
+	case t.open[source] >= t.perSource:
+		return nil, refuse(http.StatusTooManyRequests, "%s has %d connections open already, as many as one address may have", source, t.perSource)
+	case t.count >= t.total:
+		return nil, refuse(http.StatusTooManyRequests, "%d connections are open already, as many as this proxy takes", t.total)
+	}
+	t.open[source]++
+	t.count++
+	return &tunnel{of: t, source: source}, nil
+}
+
+// begin hands over the connections to be closed when the time is over; it refuses when it is over already.
+func (u *tunnel) begin(sides ...net.Conn) bool {
+	t := u.of
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ending {
+		return false
+	}
+	u.sides = sides
+	t.begun[u] = struct{}{}
+	return true
+}
+
+func (u *tunnel) release() {
+	t := u.of
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.begun, u)
+	t.count--
+	if t.open[u.source]--; t.open[u.source] == 0 {
+		delete(t.open, u.source)
+	}
+	if t.idle != nil && t.count == 0 {
+		close(t.idle)
+		t.idle = nil
+	}
+}
+
+// stop takes no more tunnels.
+func (t *tunnels) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ending = true
+}
+
+// wait returns when those that are open are gone, and closes them when ctx ends before. It comes after stop.
+func (t *tunnels) wait(ctx context.Context) {
+	t.mu.Lock()
+	idle := make(chan struct{})
+	if t.count == 0 {
+		close(idle)
+	} else {
+		t.idle = idle
+	}
+	t.mu.Unlock()
+	select {
+	case <-idle:
+		return
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	for u := range t.begun {
+		for _, side := range u.sides {
+			side.Close()
+		}
+	}
+	t.mu.Unlock()
+	<-idle
+}
