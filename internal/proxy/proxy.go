@@ -139,7 +139,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, source netip.Addr)
 	if err != nil {
 		return refuse(http.StatusBadGateway, "the API server, %s over TCP, can not be reached from its cluster's proxy: %v", p.opts.Target, err)
 	}
-	defer upstream.Close()
+	defer shut(upstream)
 	hijacker, ok := w.(http.Hijacker)
 	if !ok {
 		return refuse(http.StatusHTTPVersionNotSupported, "%s: CONNECT wants HTTP/1.1 here", r.Proto)
@@ -148,7 +148,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, source netip.Addr)
 	if err != nil {
 		return refuse(http.StatusInternalServerError, "taking the connection over: %v", err)
 	}
-	defer client.Close()
+	defer shut(client)
 	if !tunnel.begin(client, upstream) {
 		return nil // the proxy ends
 	}
@@ -156,7 +156,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, source netip.Addr)
 		return nil // nobody is there to be told
 	}
 	// What the client sent before it had an answer is part of the stream.
-	early, err := buffered.Reader.Peek(buffered.Reader.Buffered())
+	early, err := buffered.Peek(buffered.Reader.Buffered())
 	if err == nil && len(early) > 0 {
 		_, err = upstream.Write(early)
 	}
@@ -188,9 +188,12 @@ func pass(from, to net.Conn) {
 	_, err := io.Copy(to, from) // between TCP connections the kernel moves the bytes itself
 	half, ok := to.(interface{ CloseWrite() error })
 	if err != nil || !ok || half.CloseWrite() != nil {
-		from.Close()
-		to.Close()
+		shut(from)
+		shut(to)
 		return
 	}
 	_ = to.SetReadDeadline(time.Now().Add(farewell))
 }
+
+// shut closes a connection; nobody is left who would want to know that it was broken already.
+func shut(conn net.Conn) { _ = conn.Close() }

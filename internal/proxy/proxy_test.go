@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -307,7 +308,7 @@ func TestASideThatStopsTalkingIsLeftToListen(t *testing.T) {
 			close(ended)
 		}()
 		client.CloseWrite()
-		if _, err := server.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := server.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("the end did not arrive: %v", err)
 		}
 		go server.Write([]byte("x"))

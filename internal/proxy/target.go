@@ -32,7 +32,7 @@ func (p *Proxy) certificate(ctx context.Context, host string) (*x509.Certificate
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
+	defer shut(conn)
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(deadline); err != nil {
 			return nil, err

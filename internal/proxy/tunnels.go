@@ -97,7 +97,7 @@ func (t *tunnels) wait(ctx context.Context) {
 	t.mu.Lock()
 	for u := range t.begun {
 		for _, side := range u.sides {
-			side.Close()
+			shut(side)
 		}
 	}
 	t.mu.Unlock()
