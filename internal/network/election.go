@@ -37,7 +37,9 @@ type Heard struct {
 func (h Heard) since() time.Time { return h.At.Add(-h.For) }
 
 // alive tells whether the answer is fresh.
-func (h Heard) alive(now time.Time, t Timing) bool { return !h.At.IsZero() && now.Sub(h.At) < t.Silence }
+func (h Heard) alive(now time.Time, t Timing) bool {
+	return !h.At.IsZero() && now.Sub(h.At) < t.Silence
+}
 
 // Timing is how long what takes.
 type Timing struct {

@@ -1,0 +1,129 @@
+package network
+
+import (
+	"net/netip"
+	"slices"
+
+	"liqo.io/liqo/internal/dataplane"
+	"liqo.io/liqo/internal/ipam"
+)
+
+// gatewayTable translates and checks every packet, without any memory of others: from the overlay to the tunnel (out) and back (in).
+// What has no translation is dropped, so a peer reaches our pods, what IP objects expose, and nodes that called it; and nothing else.
+func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.Table {
+	members := []netip.Addr{}
+	for _, n := range f.Nodes {
+		members = append(members, n.Addresses...)
+	}
+	for i := range f.Peers {
+		if f.Peers[i].ClusterID == p.ClusterID {
+			continue
+		}
+		for _, c := range f.Peers[i].Candidates {
+			members = append(members, c.IP)
+		}
+	}
+	toReal, toExternal := map[netip.Addr]netip.Addr{}, map[netip.Addr]netip.Addr{}
+	for _, e := range f.Exposed {
+		toReal[e.External], toExternal[e.Real] = e.Real, e.External
+	}
+	fromOverlay, fromTunnel := dataplane.LinkName{Name: dataplane.OverlayLink}, dataplane.LinkName{Name: dataplane.TunnelLink}
+	pods := dataplane.Selector{Set: "pods"}
+	dropped := dataplane.FilterRule{Counter: true, Verdict: dataplane.Drop}
+	jump := func(m dataplane.Match, chain string) dataplane.FilterRule {
+		return dataplane.FilterRule{Match: m, Verdict: dataplane.Jump, Chain: chain}
+	}
+	lookup := func(field dataplane.Field, name string, verdict dataplane.Verdict) dataplane.FilterRule {
+		return dataplane.FilterRule{Match: dataplane.Match{ICMPError: quoted(field)}, Rewrite: dataplane.Rewrite{Field: field, Map: name}, Verdict: verdict}
+	}
+
+	out := []dataplane.FilterRule{jump(dataplane.Match{ICMPError: true}, "out-quoted"), jump(dataplane.Match{}, "out-source")}
+	out = append(out, moves(p.Remaps(), dataplane.DestinationField, dataplane.Accept)...)
+	in := []dataplane.FilterRule{
+		{Match: dataplane.Match{Source: only(far), Destination: only(near)}, Verdict: dataplane.Accept}, // pings
+		jump(dataplane.Match{ICMPError: true}, "in-quoted"), jump(dataplane.Match{}, "in-source"),
+		{Match: dataplane.Match{Destination: pods}, Verdict: dataplane.Accept},
+		lookup(dataplane.DestinationField, "real", dataplane.Accept),
+	}
+	forward := []dataplane.FilterRule{
+		{Match: dataplane.Match{InLink: fromOverlay, OutLink: fromTunnel}, Verdict: dataplane.Accept},
+		{Match: dataplane.Match{InLink: fromTunnel, OutLink: fromOverlay}, Verdict: dataplane.Accept},
+		dropped,
+	}
+	if f.Options.ClampMSS {
+		forward = slices.Insert(forward, 0, dataplane.FilterRule{Match: dataplane.Match{Transport: dataplane.TCP, SYN: true}, ClampMSS: uint16(mtu - 40)})
+	}
+	return &dataplane.Table{
+		Name: dataplane.FilterTable,
+		Sets: []dataplane.AddressSet{
+			{Name: "members", Elements: singles(members)},
+			{Name: "pods", Intervals: true, Elements: disjoint(f.Pods)},
+		},
+		Maps: []dataplane.AddressMap{{Name: "real", Elements: toReal}, {Name: "external", Elements: toExternal}},
+		Chains: []dataplane.Chain{
+			{Name: "check", Hook: dataplane.Prerouting, Priority: dataplane.Raw, Rules: []dataplane.FilterRule{
+				{Match: dataplane.Match{Source: dataplane.Selector{Set: "members", Not: true}, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}, Counter: true, Verdict: dataplane.Drop},
+				jump(dataplane.Match{InLink: fromOverlay}, "out"),
+				jump(dataplane.Match{InLink: fromTunnel}, "in"),
+			}},
+			{Name: "out", Rules: append(out, dropped)},
+			{Name: "out-source", Rules: []dataplane.FilterRule{
+				{Match: dataplane.Match{Source: pods}, Verdict: dataplane.Return},
+				lookup(dataplane.SourceField, "external", dataplane.Return),
+				dropped,
+			}},
+			// An error quotes the packet that it is about, which went the other way: its source is the peer's, its destination ours. The map
+			// comes first, since a destination that it changed must not be changed again.
+			{Name: "out-quoted", Rules: append([]dataplane.FilterRule{lookup(dataplane.QuotedDestinationField, "external", dataplane.NextRule)},
+				moves(p.Remaps(), dataplane.QuotedSourceField, dataplane.Return)...)},
+			{Name: "in", Rules: append(in, dropped)},
+			{Name: "in-source", Rules: append(moves(p.Remaps(), dataplane.SourceField, dataplane.Return), dropped)},
+			{Name: "in-quoted", Rules: append([]dataplane.FilterRule{lookup(dataplane.QuotedSourceField, "real", dataplane.NextRule)},
+				moves(p.Remaps(), dataplane.QuotedDestinationField, dataplane.Return)...)},
+			{Name: "through", Hook: dataplane.Forward, Priority: dataplane.Filter, Drop: true, Rules: forward},
+			{Name: "host", Hook: dataplane.Input, Priority: dataplane.Filter, Rules: []dataplane.FilterRule{
+				{Match: dataplane.Match{InLink: fromTunnel, Transport: dataplane.UDP, DestinationPort: PingPort}, Verdict: dataplane.Accept},
+				{Match: dataplane.Match{InLink: fromTunnel, Transport: dataplane.ICMP}, Verdict: dataplane.Accept},
+				{Match: dataplane.Match{InLink: fromTunnel}, Counter: true, Verdict: dataplane.Drop},
+				{Match: dataplane.Match{InLink: fromOverlay, Transport: dataplane.ICMP}, Verdict: dataplane.Accept},
+				{Match: dataplane.Match{InLink: fromOverlay}, Counter: true, Verdict: dataplane.Drop},
+			}},
+		},
+	}
+}
+
+// moves translates a field of the peer's: view to real on the way out, real to view on the way in. Each address is translated once, also
+// where one range's view is another one's real.
+func moves(remaps []ipam.Remap, field dataplane.Field, then dataplane.Verdict) []dataplane.FilterRule {
+	outward := field == dataplane.DestinationField || field == dataplane.QuotedSourceField
+	rules := make([]dataplane.FilterRule, 0, len(remaps))
+	for _, r := range remaps {
+		from, to := r.Real, r.View
+		if outward {
+			from, to = to, from
+		}
+		rule := dataplane.FilterRule{Match: dataplane.Match{ICMPError: quoted(field)}, Verdict: then}
+		selector := dataplane.Selector{Prefix: from}
+		switch field {
+		case dataplane.SourceField:
+			rule.Match.Source = selector
+		case dataplane.DestinationField:
+			rule.Match.Destination = selector
+		case dataplane.QuotedSourceField:
+			rule.Match.QuotedSource = selector
+		case dataplane.QuotedDestinationField:
+			rule.Match.QuotedDestination = selector
+		}
+		if !r.Identity() {
+			rule.Rewrite = dataplane.Rewrite{Field: field, To: to}
+		}
+		rules = append(rules, rule)
+	}
+	return rules
+}
+
+func quoted(field dataplane.Field) bool {
+	return field == dataplane.QuotedSourceField || field == dataplane.QuotedDestinationField
+}
+
+func only(a netip.Addr) dataplane.Selector { return dataplane.Selector{Prefix: single(a)} }

@@ -1,0 +1,163 @@
+package network
+
+import (
+	"net/netip"
+	"time"
+
+	"liqo.io/liqo/internal/dataplane"
+)
+
+// Self is what a gateway's agent knows by itself of the pod that it runs in.
+type Self struct {
+	// ClusterID is the peer that the gateway is for.
+	ClusterID string
+	// IP of the pod, and the Node that runs it.
+	IP   netip.Addr
+	Node string
+	// MTU of the pod's link, in bytes.
+	MTU int
+}
+
+// Tunnel is what WireGuard needs besides what the facts tell: keys, and where to dial.
+type Tunnel struct {
+	PrivateKey dataplane.PrivateKey
+	// ListenPort is the UDP port; 0 lets the kernel choose.
+	ListenPort uint16
+	// Peers are the keys of the far gateway; see Rotation. None while nobody is to be talked to.
+	Peers []TunnelPeer
+}
+
+// TunnelPeer is one key of the far gateway.
+type TunnelPeer struct {
+	Key dataplane.PublicKey
+	// Endpoint to dial; not valid for servers, which are told by whoever calls.
+	Endpoint netip.AddrPort
+	// Carries tells that traffic goes to this key. Exactly one of several does: the others only shake hands.
+	Carries bool
+}
+
+// TunnelMTU is the MTU of a tunnel over a link with this one: what WireGuard leaves of it, at most what the gateway's spec allows.
+func TunnelMTU(p *Peer, link int, endpoints ...netip.AddrPort) int {
+	mtu := link - TunnelOverhead
+	for _, e := range endpoints {
+		if e.Addr().Is6() && !e.Addr().Is4In6() {
+			mtu = link - TunnelOverhead6
+		}
+	}
+	if p.MTU > 0 {
+		mtu = min(mtu, p.MTU)
+	}
+	return mtu
+}
+
+// CompileGateway is what a gateway pod needs in the kernel of its network namespace. active are the gateway pods of the other peers, by
+// cluster ID. While the peer is not complete that is nothing at all: nothing gets through.
+func CompileGateway(f *Facts, self Self, tunnel Tunnel, active map[string]netip.Addr) dataplane.State {
+	p, ok := f.Peer(self.ClusterID)
+	if !ok {
+		return dataplane.State{}
+	}
+	var endpoints []netip.AddrPort
+	for _, t := range tunnel.Peers {
+		endpoints = append(endpoints, t.Endpoint)
+	}
+	mtu := TunnelMTU(&p, self.MTU, endpoints...)
+	near, far := ServerAddress(), ClientAddress()
+	if p.Role == Client {
+		near, far = far, near
+	}
+	state := dataplane.State{
+		Links:      []dataplane.Link{overlay(f, self.IP, self.MTU), {Name: dataplane.TunnelLink, Kind: dataplane.Tunnel, MTU: mtu}},
+		Addresses:  []dataplane.Address{{Link: dataplane.TunnelLink, Prefix: near}},
+		Neighbours: gatewayMembers(f, self),
+		Table:      gatewayTable(f, &p, near.Addr(), far.Addr(), mtu),
+		WireGuard:  []dataplane.WireGuard{wireguard(&p, tunnel, far.Addr())},
+		Rules: []dataplane.Rule{
+			{Priority: DefaultRulePriority, InLink: dataplane.OverlayLink, Table: dataplane.OverlayTable},
+			{Priority: DefaultRulePriority + 1, InLink: dataplane.TunnelLink, Table: dataplane.TunnelTable},
+		},
+	}
+	routes := routes{}
+	for _, r := range p.Remaps() {
+		routes.add(dataplane.Route{Table: dataplane.OverlayTable, Destination: r.Real.Masked(), Via: far.Addr(), Link: dataplane.TunnelLink})
+	}
+	gatewayRoutes(f, self, active, routes)
+	for _, table := range []int{dataplane.OverlayTable, dataplane.TunnelTable} {
+		routes.add(dataplane.Route{Table: table, Destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Type: dataplane.Unreachable})
+	}
+	state.Routes = routes.all()
+	return state
+}
+
+// gatewayMembers are the nodes and the gateways of other peers.
+func gatewayMembers(f *Facts, self Self) []dataplane.Neighbour {
+	var all []dataplane.Neighbour
+	for _, n := range f.Nodes {
+		all = append(all, member(n.IP))
+	}
+	for _, p := range f.Peers {
+		if p.ClusterID == self.ClusterID {
+			continue
+		}
+		for _, c := range p.Candidates {
+			all = append(all, member(c.IP))
+		}
+	}
+	return all
+}
+
+// gatewayRoutes are where packets from the tunnel go. The first route to a destination counts.
+func gatewayRoutes(f *Facts, self Self, active map[string]netip.Addr, routes routes) {
+	to := func(destination netip.Prefix, via netip.Addr) {
+		routes.add(dataplane.Route{Table: dataplane.TunnelTable, Destination: destination.Masked(), Via: via, Link: dataplane.OverlayLink, OnLink: true})
+	}
+	for _, n := range f.Nodes {
+		to(single(n.IP), n.IP)
+	}
+	for _, s := range f.Strays {
+		if n, ok := f.Node(s.Node); ok {
+			to(single(s.IP), n.IP)
+		}
+	}
+	// What is neither a pod nor a peer's is reached through the gateway's own node: services, and hosts outside.
+	if own, ok := f.Node(self.Node); ok {
+		for _, e := range f.Exposed {
+			if e.Kind == KindHost {
+				to(single(e.Real), own.IP)
+			}
+		}
+	}
+	for _, n := range f.Nodes {
+		for _, pods := range n.Pods {
+			to(pods, n.IP)
+		}
+	}
+	for i := range f.Peers {
+		p := &f.Peers[i]
+		gateway, ok := active[p.ClusterID]
+		if !ok || p.ClusterID == self.ClusterID {
+			continue
+		}
+		for _, view := range p.Views() {
+			to(view, gateway)
+		}
+	}
+}
+
+func wireguard(p *Peer, tunnel Tunnel, far netip.Addr) dataplane.WireGuard {
+	device := dataplane.WireGuard{Link: dataplane.TunnelLink, PrivateKey: tunnel.PrivateKey, ListenPort: tunnel.ListenPort}
+	for _, t := range tunnel.Peers {
+		peer := dataplane.Peer{PublicKey: t.Key, Endpoint: t.Endpoint}
+		if t.Carries {
+			allowed := []netip.Prefix{single(far)}
+			for _, r := range p.Remaps() {
+				allowed = append(allowed, r.Real.Masked())
+			}
+			peer.AllowedIPs = sorted(allowed)
+		} else if t.Endpoint.IsValid() {
+			peer.Keepalive = time.Second // nothing but this makes it shake hands
+		}
+		device.Peers = append(device.Peers, peer)
+	}
+	return device
+}

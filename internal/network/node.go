@@ -1,0 +1,118 @@
+package network
+
+import (
+	"net/netip"
+	"slices"
+
+	"liqo.io/liqo/internal/dataplane"
+)
+
+// Host is what an agent knows by itself of the node that it runs on.
+type Host struct {
+	// Name of the Node.
+	Name string
+	// MTU of the link that carries the node's InternalIP, in bytes.
+	MTU int
+	// Addresses are all IPv4 addresses of the host's links: also those that the API does not tell of, like that of the CNI's bridge.
+	Addresses []netip.Addr
+}
+
+// CompileNode is what a node needs in its kernel. active are the gateway pods to route to, by cluster ID; see Choose. While there is no
+// peer, or the node is not known, that is nothing at all.
+func CompileNode(f *Facts, host Host, active map[string]netip.Addr) dataplane.State {
+	node, ok := f.Node(host.Name)
+	if !ok || len(f.Peers) == 0 {
+		return dataplane.State{}
+	}
+	state := dataplane.State{
+		Links: []dataplane.Link{overlay(f, node.IP, host.MTU)},
+		Rules: []dataplane.Rule{{Priority: f.rulePriority(), Table: dataplane.OverlayTable}},
+		Table: nodeTable(f, node, host),
+	}
+	routes := routes{}
+	for i := range f.Peers {
+		p := &f.Peers[i]
+		for _, c := range p.Candidates {
+			state.Neighbours = append(state.Neighbours, member(c.IP))
+		}
+		gateway, has := active[p.ClusterID]
+		for _, view := range p.Views() {
+			// Without a gateway the peer is unreachable, and says so: its packets must not go astray by the default route.
+			route := dataplane.Route{Table: dataplane.OverlayTable, Destination: view, Type: dataplane.Unreachable}
+			if has {
+				route = dataplane.Route{Table: dataplane.OverlayTable, Destination: view, Via: gateway, Link: dataplane.OverlayLink, OnLink: true,
+					Source: node.IP, MTU: p.routeMTU(host.MTU)}
+			}
+			routes.add(route)
+		}
+	}
+	state.Routes = routes.all()
+	return state
+}
+
+// nodeTable keeps the overlay to its members and remote addresses to the overlay, keeps other translations off what crosses it, and lets
+// peers answer this node but not call it.
+func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
+	overlay, elsewhere := dataplane.LinkName{Name: dataplane.OverlayLink}, dataplane.LinkName{Name: dataplane.OverlayLink, Not: true}
+	members, remotes := []netip.Addr{}, []netip.Prefix{}
+	for _, n := range f.Nodes {
+		members = append(members, n.Addresses...)
+	}
+	for i := range f.Peers {
+		remotes = append(remotes, f.Peers[i].Views()...)
+		for _, c := range f.Peers[i].Candidates {
+			members = append(members, c.IP)
+		}
+	}
+	// What an IP object exposes of this very node may be called.
+	own, exposed := slices.Concat(node.Addresses, host.Addresses), []netip.Addr{}
+	for _, e := range f.Exposed {
+		if e.Kind == KindHost && slices.Contains(own, e.Real) {
+			exposed = append(exposed, e.Real)
+		}
+	}
+	own = slices.DeleteFunc(own, func(a netip.Addr) bool { return special(a) != "" || slices.Contains(exposed, a) })
+
+	drop := func(m dataplane.Match) dataplane.FilterRule {
+		return dataplane.FilterRule{Match: m, Counter: true, Verdict: dataplane.Drop}
+	}
+	nat := []dataplane.FilterRule{{Match: dataplane.Match{OutLink: overlay}, Verdict: dataplane.ToSource, Address: node.IP}}
+	if !f.Options.FullMasquerade {
+		// A pod's address stays: the identity keeps the CNI's own masquerade off.
+		nat = slices.Insert(nat, 0, dataplane.FilterRule{Match: dataplane.Match{OutLink: overlay, Source: dataplane.Selector{Set: "pods"}}, Verdict: dataplane.KeepSource})
+	}
+	nat = append(nat,
+		// A peer called a service. Its pod may run on another node, and must answer through this one.
+		dataplane.FilterRule{Match: dataplane.Match{InLink: overlay, DestinationTranslated: true}, Verdict: dataplane.Masquerade},
+		dataplane.FilterRule{Match: dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "pods"}}, Verdict: dataplane.KeepSource},
+		// A peer called a host outside the cluster, which does not know where we see the peer.
+		dataplane.FilterRule{Match: dataplane.Match{InLink: overlay}, Verdict: dataplane.Masquerade},
+	)
+	return &dataplane.Table{
+		Name: dataplane.FilterTable,
+		Sets: []dataplane.AddressSet{
+			{Name: "members", Elements: singles(members)},
+			{Name: "remotes", Intervals: true, Elements: disjoint(remotes)},
+			{Name: "pods", Intervals: true, Elements: disjoint(f.Pods)},
+			{Name: "own", Elements: singles(own)},
+			{Name: "exposed", Elements: singles(exposed)},
+		},
+		Chains: []dataplane.Chain{
+			{Name: "check", Hook: dataplane.Prerouting, Priority: dataplane.Raw, Rules: []dataplane.FilterRule{
+				drop(dataplane.Match{Source: dataplane.Selector{Set: "members", Not: true}, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}),
+				drop(dataplane.Match{InLink: elsewhere, Source: dataplane.Selector{Set: "remotes"}}),
+				drop(dataplane.Match{InLink: overlay, Source: dataplane.Selector{Set: "remotes", Not: true}}),
+			}},
+			// Before services are translated, so that ports of nodes are no way around it.
+			{Name: "guard", Hook: dataplane.Prerouting, Priority: dataplane.Mangle, Rules: []dataplane.FilterRule{
+				drop(dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "own"}, New: true}),
+			}},
+			// And for addresses of the host that came up since it was last looked at.
+			{Name: "host", Hook: dataplane.Input, Priority: dataplane.Filter, Rules: []dataplane.FilterRule{
+				{Match: dataplane.Match{InLink: overlay, DestinationTranslated: true}, Verdict: dataplane.Accept},
+				drop(dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "exposed", Not: true}, New: true}),
+			}},
+			{Name: "source", Hook: dataplane.Postrouting, NAT: true, Priority: dataplane.SourceNAT - 1, Rules: nat},
+		},
+	}
+}

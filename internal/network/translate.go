@@ -1,0 +1,162 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"liqo.io/liqo/internal/ipam"
+)
+
+// Translation is how addresses change between this cluster and one peer. It is what gateways do to packets, for everybody who has an
+// address and no packet: pods' addresses, endpoints, explanations.
+//
+// On the wire, inside the tunnel, an address is a pod's own one in its own cluster or one of its cluster's external CIDR. A view is where
+// a cluster sees a wire address of its peer.
+type Translation struct {
+	// ClusterID is the peer's.
+	ClusterID string
+	// Pods and External pair the prefixes of the peer with our views of them.
+	Pods, External []ipam.Remap
+
+	ours       []netip.Prefix
+	toExternal map[netip.Addr]netip.Addr
+	toReal     map[netip.Addr]netip.Addr
+}
+
+// Translation returns the one between this cluster and a peer; false if the peer is not known or not complete.
+func (f *Facts) Translation(clusterID string) (Translation, bool) {
+	p, ok := f.Peer(clusterID)
+	if !ok {
+		return Translation{}, false
+	}
+	return newTranslation(clusterID, p.Pods, p.External, f.Pods, f.Exposed), true
+}
+
+func newTranslation(clusterID string, pods, external []ipam.Remap, ours []netip.Prefix, exposed []Exposed) Translation {
+	t := Translation{ClusterID: clusterID, Pods: pods, External: external, ours: ours,
+		toExternal: make(map[netip.Addr]netip.Addr, len(exposed)), toReal: make(map[netip.Addr]netip.Addr, len(exposed))}
+	for _, e := range exposed {
+		t.toExternal[e.Real] = e.External
+		t.toReal[e.External] = e.Real
+	}
+	return t
+}
+
+// ToView is where we see an address that the peer tells of: one of its pods, or of its external CIDR. Every other address is refused: a
+// peer must not name an address that is not its own.
+func (t Translation) ToView(told netip.Addr) (netip.Addr, error) {
+	if why := special(told); why != "" {
+		return netip.Addr{}, fmt.Errorf("translating address %s told by cluster %q: it is %s", told, t.ClusterID, why)
+	}
+	for _, r := range t.remaps() {
+		if view, ok := r.ToView(told); ok {
+			return view, nil
+		}
+	}
+	why := ""
+	if contains(t.ours, told) {
+		why = ", but in one of our own pod CIDRs"
+	}
+	return netip.Addr{}, fmt.Errorf("translating address %s told by cluster %q: it is not in a range of that cluster (%s)%s: compare spec.remote.cidr of Configuration %q with the cluster's own Networks",
+		told, t.ClusterID, prefixes(t.remaps(), false), why, t.ClusterID)
+}
+
+// ToReal is what the peer itself calls an address of it that we see as view.
+func (t Translation) ToReal(view netip.Addr) (netip.Addr, error) {
+	for _, r := range t.remaps() {
+		if real, ok := r.ToReal(view); ok {
+			return real, nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("translating address %s for cluster %q: it is not where we see that cluster (%s)", view, t.ClusterID, prefixes(t.remaps(), true))
+}
+
+// ToWire is what peers are to be told about an address of ours: pods' addresses as they are, others as an IP object exposes them.
+func (t Translation) ToWire(own netip.Addr) (netip.Addr, error) {
+	if contains(t.ours, own) {
+		return own, nil
+	}
+	if external, ok := t.toExternal[own]; ok {
+		return external, nil
+	}
+	return netip.Addr{}, fmt.Errorf("translating address %s for cluster %q: it is no pod of this cluster (pod CIDRs: %s) and no IP object exposes it: create one with spec.ip %s, or wait for its status.ip",
+		own, t.ClusterID, join(t.ours), own)
+}
+
+// FromWire is the address of ours that a peer means with a wire address: the inverse of ToWire.
+func (t Translation) FromWire(wire netip.Addr) (netip.Addr, error) {
+	if contains(t.ours, wire) {
+		return wire, nil
+	}
+	if real, ok := t.toReal[wire]; ok {
+		return real, nil
+	}
+	return netip.Addr{}, fmt.Errorf("translating address %s that cluster %q calls: it is no pod of this cluster (pod CIDRs: %s) and status.ip of no IP object", wire, t.ClusterID, join(t.ours))
+}
+
+func (t Translation) remaps() []ipam.Remap { return slices.Concat(t.Pods, t.External) }
+
+// special says what an address is that no cluster may have, empty for all others.
+func special(a netip.Addr) string {
+	switch {
+	case !a.IsValid():
+		return "no address"
+	case !a.Is4():
+		return "not an IPv4 address: IPv6 is not supported by this version"
+	case a.As4()[0] == 0:
+		return "an address of this very host (0.0.0.0/8)"
+	case a.IsLoopback():
+		return "a loopback address"
+	case a.IsLinkLocalUnicast():
+		return "a link-local address"
+	case a.IsMulticast():
+		return "a multicast address"
+	case a.As4()[0] >= 240:
+		return "a reserved address (240.0.0.0/4)"
+	}
+	return ""
+}
+
+// specialPrefix says what a prefix contains that no cluster may have, empty if nothing.
+func specialPrefix(p netip.Prefix) string {
+	if !p.Addr().Is4() {
+		return special(p.Addr())
+	}
+	for _, bad := range []string{"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4"} {
+		if bad := netip.MustParsePrefix(bad); p.Overlaps(bad) {
+			return fmt.Sprintf("a range that overlaps %s (%s)", bad, special(bad.Addr()))
+		}
+	}
+	return ""
+}
+
+func contains(prefixes []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// inside tells whether one of the prefixes covers all of p.
+func inside(prefixes []netip.Prefix, p netip.Prefix) bool {
+	return slices.ContainsFunc(prefixes, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) })
+}
+
+func overlaps(prefixes []netip.Prefix, p netip.Prefix) bool {
+	return slices.ContainsFunc(prefixes, p.Overlaps)
+}
+
+func prefixes(remaps []ipam.Remap, views bool) string {
+	var all []netip.Prefix
+	for _, r := range remaps {
+		all = append(all, stateIf(views, r.View, r.Real))
+	}
+	return join(all)
+}
+
+func join[T fmt.Stringer](all []T) string {
+	texts := make([]string, len(all))
+	for i, one := range all {
+		texts[i] = one.String()
+	}
+	return strings.Join(texts, ", ")
+}
