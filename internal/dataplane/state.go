@@ -37,7 +37,7 @@ type Link struct {
 	Kind Kind
 	MTU  int // bytes
 
-	// For VXLAN. Links of another VNI, port or local address are made anew; MAC and MTU change in place.
+	// For VXLAN: one that differs in any of these is made anew, and what hangs on it with it.
 	VNI   int        // VXLAN network identifier
 	Port  uint16     // UDP
 	Local netip.Addr // outer source address
@@ -147,8 +147,8 @@ func Ours() Ownership {
 type Kernel interface {
 	// Read returns all of ours that is there, in canonical form.
 	Read(ctx context.Context, own Ownership) (State, error)
-	// Apply makes the changes one by one, in this order, and stops at the first that fails: the error names it. Each change happens
-	// entirely or not at all.
+	// Apply makes the changes one by one, in this order, and stops at the first that fails: the error names it. Reading, comparing and
+	// applying again is right after any failure.
 	Apply(ctx context.Context, changes []Change) error
 }
 

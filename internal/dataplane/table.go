@@ -8,6 +8,8 @@ type Table struct {
 	Sets   []AddressSet
 	Maps   []AddressMap
 	Chains []Chain
+
+	Foreign string // read only: what else is in it or true of it, in words
 }
 
 // AddressSet is a named set of addresses.

@@ -1,0 +1,179 @@
+// Package agent keeps a network namespace as it is wanted: it compares what is wanted with what is there and changes the difference,
+// whenever either may have changed. It remembers nothing that matters: ended at any moment and started again, it finds nothing to do.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"liqo.io/liqo/internal/dataplane"
+)
+
+const (
+	// DefaultRefresh is how often all is looked at although nobody told of a change.
+	DefaultRefresh = 30 * time.Second
+	// pause is the least time between two passes, so that a burst of news makes few.
+	pause = 50 * time.Millisecond
+	// retryFirst and retryLast bound how long a failed pass waits before the next try; it doubles in between.
+	retryFirst, retryLast = 100 * time.Millisecond, 5 * time.Second
+	// listed is how many changes of a pass are told of in full.
+	listed = 16
+)
+
+// ErrUnknown is what Options.Want returns while not everything was heard, yet.
+var ErrUnknown = errors.New("not everything is known yet")
+
+// Options of an Agent.
+type Options struct {
+	Kernel dataplane.Kernel
+	Own    dataplane.Ownership
+	// Want returns what there is to be. As long as it fails, with ErrUnknown or anything else, nothing is changed.
+	Want func() (dataplane.State, error)
+	// Refresh is DefaultRefresh when zero, Clock the real one when nil.
+	Refresh time.Duration
+	Clock   clock.Clock
+	Log     *slog.Logger
+}
+
+// Agent keeps one network namespace. Make one with New.
+type Agent struct {
+	opts Options
+	news chan struct{} // what is wanted may have changed
+	look chan struct{} // what is there may have changed
+
+	settled *dataplane.State // what was wanted when all was last found as wanted; nil when that may no longer be
+	told    string           // the last failure that was told of
+}
+
+// New returns an Agent that does nothing before Run or Pass.
+func New(opts Options) *Agent {
+	if opts.Refresh == 0 {
+		opts.Refresh = DefaultRefresh
+	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	return &Agent{opts: opts, news: make(chan struct{}, 1), look: make(chan struct{}, 1)}
+}
+
+// Facts tells that what is wanted may have changed. It never waits.
+func (a *Agent) Facts() { signal(a.news) }
+
+// Look tells that what is there may have changed. It never waits.
+func (a *Agent) Look() { signal(a.look) }
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it will be seen
+	}
+}
+
+// Run keeps the namespace until ctx ends, and leaves it as it is then.
+func (a *Agent) Run(ctx context.Context) error {
+	retry := retryFirst
+	for {
+		wait := a.opts.Refresh
+		if err := a.Pass(ctx); ctx.Err() == nil && err != nil && !errors.Is(err, ErrUnknown) {
+			wait, retry = retry, min(2*retry, retryLast)
+		} else {
+			retry = retryFirst
+		}
+		if !a.sleep(ctx, pause, nil, nil) || !a.sleep(ctx, wait-pause, a.news, a.look) {
+			return nil
+		}
+	}
+}
+
+// sleep waits for some time or for one of the signals, and tells whether ctx goes on.
+func (a *Agent) sleep(ctx context.Context, d time.Duration, news, look <-chan struct{}) bool {
+	timer := a.opts.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-news:
+	case <-look:
+		a.settled = nil
+	case <-timer.C():
+		a.settled = nil
+	}
+	return true
+}
+
+// Pass makes the namespace what is wanted, in one go. What is there is not even looked at if the last pass found everything as it was
+// wanted, the same is wanted now, and nobody has told of a change since. Not to be called while Run runs.
+func (a *Agent) Pass(ctx context.Context) error {
+	want, err := a.opts.Want()
+	if err != nil {
+		if !errors.Is(err, ErrUnknown) {
+			a.tell(fmt.Errorf("finding out what is wanted: %w", err))
+		}
+		return err
+	}
+	if a.settled != nil && reflect.DeepEqual(*a.settled, want) {
+		return nil
+	}
+	a.settled = nil
+	changes, err := a.change(ctx, want)
+	if len(changes) > 0 {
+		a.opts.Log.Info("Changed", "count", len(changes), "changes", summary(changes))
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			a.tell(err)
+		}
+		return err
+	}
+	if a.told != "" {
+		a.opts.Log.Info("Recovered", "from", a.told)
+		a.told = ""
+	}
+	a.settled = &want
+	return nil
+}
+
+func (a *Agent) change(ctx context.Context, want dataplane.State) ([]dataplane.Change, error) {
+	have, err := a.opts.Kernel.Read(ctx, a.opts.Own)
+	if err != nil {
+		return nil, fmt.Errorf("reading what is there: %w", err)
+	}
+	changes := dataplane.Diff(have, want, a.opts.Own)
+	if len(changes) > 0 {
+		if err := a.opts.Kernel.Apply(ctx, changes); err != nil {
+			return nil, fmt.Errorf("changing what is there: %w", err)
+		}
+	}
+	if missing := dataplane.Missing(have, want); len(missing) > 0 {
+		return changes, fmt.Errorf("waiting for link %s: its process has not made it yet", strings.Join(missing, ", "))
+	}
+	return changes, nil
+}
+
+// tell logs a failure unless it is the one that was told of last.
+func (a *Agent) tell(err error) {
+	if err.Error() == a.told {
+		return
+	}
+	a.told = err.Error()
+	a.opts.Log.Error("Failed", "error", err)
+}
+
+// summary is the changes in words, those beyond the first few left out.
+func summary(changes []dataplane.Change) []string {
+	out := make([]string, 0, min(len(changes), listed+1))
+	for i := range changes {
+		if i == listed {
+			return append(out, "...")
+		}
+		out = append(out, changes[i].String())
+	}
+	return out
+}

@@ -1,0 +1,128 @@
+package dataplane
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// maximumName is the longest name of a chain, set or map that every kernel takes; maximumLink that of a link.
+const (
+	maximumName = 31
+	maximumLink = 15
+)
+
+func (v *validator) table(t *Table) {
+	sets, maps, chains := map[string]bool{}, map[string]bool{}, map[string]Chain{}
+	for _, s := range t.Sets {
+		v.check(!sets[s.Name] && isName(s.Name), "set "+s.Name, "the name is there twice, empty, too long or has other than letters, digits and _")
+		sets[s.Name] = true
+		for _, p := range s.Elements {
+			v.check(p.IsValid() && p.Addr().Is4() && (s.Intervals || p.IsSingleIP()), "set "+s.Name, fmt.Sprintf("%s is not an IPv4 address, or prefix in a set with intervals", p))
+		}
+	}
+	for _, m := range t.Maps {
+		v.check(!maps[m.Name] && !sets[m.Name] && isName(m.Name), "map "+m.Name, "the name is there twice, empty, too long or has other than letters, digits and _")
+		maps[m.Name] = true
+		for k, value := range m.Elements {
+			v.check(k.Is4() && value.Is4(), "map "+m.Name, fmt.Sprintf("%s : %s are not IPv4 addresses", k, value))
+		}
+	}
+	for _, c := range t.Chains {
+		_, twice := chains[c.Name]
+		v.check(!twice && isName(c.Name), "chain "+c.Name, "the name is there twice, empty, too long or has other than letters, digits and _")
+		chains[c.Name] = c
+	}
+	for _, c := range t.Chains {
+		v.chain(c)
+		for _, r := range c.Rules {
+			object := fmt.Sprintf("chain %s, rule %q", c.Name, r)
+			v.rule(object, r, c)
+			for _, s := range []string{r.Match.Source.Set, r.Match.Destination.Set, r.Match.QuotedSource.Set, r.Match.QuotedDestination.Set} {
+				v.check(s == "" || sets[s], object, fmt.Sprintf("there is no set %q", s))
+			}
+			v.check(r.Rewrite.Map == "" || maps[r.Rewrite.Map], object, fmt.Sprintf("there is no map %q", r.Rewrite.Map))
+			if next, found := chains[r.Chain]; r.Verdict == Jump {
+				v.check(found && next.Hook == NoHook && !reaches(chains, r.Chain, c.Name, len(chains)), object, "the chain to jump to is missing, listens at a hook or leads back here")
+			}
+		}
+	}
+}
+
+// reaches says whether jumps lead from one chain to another.
+func reaches(chains map[string]Chain, from, to string, depth int) bool {
+	if from == to || depth == 0 {
+		return true
+	}
+	return slices.ContainsFunc(chains[from].Rules, func(r FilterRule) bool {
+		return r.Verdict == Jump && reaches(chains, r.Chain, to, depth-1)
+	})
+}
+
+func (v *validator) chain(c Chain) {
+	object := "chain " + c.Name
+	switch c.Hook {
+	case NoHook:
+		v.check(!c.NAT && !c.Drop && c.Priority == 0, object, "only a chain with a hook has type, priority and policy")
+	case Prerouting, Input, Forward, Output, Postrouting:
+	default:
+		v.check(false, object, fmt.Sprintf("hook %q is not known", c.Hook))
+	}
+	v.check(!c.NAT || c.Hook != Forward && c.Priority > -200, object, "no NAT at forward, nor before connection tracking (priority -200)")
+}
+
+func (v *validator) rule(object string, r FilterRule, c Chain) {
+	m := r.Match
+	v.check(r.Foreign == "", object, "a foreign rule can't be wanted")
+	for _, n := range []LinkName{m.InLink, m.OutLink} {
+		v.check(len(n.Name) <= maximumLink && (n.Name != "" || !n.Not), object, "a link has no name or one of more than 15 characters")
+	}
+	for _, s := range []Selector{m.Source, m.Destination, m.QuotedSource, m.QuotedDestination} {
+		v.check(s.Set == "" || !s.Prefix.IsValid(), object, "a selector has both a set and a prefix")
+		v.check(!s.Prefix.IsValid() || s.Prefix.Addr().Is4() && s.Prefix.Bits() > 0, object, "the prefix of a selector is not IPv4, or has every address")
+		v.check(!s.Not || s.Set != "" || s.Prefix.IsValid(), object, "a selector of nothing can't be turned round")
+	}
+	switch m.Transport {
+	case AnyTransport, TCP, UDP, ICMP:
+	default:
+		v.check(false, object, fmt.Sprintf("transport %q is not known", m.Transport))
+	}
+	v.check(m.DestinationPort == 0 || m.Transport == TCP || m.Transport == UDP, object, "a port needs transport tcp or udp")
+	v.check(!m.SYN || m.Transport == TCP, object, "SYN needs transport tcp")
+	v.check(!m.ICMPError || m.Transport == ICMP, object, "an ICMP error needs transport icmp")
+	quotes := m.QuotedSource != Selector{} || m.QuotedDestination != Selector{} || r.Rewrite.Field == QuotedSourceField || r.Rewrite.Field == QuotedDestinationField
+	v.check(!quotes || m.ICMPError, object, "only an ICMP error quotes a packet")
+	v.check(r.ClampMSS == 0 || m.Transport == TCP && m.SYN, object, "clamping the MSS needs transport tcp and SYN")
+	v.rewrite(object, r.Rewrite)
+	v.verdict(object, r, c)
+}
+
+func (v *validator) rewrite(object string, r Rewrite) {
+	switch r.Field {
+	case NoField:
+		v.check(r == Rewrite{}, object, "a rewrite has no field")
+	case SourceField, DestinationField, QuotedSourceField, QuotedDestinationField:
+		v.check((r.Map == "") == r.To.IsValid(), object, "a rewrite needs either a prefix or a map")
+		v.check(r.Map != "" || r.To == maskedPrefix(r.To) && r.To.Addr().Is4() && r.To.Bits() > 0, object, "the prefix of a rewrite is not a masked IPv4 prefix of at least one bit")
+	default:
+		v.check(false, object, fmt.Sprintf("field %q is not known", r.Field))
+	}
+}
+
+func (v *validator) verdict(object string, r FilterRule, c Chain) {
+	switch r.Verdict {
+	case NextRule, Accept, Drop, Return, Jump:
+	case KeepSource, ToSource, Masquerade:
+		v.check(c.NAT && c.Hook == Postrouting, object, "translating the source needs a NAT chain at postrouting")
+	default:
+		v.check(false, object, fmt.Sprintf("verdict %q is not known", r.Verdict))
+	}
+	v.check((r.Verdict == Jump) == (r.Chain != ""), object, "a chain goes with a jump")
+	v.check((r.Verdict == ToSource) == (r.Address != netip.Addr{}) && (r.Verdict != ToSource || r.Address.Is4()), object, "an IPv4 address goes with a translation of the source")
+}
+
+func isName(s string) bool {
+	return s != "" && len(s) <= maximumName && !slices.ContainsFunc([]byte(s), func(c byte) bool {
+		return c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
+	})
+}
