@@ -11,9 +11,6 @@ import (
 	"time"
 )
 
-// pongPort (UDP) is where pings are sent from and their answers arrive. It is fixed so that the filter of the tunnel can know it.
-const pongPort = 12347
-
 // outstanding is how many pings may be on their way; answers to older ones do not count.
 const outstanding = 32
 

@@ -55,6 +55,9 @@ const (
 	TunnelOverhead6 = 80
 	// PingPort answers inside the tunnel whether the far gateway is there; AskPort answers outside it which replica is at work. Both UDP.
 	PingPort = 12345
+	// PongPort is where pings come from and are answered to. Another container than the one that answers sends them, so that an agent that
+	// starts anew does not make the tunnel look dead to the peer.
+	PongPort = 12347
 	AskPort  = 12346
 )
 

@@ -83,6 +83,7 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 			{Name: "through", Hook: dataplane.Forward, Priority: dataplane.Filter, Drop: true, Rules: forward},
 			{Name: "host", Hook: dataplane.Input, Priority: dataplane.Filter, Rules: []dataplane.FilterRule{
 				{Match: dataplane.Match{InLink: fromTunnel, Transport: dataplane.UDP, DestinationPort: PingPort}, Verdict: dataplane.Accept},
+				{Match: dataplane.Match{InLink: fromTunnel, Transport: dataplane.UDP, DestinationPort: PongPort}, Verdict: dataplane.Accept},
 				{Match: dataplane.Match{InLink: fromTunnel, Transport: dataplane.ICMP}, Verdict: dataplane.Accept},
 				{Match: dataplane.Match{InLink: fromTunnel}, Counter: true, Verdict: dataplane.Drop},
 				{Match: dataplane.Match{InLink: fromOverlay, Transport: dataplane.ICMP}, Verdict: dataplane.Accept},
