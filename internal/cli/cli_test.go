@@ -104,6 +104,7 @@ func TestContractFlags(t *testing.T) {
 		"create resourceslice": "remote-cluster-id class cpu memory pods resource no-virtual-node output", "create rs": "class",
 		"create nonce": "remote-cluster-id output", "get nonce": "remote-cluster-id",
 		"info": "output get", "info peer": "output get",
+		"test network": "remote-kubeconfigs timeout fail-fast info np-nodes np-ext pod-np lb ip basic rm verbose",
 	} {
 		command, rest, err := root.Find(strings.Fields(path))
 		if err != nil || len(rest) > 0 {
@@ -142,6 +143,11 @@ func TestRefusals(t *testing.T) {
 		"install --version v9":                                                      "--local-chart-path",
 		"install --repo-url x":                                                      "--local-chart-path",
 		"install nowhere":                                                           `unknown command "nowhere"`,
+		"test network":                                                              "required flag",
+		"test network -p a --np-nodes some":                                         "want one of all, workers, control-planes",
+		"test network -p a --outside ftp://x":                                       "want http://host",
+		"test network -p a --ip --outside=":                                         "--ip needs a server",
+		"test network -p a --ip --outside http://example.com":                       "is a name, give an IPv4 address",
 		"info -o json -g clusterid":                                                 "use one",
 		"info --kubeconfig /no/where":                                               "/no/where",
 	} {

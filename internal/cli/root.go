@@ -123,7 +123,7 @@ func (a *app) command() *cobra.Command {
 			root.AddCommand(command)
 		}
 	}
-	add(groupInstall, a.installCommand(), a.uninstallCommand(), a.versionCommand(), a.infoCommand())
+	add(groupInstall, a.installCommand(), a.uninstallCommand(), a.versionCommand(), a.infoCommand(), a.testCommand())
 	add(groupPeer, a.peerCommand(), a.unpeerCommand(), a.authenticateCommand(), a.unauthenticateCommand())
 	add(groupOffload, a.offloadCommand(), a.unoffloadCommand())
 	root.AddCommand(a.createCommand(), a.getCommand())

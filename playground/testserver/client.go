@@ -25,41 +25,44 @@ func get(ctx context.Context, args []string, out io.Writer) error {
 	}
 	client := &http.Client{Timeout: *timeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	for _, url := range flags.Args() {
-		if err := fetch(ctx, client, url, *data, out); err != nil {
+		status, err := fetch(ctx, client, url, *data, out)
+		if err != nil {
 			return err
+		}
+		if status >= 400 {
+			return fmt.Errorf("getting %s: %d %s", url, status, http.StatusText(status))
 		}
 	}
 	return nil
 }
 
-func fetch(ctx context.Context, client *http.Client, url, data string, out io.Writer) error {
+// fetch copies an answer to out and returns its status.
+func fetch(ctx context.Context, client *http.Client, url, data string, out io.Writer) (int, error) {
 	method, body := http.MethodGet, io.Reader(nil)
 	if data != "" {
 		method, body = http.MethodPost, strings.NewReader(data)
 	}
 	request, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	if _, err := io.Copy(out, response.Body); err != nil {
-		return fmt.Errorf("reading the answer of %s: %w", url, err)
+		return 0, fmt.Errorf("reading the answer of %s: %w", url, err)
 	}
-	if response.StatusCode >= 400 {
-		return fmt.Errorf("getting %s: %s", url, response.Status)
-	}
-	return nil
+	return response.StatusCode, nil
 }
 
 // probed is the outcome of one URL.
 type probed struct {
 	URL          string  `json:"url"`
 	Milliseconds float64 `json:"milliseconds"`
-	// Answer is the body, at most its first 64 KiB; Error says why there is none, or that the status was above 399.
+	// Status is that of HTTP; Answer is the body, at most its first 64 KiB. Error says why there is no answer.
+	Status int    `json:"status,omitempty"`
 	Answer string `json:"answer,omitempty"`
 	Error  string `json:"error,omitempty"`
 }
@@ -78,8 +81,8 @@ func probe(ctx context.Context, args []string, out io.Writer) error {
 		all.Go(func() {
 			began := time.Now()
 			var answer bounded
-			err := fetch(ctx, client, url, "", &answer)
-			outcomes[i] = probed{URL: url, Milliseconds: float64(time.Since(began)) / float64(time.Millisecond), Answer: answer.String()}
+			status, err := fetch(ctx, client, url, "", &answer)
+			outcomes[i] = probed{URL: url, Milliseconds: float64(time.Since(began)) / float64(time.Millisecond), Status: status, Answer: answer.String()}
 			if err != nil {
 				outcomes[i].Error = err.Error()
 			}

@@ -171,7 +171,7 @@ func TestProbeReportsEachURL(t *testing.T) {
 		!strings.HasPrefix(who.Remote, "127.0.0.1:") {
 		t.Errorf("%+v, %+v, %v", got[0], who, err)
 	}
-	if !strings.Contains(got[1].Error, "refused") || !strings.Contains(got[2].Error, "400") {
+	if !strings.Contains(got[1].Error, "refused") || got[2].Status != 400 || got[2].Error != "" || got[0].Status != 200 {
 		t.Errorf("%+v %+v", got[1], got[2])
 	}
 }

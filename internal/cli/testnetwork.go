@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// testImage is the name and tag of the image with the test server; its registry is that of the installation.
+const testImage = "testserver:1"
+
+type testNetworkOptions struct {
+	testOptions
+	remotes       []string
+	image         string
+	timeout       time.Duration
+	ip            bool
+	failFast, all bool
+	remove        bool
+}
+
+func (a *app) testCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "test",
+		Short: "Check that what was set up works",
+		Long:  "Check that what was set up works, with pods of its own.",
+		Example: example(`
+			# Do pods of all clusters reach each other?
+			%[1]s test network --remote-kubeconfigs milan.yaml`),
+	}, a.testNetworkCommand())
+}
+
+func (a *app) testNetworkCommand() *cobra.Command {
+	var o testNetworkOptions
+	command := &cobra.Command{
+		Use:   "network",
+		Short: "Check that pods, services and nodes of peered clusters reach each other",
+		Long: "Run a server on every node of the local cluster, the consumer, and of its providers, and have each of them ask all others: by\n" +
+			"address, by the name of their Service, from the host network, and the outside. Further checks are chosen by flags. What\n" +
+			"fails is tried again a few times; then every failing pair is named and the exit code is 1.\n\n" +
+			"The servers stay in namespace " + testNamespace + " for the next run, unless --rm removes them.",
+		Example: example(`
+			# A consumer and two providers
+			%[1]s test network --remote-kubeconfigs milan.yaml,naples.yaml
+			# Only pod to pod, and nothing is left
+			%[1]s test network -p milan.yaml --basic --rm
+			# Node ports of the workers too, asked by pods and by this machine, with every result
+			%[1]s test network -p milan.yaml --pod-np --np-ext --np-nodes workers --info`),
+		Args: cobra.NoArgs,
+	}
+	flags := command.Flags()
+	flags.StringSliceVarP(&o.remotes, "remote-kubeconfigs", "p", nil, "Kubeconfigs of the providers, separated by commas")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "How long it may take in all")
+	flags.BoolVar(&o.failFast, "fail-fast", false, "Stop at the first failure")
+	flags.BoolVar(&o.all, "info", false, "Print every result")
+	flags.StringVar(&o.nodes, "np-nodes", nodesAll, "Nodes whose node ports this machine asks: "+nodesAll+", "+nodesWorkers+" or "+nodesControlPlanes)
+	flags.BoolVar(&o.externalToNodePort, "np-ext", false, "Also check that this machine reaches the node ports")
+	flags.BoolVar(&o.podToNodePort, "pod-np", false, "Also check that pods reach the node ports")
+	flags.BoolVar(&o.balancer, "lb", false, "Also check that pods reach the load balancers")
+	flags.BoolVar(&o.ip, "ip", false, "Also check that pods reach the outside through IP objects of the other clusters")
+	flags.BoolVar(&o.basic, "basic", false, "Check pod to pod only, and what other flags ask for")
+	flags.BoolVar(&o.remove, "rm", false, "Remove everything in the end")
+	flags.StringVar(&o.image, "image", "", "Image of the test server (default: "+testImage+" of the registry that Liqo was installed from)")
+	flags.StringVar(&o.outside, "outside", "http://example.com", "URL of a server outside the clusters, for the checks that need one; empty for none")
+	required(command, "remote-kubeconfigs")
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := o.validate(); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+		defer cancel()
+		return a.testNetwork(ctx, &o)
+	}
+	return command
+}
+
+func (o *testNetworkOptions) validate() error {
+	if which := []string{nodesAll, nodesWorkers, nodesControlPlanes}; !slices.Contains(which, o.nodes) {
+		return fmt.Errorf("--np-nodes %s: want one of %s", o.nodes, strings.Join(which, ", "))
+	}
+	if o.outside == "" {
+		if o.ip {
+			return errors.New("--ip needs a server outside the clusters: name it with --outside http://address")
+		}
+		return nil
+	}
+	target, err := url.Parse(o.outside)
+	if err != nil || target.Scheme != "http" || target.Hostname() == "" {
+		return fmt.Errorf("--outside %s: want http://host or http://host:port", o.outside)
+	}
+	if _, err := netip.ParseAddr(target.Hostname()); err != nil && o.ip {
+		return fmt.Errorf("--ip makes an IP object of the host of --outside: %s is a name, give an IPv4 address", target.Hostname())
+	}
+	return nil
+}
+
+// testNetwork connects, sets up, checks, and says what does not work.
+func (a *app) testNetwork(ctx context.Context, o *testNetworkOptions) (err error) {
+	t := &networkTest{options: o}
+	if t.consumer, err = a.installed(ctx); err != nil {
+		return err
+	}
+	for _, path := range o.remotes {
+		provider, err := a.provider(ctx, path)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(t.clusters(), func(c *cluster) bool { return c.id == provider.id }) {
+			return fmt.Errorf("--remote-kubeconfigs %s: cluster %s is named twice, or is the local one", path, provider.id)
+		}
+		t.providers = append(t.providers, provider)
+	}
+	if o.image == "" {
+		if o.image, err = t.consumer.imageBeside(ctx, testImage); err != nil {
+			return err
+		}
+	}
+	if o.remove {
+		defer func() {
+			// The time for the checks may be over, and the user may have interrupted them: neither is a reason to leave things behind.
+			removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+			defer cancel()
+			err = errors.Join(err, t.remove(removing))
+		}()
+	}
+	if err := t.deploy(ctx); err != nil {
+		return err
+	}
+	world, err := t.settled(ctx)
+	if err != nil {
+		return err
+	}
+	return t.check(ctx, planChecks(world, &o.testOptions), world.replicas)
+}
+
+// networkTest is one run.
+type networkTest struct {
+	options   *testNetworkOptions
+	consumer  *cluster
+	providers []*cluster
+}
+
+// clusters are all, the consumer first.
+func (t *networkTest) clusters() []*cluster { return append([]*cluster{t.consumer}, t.providers...) }
+
+// cluster finds one by its ID.
+func (t *networkTest) cluster(id string) *cluster {
+	all := t.clusters()
+	return all[slices.IndexFunc(all, func(c *cluster) bool { return c.id == id })]
+}
+
+// provider connects to the cluster of a kubeconfig and insists on an installation there.
+func (a *app) provider(ctx context.Context, kubeconfig string) (*cluster, error) {
+	flags := connectionFlags()
+	*flags.KubeConfig = kubeconfig
+	*flags.Namespace = *a.kubeconfig.Namespace
+	c, err := a.connect(flags, "remote")
+	if err != nil {
+		return nil, fmt.Errorf("--remote-kubeconfigs %s: %w", kubeconfig, err)
+	}
+	if err := c.requireInstallation(ctx); err != nil {
+		return nil, fmt.Errorf("--remote-kubeconfigs %s: %w", kubeconfig, err)
+	}
+	c.Console = a.console().Scope(c.id)
+	return c, nil
+}
+
+// imageBeside is the image of that name in the registry, and path, that the controller manager's came from.
+func (c *cluster) imageBeside(ctx context.Context, name string) (string, error) {
+	var deployment appsv1.Deployment
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment); err != nil {
+		return "", fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err)
+	}
+	return beside(deployment.Spec.Template.Spec.Containers[0].Image, name), nil
+}
+
+// beside replaces the last part of an image's path.
+func beside(image, name string) string {
+	if i := strings.LastIndex(image, "/"); i >= 0 {
+		return image[:i+1] + name
+	}
+	return name
+}
+
+// remove takes everything back and waits until it is gone.
+func (t *networkTest) remove(ctx context.Context) error {
+	step := t.consumer.Start("Removing namespace %s", testNamespace)
+	defer step.End()
+	// First the offloading, so that the twins go while the namespace still tells the controller manager about them.
+	if err := t.consumer.unoffloadQuietly(ctx); err != nil {
+		return err
+	}
+	for _, c := range t.clusters() {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testNamespace}}
+		if c == t.consumer {
+			if err := client.IgnoreNotFound(c.Delete(ctx, namespace)); err != nil {
+				return fmt.Errorf("deleting namespace %s: %w", testNamespace, err)
+			}
+		}
+		if err := c.gone(ctx, step, namespace); err != nil {
+			return err
+		}
+	}
+	step.Done("Namespace %s is gone from all clusters", testNamespace)
+	return nil
+}
+
+func (c *cluster) unoffloadQuietly(ctx context.Context) error {
+	object := &offloadingv1beta1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: offloadingv1beta1.NamespaceOffloadingName},
+	}
+	if err := client.IgnoreNotFound(c.Delete(ctx, object)); err != nil {
+		return fmt.Errorf("taking namespace %s back: %w", testNamespace, err)
+	}
+	return c.gone(ctx, nil, object)
+}

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// TestReportOfChecks: a check is made again until it succeeds; one that never does is named, and with fail-fast it is the last one.
+func TestReportOfChecks(t *testing.T) {
+	checks := []testCheck{
+		{title: "good", cluster: "rome", pod: "a", urls: []string{"u"}, anything: true},
+		{title: "good", cluster: "rome", pod: "late", urls: []string{"u"}, anything: true},
+		{title: "bad", cluster: "milan", pod: "b", urls: []string{"u", "v"}, anything: true},
+		{title: "bad", cluster: "milan", pod: "no-exec", urls: []string{"u"}, anything: true},
+	}
+	run := func(t *testing.T, failFast bool) (*testReport, error) {
+		var late atomic.Int32
+		report := &testReport{}
+		err := report.run(t.Context(), checks, nil, failFast, func(_ context.Context, c *testCheck) ([]testOutcome, error) {
+			switch {
+			case c.pod == "late" && late.Add(1) < attempts, c.pod == "b":
+				return []testOutcome{{}, {Error: "refused"}}[2-len(c.urls):], nil
+			case c.pod == "no-exec":
+				return nil, errors.New("no such container")
+			}
+			return []testOutcome{{}}, nil
+		}, func(*testCheck, []testFailure) {})
+		return report, err
+	}
+	synctest.Test(t, func(t *testing.T) {
+		report, err := run(t, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(map[string]struct{ good, all int }{"good": {2, 2}, "bad": {0, 2}}, report.counts, cmp.AllowUnexported(struct{ good, all int }{})); diff != "" {
+			t.Error(diff)
+		}
+		said := report.verdict().Error()
+		for _, want := range []string{"2 pairs fail", "milan/b -> v: refused", "milan/no-exec -> u: no such container", "network explain"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("%q does not say %q", said, want)
+			}
+		}
+		report, err = run(t, true)
+		if err != nil || report.verdict() == nil || len(report.failures) != 1 {
+			t.Errorf("with fail-fast: %v, %v", err, report.failures)
+		}
+	})
+}
+
+func TestInterruptedChecksAreNoSuccess(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	report := &testReport{}
+	err := report.run(ctx, []testCheck{{title: "a", urls: []string{"u"}}}, nil, false, func(context.Context, *testCheck) ([]testOutcome, error) {
+		cancel()
+		return nil, errors.New("cut short")
+	}, func(*testCheck, []testFailure) {})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestAskedFromHere(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"pod":"p"}`) }))
+	defer server.Close()
+	outcomes := askFromHere(t.Context(), []string{server.URL, "http://127.0.0.1:1"})
+	if len(outcomes) != 2 || outcomes[0].replica() != "p" || outcomes[0].Error != "" || outcomes[1].Error == "" {
+		t.Errorf("%+v", outcomes)
+	}
+}
+
+func TestImageBesideAnother(t *testing.T) {
+	for image, want := range map[string]string{
+		"registry.example/liqo/controller-manager:v1": "registry.example/liqo/testserver:1", "host:5000/controller-manager:v1": "host:5000/testserver:1", "x": "testserver:1",
+	} {
+		if got := beside(image, testImage); got != want {
+			t.Errorf("beside %s is %s, want %s", image, got, want)
+		}
+	}
+}
+
+func TestReadyEndpoints(t *testing.T) {
+	yes, no := true, false
+	endpoint := func(ready *bool, addresses ...string) discoveryv1.Endpoint {
+		return discoveryv1.Endpoint{Addresses: addresses, Conditions: discoveryv1.EndpointConditions{Ready: ready}}
+	}
+	got := readyEndpoints([]discoveryv1.EndpointSlice{
+		{Endpoints: []discoveryv1.Endpoint{endpoint(&yes, "10.0.0.2"), endpoint(&no, "10.0.0.3")}},
+		{Endpoints: []discoveryv1.Endpoint{endpoint(nil, "10.0.0.1"), endpoint(&yes, "10.0.0.2")}},
+	})
+	if len(got) != 2 || got[0].String() != "10.0.0.1" || got[1].String() != "10.0.0.2" {
+		t.Error(got)
+	}
+}
+
+func TestNodesThatTakePods(t *testing.T) {
+	for _, test := range []struct {
+		spec corev1.NodeSpec
+		want bool
+	}{
+		{corev1.NodeSpec{}, true},
+		{corev1.NodeSpec{Unschedulable: true}, false},
+		{corev1.NodeSpec{Taints: []corev1.Taint{{Key: taintControlPlane, Effect: corev1.TaintEffectNoSchedule}}}, false},
+		{corev1.NodeSpec{Taints: []corev1.Taint{{Key: taintControlPlane, Effect: corev1.TaintEffectPreferNoSchedule}}}, true},
+		{corev1.NodeSpec{Taints: []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}}, true},
+	} {
+		if got := takesPods(&corev1.Node{Spec: test.spec}); got != test.want {
+			t.Errorf("%+v: %t", test.spec, got)
+		}
+	}
+}
+
+func TestSeenThroughAnIPObject(t *testing.T) {
+	cidrs := func(external string) networkingv1beta1.ClusterConfig {
+		return networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{External: []string{external}}}
+	}
+	view := cidrs("10.71.0.0/16")
+	configuration := &networkingv1beta1.Configuration{
+		ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: networkingv1beta1.ConfigurationSpec{Remote: cidrs("10.70.0.0/16")},
+	}
+	if _, ok := seenThrough(configuration, "10.70.0.5"); ok {
+		t.Error("without a view there is no address")
+	}
+	configuration.Status.Remote = &view
+	if got, ok := seenThrough(configuration, "10.70.0.5"); !ok || got != netip.MustParseAddr("10.71.0.5") {
+		t.Error(got, ok)
+	}
+	for _, address := range []string{"", "10.80.0.5"} {
+		if got, ok := seenThrough(configuration, address); ok {
+			t.Errorf("%q: %v", address, got)
+		}
+	}
+}

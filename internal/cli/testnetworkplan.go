@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// testedCluster is what the checks of test network depend on in one cluster, as its API server tells.
+type testedCluster struct {
+	id string
+	// pods and hosts are the names of the pods that ask: those of the pod network, and those of the host network.
+	pods, hosts []string
+	// endpoints are the ready addresses of the Service, its EndpointSlices taken together.
+	endpoints []netip.Addr
+	nodes     []testedNode
+	// nodePort is that of the Service; balancers are the addresses, or names, of its load balancer; outside are those under which the
+	// outside host is seen through the IP objects of the other clusters.
+	nodePort  int32
+	balancers []string
+	outside   []netip.Addr
+}
+
+type testedNode struct {
+	name         string
+	address      netip.Addr
+	controlPlane bool
+}
+
+// testedWorld is all clusters, the consumer first.
+type testedWorld struct {
+	clusters []testedCluster
+	// replicas are the names of all pods that answer, whichever cluster they run in.
+	replicas []string
+}
+
+// testOptions choose the checks.
+type testOptions struct {
+	basic, podToNodePort, externalToNodePort, balancer bool
+	nodes                                              string
+	// outside is the URL of a server outside the clusters; empty for none.
+	outside string
+}
+
+// Whose node ports are asked, the values of --np-nodes.
+const (
+	nodesAll           = "all"
+	nodesWorkers       = "workers"
+	nodesControlPlanes = "control-planes"
+)
+
+// callerMachine is the source of checks that no pod makes.
+const callerMachine = "this machine"
+
+// testCheck is one source that asks several URLs.
+type testCheck struct {
+	// title says what is checked.
+	title string
+	// cluster is the ID of the source's, pod its name; callerMachine asks itself.
+	cluster, pod string
+	urls         []string
+	// anything is whether any answer will do; otherwise it has to come from one of our replicas.
+	anything bool
+	// everyone is whether each replica has to answer one of the URLs.
+	everyone bool
+}
+
+func (c *testCheck) source() string {
+	if c.pod == callerMachine {
+		return c.pod
+	}
+	return c.cluster + "/" + c.pod
+}
+
+// testOutcome is what came of one URL.
+type testOutcome struct {
+	URL          string  `json:"url"`
+	Milliseconds float64 `json:"milliseconds"`
+	Answer       string  `json:"answer"`
+	Error        string  `json:"error"`
+}
+
+// replica is the pod that answered; empty when it was none of ours.
+func (o *testOutcome) replica() string {
+	var said struct {
+		Pod string `json:"pod"`
+	}
+	if json.Unmarshal([]byte(o.Answer), &said) != nil {
+		return ""
+	}
+	return said.Pod
+}
+
+// testFailure is a check that failed: who asked whom, and why it is no success.
+type testFailure struct{ from, to, why string }
+
+func (f testFailure) String() string { return f.from + " -> " + f.to + ": " + f.why }
+
+// whoami is the URL that asks a replica for its name.
+func whoami(host string, port int32) string {
+	authority := host
+	if port != 80 {
+		authority = net.JoinHostPort(host, strconv.Itoa(int(port)))
+	}
+	return "http://" + authority + "/whoami"
+}
+
+// planChecks lists every check of the world.
+func planChecks(w *testedWorld, o *testOptions) []testCheck {
+	var checks []testCheck
+	for i := range w.clusters {
+		c := &w.clusters[i]
+		var endpoints, service, ports, balancers []string
+		for _, address := range c.endpoints {
+			endpoints = append(endpoints, whoami(address.String(), 80))
+		}
+		// Each request is answered by one replica of kube-proxy's choosing: as many as there are replicas reach, most likely, several clusters.
+		for range w.replicas {
+			service = append(service, whoami(testName+"."+testNamespace, 80))
+		}
+		for _, n := range c.nodes {
+			ports = append(ports, whoami(n.address.String(), c.nodePort))
+		}
+		for _, host := range c.balancers {
+			balancers = append(balancers, whoami(host, 80))
+		}
+		add := func(title string, pods []string, check testCheck) {
+			if len(check.urls) == 0 {
+				return
+			}
+			for _, pod := range pods {
+				check.title, check.cluster, check.pod = title, c.id, pod
+				checks = append(checks, check)
+			}
+		}
+		add("pod to pods", c.pods, testCheck{urls: endpoints, everyone: true})
+		if !o.basic {
+			add("pod to Service", c.pods, testCheck{urls: service})
+			add("host network to pods", c.hosts, testCheck{urls: endpoints, everyone: true})
+			if o.outside != "" {
+				add("pod to the outside", c.pods, testCheck{urls: []string{o.outside}, anything: true})
+			}
+		}
+		if o.podToNodePort {
+			add("pod to node ports", c.pods, testCheck{urls: ports})
+		}
+		if o.externalToNodePort {
+			add("this machine to node ports", []string{callerMachine}, testCheck{urls: chosenNodes(c, o.nodes)})
+		}
+		if o.balancer {
+			add("pod to load balancer", c.pods, testCheck{urls: balancers})
+		}
+		var outside []string
+		for _, address := range c.outside {
+			outside = append(outside, throughIP(o.outside, address))
+		}
+		add("pod to the outside by IP objects", c.pods, testCheck{urls: outside, anything: true})
+	}
+	return checks
+}
+
+// chosenNodes are the URLs of the node ports on the nodes of --np-nodes.
+func chosenNodes(c *testedCluster, which string) []string {
+	var urls []string
+	for _, n := range c.nodes {
+		if which == nodesAll || n.controlPlane == (which == nodesControlPlanes) {
+			urls = append(urls, whoami(n.address.String(), c.nodePort))
+		}
+	}
+	return urls
+}
+
+// throughIP is the URL with the host replaced by the address it is seen under. Only literal addresses and plain HTTP come here.
+func throughIP(url string, address netip.Addr) string {
+	scheme, rest, _ := strings.Cut(url, "://")
+	authority, path, found := strings.Cut(rest, "/")
+	if found {
+		path = "/" + path
+	}
+	host := address.String()
+	if _, port, err := net.SplitHostPort(authority); err == nil {
+		host = net.JoinHostPort(host, port)
+	}
+	return scheme + "://" + host + path
+}
+
+// judge compares the outcomes of a check, in the order of its URLs, with what has to be.
+func (c *testCheck) judge(outcomes []testOutcome, replicas []string) []testFailure {
+	var failures []testFailure
+	fail := func(to, format string, args ...any) {
+		failures = append(failures, testFailure{c.source(), to, fmt.Sprintf(format, args...)})
+	}
+	missing := map[string]bool{}
+	for _, name := range replicas {
+		missing[name] = true
+	}
+	unreachable := false
+	for i, url := range c.urls {
+		switch {
+		case i >= len(outcomes):
+			fail(url, "was not asked")
+			unreachable = true
+		case outcomes[i].Error != "":
+			fail(url, "%s", outcomes[i].Error)
+			unreachable = true
+		case c.anything:
+		case !slices.Contains(replicas, outcomes[i].replica()):
+			fail(url, "answered by %q, which is none of the replicas: another server has this address", outcomes[i].replica())
+		default:
+			delete(missing, outcomes[i].replica())
+		}
+	}
+	// Where an address did not answer, that says it already.
+	if c.everyone && !unreachable {
+		for _, name := range slices.Sorted(maps.Keys(missing)) {
+			fail("pod "+name, "none of the %d addresses leads to it", len(c.urls))
+		}
+	}
+	return failures
+}
+
+// parseOutcomes reads what the probe in a pod printed, a line of JSON for each URL.
+func parseOutcomes(text string) ([]testOutcome, error) {
+	var outcomes []testOutcome
+	for line := range strings.Lines(text) {
+		var o testOutcome
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			return nil, fmt.Errorf("reading the outcome %q: %w", strings.TrimSpace(line), err)
+		}
+		outcomes = append(outcomes, o)
+	}
+	return outcomes, nil
+}

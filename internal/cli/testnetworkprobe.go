@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+const (
+	// attempts is how often a check is made before it counts as failed.
+	attempts = 5
+	// answerTime is how long one answer may take.
+	answerTime = 3 * time.Second
+	// atOnce is how many sources ask at the same time.
+	atOnce = 8
+)
+
+// asker makes one check, once; a test gives another one.
+type asker func(ctx context.Context, check *testCheck) ([]testOutcome, error)
+
+// check makes all checks and returns an error that names every pair that failed.
+func (t *networkTest) check(ctx context.Context, checks []testCheck, replicas []string) error {
+	step := t.consumer.Start("Making %d checks", len(checks))
+	defer step.End()
+	report := &testReport{}
+	err := report.run(ctx, checks, replicas, t.options.failFast, t.ask, func(check *testCheck, failures []testFailure) {
+		if t.options.all {
+			verdict := "ok"
+			if len(failures) > 0 {
+				verdict = "FAILED"
+			}
+			t.consumer.Info("%s: %s -> %s: %s", check.title, check.source(), strings.Join(check.urls, ", "), verdict)
+		}
+	})
+	step.End()
+	for _, title := range report.titles {
+		count := report.counts[title]
+		t.consumer.Info("%s: %d of %d", title, count.good, count.all)
+	}
+	if err != nil {
+		return err
+	}
+	return report.verdict()
+}
+
+// testReport collects what came of the checks.
+type testReport struct {
+	mu       sync.Mutex
+	titles   []string
+	counts   map[string]struct{ good, all int }
+	failures []testFailure
+}
+
+// errFailFast ends the other checks.
+var errFailFast = errors.New("a check failed")
+
+// run makes the checks, several at once, and tells each outcome. It returns an error only when ctx ended.
+func (r *testReport) run(ctx context.Context, checks []testCheck, replicas []string, failFast bool, ask asker, tell func(*testCheck, []testFailure)) error {
+	r.counts = map[string]struct{ good, all int }{}
+	for _, check := range checks {
+		if !slices.Contains(r.titles, check.title) {
+			r.titles = append(r.titles, check.title)
+		}
+	}
+	group, inner := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i := range checks {
+		check := &checks[i]
+		group.Go(func() error {
+			if inner.Err() != nil {
+				return nil
+			}
+			failures := persist(inner, check, replicas, ask)
+			if inner.Err() != nil {
+				return nil // what another failure, or the user, cut short says nothing
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			count := r.counts[check.title]
+			count.all++
+			if len(failures) == 0 {
+				count.good++
+			}
+			r.counts[check.title] = count
+			r.failures = append(r.failures, failures...)
+			tell(check, failures)
+			if failFast && len(failures) > 0 {
+				return errFailFast
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil && !errors.Is(err, errFailFast) {
+		return err
+	}
+	if ctx.Err() != nil {
+		return errors.Join(r.verdict(), fmt.Errorf("checking the network: the time is over (--timeout), or it was interrupted: %w", ctx.Err()))
+	}
+	return nil
+}
+
+func (r *testReport) verdict() error {
+	if len(r.failures) == 0 {
+		return nil
+	}
+	lines := make([]string, len(r.failures))
+	for i, failure := range r.failures {
+		lines[i] = failure.String()
+	}
+	slices.Sort(lines)
+	return fmt.Errorf("the network does not work everywhere, %d pairs fail:\n%s\nliqoctl network explain SOURCE TARGET tells where a path is broken",
+		len(lines), strings.Join(lines, "\n"))
+}
+
+// persist makes a check until it succeeds, or has been tried often enough.
+func persist(ctx context.Context, check *testCheck, replicas []string, ask asker) []testFailure {
+	var failures []testFailure
+	for attempt := range attempts {
+		if attempt > 0 {
+			select {
+			case <-ctx.Done():
+				return failures
+			case <-time.After(patienceBetween):
+			}
+		}
+		outcomes, err := ask(ctx, check)
+		if err != nil {
+			failures = []testFailure{{check.source(), strings.Join(check.urls, ", "), err.Error()}}
+			continue
+		}
+		if failures = check.judge(outcomes, replicas); len(failures) == 0 {
+			return nil
+		}
+	}
+	return failures
+}
+
+// ask lets the source of a check ask its URLs.
+func (t *networkTest) ask(ctx context.Context, check *testCheck) ([]testOutcome, error) {
+	if check.pod == callerMachine {
+		return askFromHere(ctx, check.urls), nil
+	}
+	command := append([]string{testServerProgram, "probe", "-timeout", answerTime.String()}, check.urls...)
+	out, err := t.cluster(check.cluster).exec(ctx, testNamespace, check.pod, command...)
+	if err != nil {
+		return nil, err
+	}
+	return parseOutcomes(out)
+}
+
+// askFromHere is what the probe in a pod does, done by this program.
+func askFromHere(ctx context.Context, urls []string) []testOutcome {
+	client := &http.Client{Timeout: answerTime, Transport: &http.Transport{DisableKeepAlives: true}}
+	outcomes := make([]testOutcome, len(urls))
+	var all sync.WaitGroup
+	for i, url := range urls {
+		all.Go(func() {
+			began := time.Now()
+			answer, err := fetch(ctx, client, url)
+			outcomes[i] = testOutcome{URL: url, Answer: answer, Milliseconds: float64(time.Since(began)) / float64(time.Millisecond)}
+			if err != nil {
+				outcomes[i].Error = err.Error()
+			}
+		})
+	}
+	all.Wait()
+	return outcomes
+}
+
+func fetch(ctx context.Context, client *http.Client, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
+	return string(data), err
+}
+
+// exec runs a command in the only container of a pod and returns what it printed.
+func (c *cluster) exec(ctx context.Context, namespace, pod string, command ...string) (string, error) {
+	set, err := kubernetes.NewForConfig(c.config)
+	if err != nil {
+		return "", err
+	}
+	target := set.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
+	// As kubectl does: WebSocket, and SPDY where something on the way does not know it.
+	socket, err := remotecommand.NewWebSocketExecutor(c.config, http.MethodGet, target.String())
+	if err != nil {
+		return "", err
+	}
+	spdy, err := remotecommand.NewSPDYExecutor(c.config, http.MethodPost, target)
+	if err != nil {
+		return "", err
+	}
+	executor, err := remotecommand.NewFallbackExecutor(socket, spdy, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+	if err != nil {
+		return "", err
+	}
+	var out, problem bytes.Buffer
+	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &problem}); err != nil {
+		return "", fmt.Errorf("running %s in pod %s of cluster %s: %w: %s", command[0], pod, c.id, err, strings.TrimSpace(problem.String()))
+	}
+	return out.String(), nil
+}

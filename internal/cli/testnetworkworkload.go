@@ -1,0 +1,421 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/ipam"
+)
+
+// Names of what the test makes: the namespace, in all clusters; the Service and the label of the replicas; the suffixes of the Services that
+// further checks need; the pods in the host network; the IP object.
+const (
+	testNamespace      = "liqo-test-network"
+	testName           = "network-test"
+	testNodePort       = testName + "-np"
+	testBalancer       = testName + "-lb"
+	testHosts          = "network-test-host"
+	testLabel          = "app.kubernetes.io/name"
+	testClusterLabel   = "network-test/cluster"
+	taintControlPlane  = "node-role.kubernetes.io/control-plane"
+	testServerProgram  = "/testserver"
+	patienceBetween    = time.Second
+	testOutsideAddress = "outside"
+)
+
+// services are those that the chosen checks need.
+func (t *networkTest) services() map[string]corev1.ServiceType {
+	services := map[string]corev1.ServiceType{testName: corev1.ServiceTypeClusterIP}
+	if t.options.podToNodePort || t.options.externalToNodePort {
+		services[testNodePort] = corev1.ServiceTypeNodePort
+	}
+	if t.options.balancer {
+		services[testBalancer] = corev1.ServiceTypeLoadBalancer
+	}
+	return services
+}
+
+// deploy makes the namespace and everything in it. What is there is brought into the wanted form.
+func (t *networkTest) deploy(ctx context.Context) error {
+	c := t.consumer
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testNamespace}}
+	if _, err := c.ensure(ctx, namespace, func() error {
+		if namespace.DeletionTimestamp != nil {
+			return c.leaving(namespace)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := c.offload(ctx, testNamespace, &offloadOptions{
+		pods: string(offloadingv1beta1.PodsLocalAndRemote), mapping: string(offloadingv1beta1.EnforceSameName),
+	}); err != nil {
+		return err
+	}
+	for name, kind := range t.services() {
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name}}
+		if _, err := c.ensure(ctx, service, func() error {
+			service.Spec.Type = kind
+			service.Spec.Selector = map[string]string{testLabel: testName}
+			if len(service.Spec.Ports) == 0 { // the API server adds to it
+				service.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(80)}}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	for _, target := range t.clusters() {
+		nodes, err := target.testedNodes(ctx)
+		if err != nil {
+			return err
+		}
+		replicas := int32(len(slices.DeleteFunc(nodes, func(n corev1.Node) bool { return !takesPods(&n) })))
+		if replicas == 0 {
+			return target.error(errors.New("no node takes pods: all are cordoned or for the control plane only"))
+		}
+		if err := c.ensureReplicas(ctx, target.id, target == c, replicas, t.options.image); err != nil {
+			return err
+		}
+		if err := target.ensureHosts(ctx, t.options.image); err != nil {
+			return err
+		}
+		if t.options.ip {
+			if err := target.ensureOutside(ctx, t.options.outside); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ensureReplicas makes the Deployment whose pods run in one cluster, one on each node.
+func (c *cluster) ensureReplicas(ctx context.Context, id string, here bool, replicas int32, image string) error {
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: testName + "-" + id}}
+	_, err := c.ensure(ctx, deployment, func() error {
+		labels := map[string]string{testLabel: testName, testClusterLabel: id}
+		deployment.Spec.Replicas = &replicas
+		deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+		deployment.Spec.Template.Labels = labels
+		where := corev1.NodeSelectorRequirement{Key: api.LabelRemoteClusterID, Operator: corev1.NodeSelectorOpIn, Values: []string{id}}
+		if here {
+			where = corev1.NodeSelectorRequirement{Key: api.LabelRemoteClusterID, Operator: corev1.NodeSelectorOpDoesNotExist}
+		}
+		pod := &deployment.Spec.Template.Spec
+		pod.Affinity = affinityTo(where)
+		// Unlike an anti-affinity, this goes along to the provider, and does not count the virtual node as one place.
+		pod.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: labels},
+		}}
+		testContainer(pod, image, "serve", "-http", ":80", "-udp", "", "-stream", "")
+		container := &pod.Containers[0]
+		container.Env = []corev1.EnvVar{{Name: "CLUSTER_NAME", Value: id}}
+		if container.ReadinessProbe == nil {
+			container.ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
+				HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(80)},
+			}}
+		}
+		return nil
+	})
+	return err
+}
+
+// ensureHosts makes a pod in the host network of every real node. It can't be offloaded, so each cluster is told itself.
+func (c *cluster) ensureHosts(ctx context.Context, image string) error {
+	hosts := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: testHosts}}
+	_, err := c.ensure(ctx, hosts, func() error {
+		labels := map[string]string{testLabel: testHosts}
+		hosts.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+		hosts.Spec.Template.Labels = labels
+		pod := &hosts.Spec.Template.Spec
+		pod.HostNetwork = true
+		pod.Affinity = affinityTo(corev1.NodeSelectorRequirement{Key: api.LabelRemoteClusterID, Operator: corev1.NodeSelectorOpDoesNotExist})
+		testContainer(pod, image, "sleep", "infinity")
+		return nil
+	})
+	return err
+}
+
+// ensureOutside makes an IP object of the outside host.
+func (c *cluster) ensureOutside(ctx context.Context, outside string) error {
+	target, err := url.Parse(outside)
+	if err != nil {
+		return err
+	}
+	object := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: testOutsideAddress}}
+	_, err = c.ensure(ctx, object, func() error {
+		object.Spec.IP = target.Hostname()
+		masquerade := true
+		object.Spec.Masquerade = &masquerade
+		return nil
+	})
+	return err
+}
+
+func affinityTo(where corev1.NodeSelectorRequirement) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{where}}},
+	}}}
+}
+
+// testContainer makes the pod's only container run the test server, and keeps what the API server added to it.
+func testContainer(pod *corev1.PodSpec, image string, args ...string) {
+	grace := int64(1)
+	pod.TerminationGracePeriodSeconds = &grace
+	if len(pod.Containers) == 0 {
+		pod.Containers = []corev1.Container{{Name: "test"}}
+	}
+	container := &pod.Containers[0]
+	container.Image, container.ImagePullPolicy = image, corev1.PullIfNotPresent
+	container.Command, container.Args = []string{testServerProgram}, args
+}
+
+// testedNodes are the real nodes.
+func (c *cluster) testedNodes(ctx context.Context) ([]corev1.Node, error) {
+	var nodes corev1.NodeList
+	if err := c.List(ctx, &nodes); err != nil {
+		return nil, c.error(fmt.Errorf("listing nodes: %w", err))
+	}
+	return slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.Labels[api.LabelRemoteClusterID] != "" }), nil
+}
+
+// takesPods tells whether an ordinary pod can run there.
+func takesPods(node *corev1.Node) bool {
+	return !node.Spec.Unschedulable && !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == taintControlPlane && t.Effect != corev1.TaintEffectPreferNoSchedule
+	})
+}
+
+// settled waits until all pods run and all clusters know all addresses, and returns the world the checks are about.
+func (t *networkTest) settled(ctx context.Context) (*testedWorld, error) {
+	step := t.consumer.Start("Waiting for the test servers")
+	defer step.End()
+	for {
+		world, why, err := t.gather(ctx)
+		if err == nil && why == "" {
+			step.Done("%d test servers run, and all clusters know them", len(world.replicas))
+			return world, nil
+		}
+		if err != nil && ctx.Err() == nil && !transient(err) {
+			return nil, err
+		}
+		step.Update("Waiting for the test servers: %s", why)
+		select {
+		case <-ctx.Done():
+			return nil, t.consumer.waited(ctx, ctx.Err(), "the test servers", why)
+		case <-time.After(patienceBetween):
+		}
+	}
+}
+
+// gather reads the world; why says what is still missing.
+func (t *networkTest) gather(ctx context.Context) (world *testedWorld, why string, err error) {
+	world = &testedWorld{clusters: make([]testedCluster, len(t.clusters()))}
+	var pods corev1.PodList
+	if err := t.consumer.List(ctx, &pods, client.InNamespace(testNamespace), client.MatchingLabels{testLabel: testName}); err != nil {
+		return nil, "", t.consumer.error(fmt.Errorf("listing pods: %w", err))
+	}
+	for _, pod := range pods.Items {
+		if pod.DeletionTimestamp == nil {
+			world.replicas = append(world.replicas, pod.Name)
+		}
+		if !podReady(&pod) {
+			why = fmt.Sprintf("pod %s is not ready, %s", pod.Name, orDefault(podTrouble(&pod), "phase "+string(pod.Status.Phase)))
+		}
+	}
+	slices.Sort(world.replicas)
+	var all errgroup.Group
+	reasons := make([]string, len(world.clusters))
+	for i, c := range t.clusters() {
+		all.Go(func() (err error) {
+			reasons[i], err = t.gatherCluster(ctx, c, &world.clusters[i], len(world.replicas))
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return nil, why, err
+	}
+	for _, reason := range reasons {
+		if why == "" {
+			why = reason
+		}
+	}
+	return world, why, nil
+}
+
+func (t *networkTest) gatherCluster(ctx context.Context, c *cluster, into *testedCluster, replicas int) (why string, err error) {
+	into.id = c.id
+	nodes, err := c.testedNodes(ctx)
+	if err != nil {
+		return "", err
+	}
+	places := 0
+	for i := range nodes {
+		_, controlPlane := nodes[i].Labels[taintControlPlane]
+		for _, address := range nodes[i].Status.Addresses {
+			if ip, err := netip.ParseAddr(address.Address); err == nil && address.Type == corev1.NodeInternalIP && ip.Is4() {
+				into.nodes = append(into.nodes, testedNode{nodes[i].Name, ip, controlPlane})
+			}
+		}
+		if takesPods(&nodes[i]) {
+			places++
+		}
+	}
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(testNamespace)); err != nil {
+		return "", c.error(fmt.Errorf("listing pods: %w", err))
+	}
+	for _, pod := range pods.Items {
+		switch {
+		case pod.DeletionTimestamp != nil:
+		case pod.Labels[testLabel] == testHosts:
+			if !podReady(&pod) {
+				why = fmt.Sprintf("pod %s of cluster %s is not ready, %s", pod.Name, c.id, podTrouble(&pod))
+			}
+			into.hosts = append(into.hosts, pod.Name)
+		case pod.Labels[testClusterLabel] == c.id:
+			into.pods = append(into.pods, pod.Name)
+		}
+	}
+	if len(into.pods) != places {
+		why = fmt.Sprintf("cluster %s runs %d of %d test servers", c.id, len(into.pods), places)
+	}
+	if len(into.hosts) == 0 {
+		why = fmt.Sprintf("cluster %s has no pod in the host network", c.id)
+	}
+	slices.Sort(into.pods)
+	slices.Sort(into.hosts)
+	for name := range t.services() {
+		reason, err := c.gatherService(ctx, name, into, replicas)
+		if err != nil {
+			return "", err
+		}
+		if why == "" {
+			why = reason
+		}
+	}
+	if t.options.ip && why == "" {
+		why, err = t.gatherOutside(ctx, c, into)
+	}
+	return why, err
+}
+
+// gatherService reads a Service and its endpoints.
+func (c *cluster) gatherService(ctx context.Context, name string, into *testedCluster, replicas int) (why string, err error) {
+	var service corev1.Service
+	if err := c.Get(ctx, client.ObjectKey{Namespace: testNamespace, Name: name}, &service); err != nil {
+		if absent(err) {
+			return fmt.Sprintf("cluster %s has no Service %s", c.id, name), nil
+		}
+		return "", c.error(fmt.Errorf("reading Service %s: %w", name, err))
+	}
+	var slicesOf discoveryv1.EndpointSliceList
+	if err := c.List(ctx, &slicesOf, client.InNamespace(testNamespace), client.MatchingLabels{discoveryv1.LabelServiceName: name}); err != nil {
+		return "", c.error(fmt.Errorf("listing EndpointSlices: %w", err))
+	}
+	endpoints := readyEndpoints(slicesOf.Items)
+	if len(endpoints) != replicas {
+		return fmt.Sprintf("Service %s of cluster %s has %d ready endpoints, and has to have %d", name, c.id, len(endpoints), replicas), nil
+	}
+	switch name {
+	case testName:
+		into.endpoints = endpoints
+	case testNodePort:
+		into.nodePort = service.Spec.Ports[0].NodePort
+	case testBalancer:
+		for _, ingress := range service.Status.LoadBalancer.Ingress {
+			into.balancers = append(into.balancers, orDefault(ingress.IP, ingress.Hostname))
+		}
+		if len(into.balancers) == 0 {
+			return fmt.Sprintf("Service %s of cluster %s has no address", name, c.id), nil
+		}
+	}
+	return "", nil
+}
+
+// readyEndpoints are the ready addresses of all slices, each once, sorted.
+func readyEndpoints(all []discoveryv1.EndpointSlice) []netip.Addr {
+	var addresses []netip.Addr
+	for _, slice := range all {
+		for _, endpoint := range slice.Endpoints {
+			if endpoint.Conditions.Ready != nil && !*endpoint.Conditions.Ready {
+				continue
+			}
+			for _, text := range endpoint.Addresses {
+				if address, err := netip.ParseAddr(text); err == nil {
+					addresses = append(addresses, address)
+				}
+			}
+		}
+	}
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	return slices.Compact(addresses)
+}
+
+// gatherOutside finds where the cluster sees the outside host through the IP objects of those that it has a network with.
+func (t *networkTest) gatherOutside(ctx context.Context, c *cluster, into *testedCluster) (why string, err error) {
+	var configurations networkingv1beta1.ConfigurationList
+	if err := c.List(ctx, &configurations); err != nil {
+		return "", c.error(fmt.Errorf("listing Configurations: %w", err))
+	}
+	for _, other := range t.clusters() {
+		i := slices.IndexFunc(configurations.Items, func(n networkingv1beta1.Configuration) bool {
+			return n.Labels[api.LabelRemoteClusterID] == other.id
+		})
+		if other == c || i < 0 {
+			continue
+		}
+		var object ipamv1alpha1.IP
+		if err := other.Get(ctx, client.ObjectKey{Namespace: testNamespace, Name: testOutsideAddress}, &object); err != nil {
+			return "", other.error(fmt.Errorf("reading IP %s: %w", testOutsideAddress, err))
+		}
+		address, ok := seenThrough(&configurations.Items[i], object.Status.IP)
+		if !ok {
+			return fmt.Sprintf("IP %s of cluster %s has no address in cluster %s", testOutsideAddress, other.id, c.id), nil
+		}
+		into.outside = append(into.outside, address)
+	}
+	return "", nil
+}
+
+// seenThrough is where an address of the other cluster's external CIDR appears here.
+func seenThrough(configuration *networkingv1beta1.Configuration, address string) (netip.Addr, bool) {
+	real, err := netip.ParseAddr(address)
+	remote := configuration.Status.Remote
+	if err != nil || remote == nil || len(remote.CIDR.External) == 0 || len(configuration.Spec.Remote.CIDR.External) == 0 {
+		return netip.Addr{}, false
+	}
+	from, err := netip.ParsePrefix(configuration.Spec.Remote.CIDR.External[0])
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	to, err := netip.ParsePrefix(remote.CIDR.External[0])
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	return ipam.Remap{Real: from, View: to}.ToView(real)
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
