@@ -93,14 +93,14 @@ func CompileGateway(f *Facts, self Self, tunnel Tunnel, active map[string]netip.
 func gatewayMembers(f *Facts, self Self) []dataplane.Neighbour {
 	var all []dataplane.Neighbour
 	for _, n := range f.Nodes {
-		all = append(all, member(n.IP))
+		all = append(all, neighbour(n.IP))
 	}
 	for _, p := range f.Peers {
 		if p.ClusterID == self.ClusterID {
 			continue
 		}
 		for _, c := range p.Candidates {
-			all = append(all, member(c.IP))
+			all = append(all, neighbour(c.IP))
 		}
 	}
 	return all

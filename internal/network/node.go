@@ -33,7 +33,7 @@ func CompileNode(f *Facts, host Host, active map[string]netip.Addr) dataplane.St
 	for i := range f.Peers {
 		p := &f.Peers[i]
 		for _, c := range p.Candidates {
-			state.Neighbours = append(state.Neighbours, member(c.IP))
+			state.Neighbours = append(state.Neighbours, neighbour(c.IP))
 		}
 		gateway, has := active[p.ClusterID]
 		for _, view := range p.Views() {

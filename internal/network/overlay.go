@@ -15,8 +15,8 @@ func overlay(f *Facts, local netip.Addr, mtu int) dataplane.Link {
 		VNI: OverlayVNI, Port: f.overlayPort(), Local: local, MAC: hardware(local)}
 }
 
-// member is another member of the overlay.
-func member(ip netip.Addr) dataplane.Neighbour {
+// neighbour is another member of the overlay.
+func neighbour(ip netip.Addr) dataplane.Neighbour {
 	return dataplane.Neighbour{Link: dataplane.OverlayLink, IP: ip, MAC: hardware(ip), Underlay: ip}
 }
 

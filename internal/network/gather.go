@@ -1,0 +1,212 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// Objects are what an API server tells of the network. Their order means nothing.
+type Objects struct {
+	// LiqoNamespace is where the installation keeps its Networks and the IPs of nodes.
+	LiqoNamespace string
+	Nodes         []corev1.Node
+	// Pods are all pods in the pod network, or at least those of gateways.
+	Pods           []corev1.Pod
+	Networks       []ipamv1alpha1.Network
+	IPs            []ipamv1alpha1.IP
+	Configurations []networkingv1beta1.Configuration
+	GatewayServers []networkingv1beta1.GatewayServer
+	GatewayClients []networkingv1beta1.GatewayClient
+	Connections    []networkingv1beta1.Connection
+	PublicKeys     []networkingv1beta1.PublicKey
+	Options        Options
+}
+
+// Problem is what keeps an object from having an effect.
+type Problem struct {
+	// ClusterID is the peer that is left out because of it; empty where no peer is.
+	ClusterID string
+	// Object is the kind and the name of the object.
+	Object string
+	// Text names the field, its value and the cure, or what is waited for.
+	Text string
+	// Waiting tells that it goes away by itself, as others do their part.
+	Waiting bool
+}
+
+func (p Problem) String() string { return p.Object + ": " + p.Text }
+
+// gathering is one run of Gather.
+type gathering struct {
+	*Objects
+	facts    Facts
+	problems []Problem
+}
+
+// Gather reads the facts out of objects. What is incomplete or wrong is left out and told; everything else goes on.
+func Gather(o *Objects) (Facts, []Problem) {
+	g := &gathering{Objects: o, facts: Facts{Options: o.Options}}
+	g.local()
+	g.nodes()
+	views := g.peers()
+	g.exposed(views)
+	g.strays()
+	slices.SortStableFunc(g.problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Text, b.Text))
+	})
+	return g.facts, g.problems
+}
+
+// GatherTranslation reads no more than a Translation needs: Networks, IPs and the peer's Configuration. It is false while the peer has no
+// place here yet; the problems tell why.
+func GatherTranslation(o *Objects, clusterID string) (Translation, []Problem, bool) {
+	g := &gathering{Objects: o}
+	g.local()
+	var mine *Peer
+	var views []netip.Prefix
+	for _, p := range g.configured() {
+		views = append(views, p.Views()...)
+		if p.ClusterID == clusterID {
+			mine = &p
+		}
+	}
+	if mine == nil {
+		g.wait(clusterID, "Configuration "+clusterID, "none gives cluster %q a place here yet: waiting for it and its status.remote", clusterID)
+		return Translation{}, g.problems, false
+	}
+	g.exposed(views)
+	return newTranslation(clusterID, mine.Pods, mine.External, g.facts.Pods, g.facts.Exposed), g.problems, true
+}
+
+func (g *gathering) problem(clusterID, object, format string, args ...any) {
+	g.problems = append(g.problems, Problem{ClusterID: clusterID, Object: object, Text: fmt.Sprintf(format, args...)})
+}
+
+func (g *gathering) wait(clusterID, object, format string, args ...any) {
+	g.problems = append(g.problems, Problem{ClusterID: clusterID, Object: object, Text: fmt.Sprintf(format, args...), Waiting: true})
+}
+
+// local reads the ranges of this cluster.
+func (g *gathering) local() {
+	f := &g.facts
+	for _, n := range g.Networks {
+		kind := n.Labels[ipamv1alpha1.LabelNetworkType]
+		if n.Namespace != g.LiqoNamespace || !slices.Contains([]string{ipamv1alpha1.NetworkTypePod, ipamv1alpha1.NetworkTypeService, ipamv1alpha1.NetworkTypeExternal}, kind) {
+			continue
+		}
+		name := named("Network", &n)
+		if n.Status.CIDR == "" {
+			g.wait("", name, "status.cidr is empty: waiting for the range of %s", n.Spec.CIDR)
+			continue
+		}
+		prefix, err := netip.ParsePrefix(n.Status.CIDR)
+		if err != nil || specialPrefix(prefix) != "" {
+			g.problem("", name, "status.cidr %q is no IPv4 range that a cluster may have: set spec.cidr right and make the Network anew", n.Status.CIDR)
+			continue
+		}
+		switch prefix = prefix.Masked(); kind {
+		case ipamv1alpha1.NetworkTypePod:
+			f.Pods = append(f.Pods, prefix)
+		case ipamv1alpha1.NetworkTypeService:
+			f.Services = append(f.Services, prefix)
+		default:
+			f.External = prefix
+		}
+	}
+	f.Pods, f.Services = sorted(f.Pods), sorted(f.Services)
+}
+
+// nodes reads the real nodes.
+func (g *gathering) nodes() {
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		if n.Labels[api.LabelType] == api.TypeVirtualNode {
+			continue
+		}
+		node := Node{Name: n.Name}
+		for _, a := range n.Status.Addresses {
+			ip, err := netip.ParseAddr(a.Address)
+			if err != nil || special(ip) != "" || a.Type != corev1.NodeInternalIP && a.Type != corev1.NodeExternalIP {
+				continue
+			}
+			node.Addresses = append(node.Addresses, ip)
+			if a.Type == corev1.NodeInternalIP && !node.IP.IsValid() {
+				node.IP = ip
+			}
+		}
+		if !node.IP.IsValid() {
+			g.wait("", "Node "+n.Name, "status.addresses has no InternalIP that is an IPv4 address: its pods can't be reached from other clusters until it has one")
+			continue
+		}
+		for _, text := range n.Spec.PodCIDRs {
+			// With networks that give out addresses by themselves, this may have nothing to do with where pods are.
+			if prefix, err := netip.ParsePrefix(text); err == nil && inside(g.facts.Pods, prefix) {
+				node.Pods = append(node.Pods, prefix.Masked())
+			}
+		}
+		node.Addresses = slices.Compact(slices.SortedFunc(slices.Values(node.Addresses), netip.Addr.Compare))
+		g.facts.Nodes = append(g.facts.Nodes, node)
+	}
+	slices.SortFunc(g.facts.Nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	for i, n := range g.facts.Nodes {
+		for _, other := range g.facts.Nodes[:i] {
+			if n.IP == other.IP {
+				g.problem("", "Node "+n.Name, "status.addresses: InternalIP %s is that of Node %s too: give each node its own", n.IP, other.Name)
+			}
+		}
+	}
+}
+
+// strays reads the pods that the pod CIDRs of their nodes do not cover.
+func (g *gathering) strays() {
+	for i := range g.Pods {
+		pod := &g.Pods[i]
+		ip := podIP(pod)
+		node, ok := g.facts.Node(pod.Spec.NodeName)
+		if !ok || !ip.IsValid() || !contains(g.facts.Pods, ip) || contains(node.Pods, ip) {
+			continue
+		}
+		g.facts.Strays = append(g.facts.Strays, Stray{IP: ip, Node: node.Name})
+	}
+	slices.SortFunc(g.facts.Strays, func(a, b Stray) int { return cmp.Or(a.IP.Compare(b.IP), cmp.Compare(a.Node, b.Node)) })
+	g.facts.Strays = slices.CompactFunc(g.facts.Strays, func(a, b Stray) bool { return a.IP == b.IP })
+}
+
+// podIP is the IPv4 address of a pod in the pod network; not valid when it has none, or none any more.
+func podIP(pod *corev1.Pod) netip.Addr {
+	if pod.Spec.HostNetwork || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return netip.Addr{}
+	}
+	texts := []string{pod.Status.PodIP}
+	for _, p := range pod.Status.PodIPs {
+		texts = append(texts, p.IP)
+	}
+	for _, text := range texts {
+		if ip, err := netip.ParseAddr(text); err == nil && special(ip) == "" {
+			return ip
+		}
+	}
+	return netip.Addr{}
+}
+
+// named is the kind and the name of an object.
+func named(kind string, o metav1.Object) string {
+	if o.GetNamespace() == "" {
+		return kind + " " + o.GetName()
+	}
+	return kind + " " + o.GetNamespace() + "/" + o.GetName()
+}
+
+// clusterOf is the peer that an object is about: its label, else its name.
+func clusterOf(o metav1.Object) string {
+	return cmp.Or(o.GetLabels()[api.LabelRemoteClusterID], o.GetName())
+}

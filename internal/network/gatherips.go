@@ -1,0 +1,90 @@
+package network
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// exposed reads what IP objects expose. views are where peers are seen here.
+func (g *gathering) exposed(views []netip.Prefix) {
+	// Where two of them name one address, only one can be what its answers come from: what somebody asked for goes before the system's own,
+	// then the older one.
+	ips := slices.SortedFunc(slices.Values(g.IPs), func(a, b ipamv1alpha1.IP) int {
+		return cmp.Or(cmp.Compare(g.rank(&a), g.rank(&b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	reals, externals := map[netip.Addr]string{}, map[netip.Addr]string{}
+	for i := range ips {
+		ip := &ips[i]
+		if ip.DeletionTimestamp != nil || ip.Labels[networkingv1beta1.LabelHostUnreachable] == "true" {
+			continue
+		}
+		e, ok := g.expose(ip, views)
+		if !ok {
+			continue
+		}
+		if other, taken := reals[e.Real]; taken {
+			if g.rank(ip) == 0 {
+				g.problem("", named("IP", ip), "spec.ip %s is exposed by IP %s already, under which its answers come: use its status.ip, or delete one of them", e.Real, other)
+			}
+			continue
+		}
+		if other, taken := externals[e.External]; taken {
+			g.problem("", named("IP", ip), "status.ip %s was given to IP %s too: delete one of them and make it anew", e.External, other)
+			continue
+		}
+		reals[e.Real], externals[e.External] = e.Object, e.Object
+		g.facts.Exposed = append(g.facts.Exposed, e)
+	}
+	slices.SortFunc(g.facts.Exposed, func(a, b Exposed) int { return a.Real.Compare(b.Real) })
+}
+
+// rank is lower for what somebody asked for than for what the system makes of every node.
+func (g *gathering) rank(ip *ipamv1alpha1.IP) int {
+	return stateIf(g.systemNode(ip), 1, 0)
+}
+
+func (g *gathering) systemNode(ip *ipamv1alpha1.IP) bool {
+	return ip.Namespace == g.LiqoNamespace && ip.Labels[ipamv1alpha1.LabelIPType] == ipamv1alpha1.IPTypeNode
+}
+
+func (g *gathering) expose(ip *ipamv1alpha1.IP, views []netip.Prefix) (Exposed, bool) {
+	name := named("IP", ip)
+	e := Exposed{Kind: KindHost, Object: ip.Namespace + "/" + ip.Name}
+	var err error
+	if e.Real, err = netip.ParseAddr(ip.Spec.IP); err != nil || special(e.Real) != "" {
+		g.problem("", name, "spec.ip %q can't be exposed, it is %s: make an IP object with another address", ip.Spec.IP, cmp.Or(special(e.Real), "no address"))
+		return e, false
+	}
+	if contains(g.facts.Pods, e.Real) {
+		g.problem("", name, "spec.ip %s is in a pod CIDR of this cluster: peers reach pods by their own addresses; delete the IP object", e.Real)
+		return e, false
+	}
+	if ip.Status.IP == "" || !g.facts.External.IsValid() {
+		g.wait("", name, "status.ip is %q: waiting for an address of the external CIDR", ip.Status.IP)
+		return e, false
+	}
+	if e.External, err = netip.ParseAddr(ip.Status.IP); err != nil || !g.facts.External.Contains(e.External) {
+		g.problem("", name, "status.ip %s is not in the external CIDR %s, where peers look for it: remove spec.networkRef", ip.Status.IP, g.facts.External)
+		return e, false
+	}
+	if contains(views, e.Real) {
+		e.Kind = KindPeer
+		return e, true
+	}
+	for _, n := range g.facts.Nodes {
+		if slices.Contains(n.Addresses, e.Real) {
+			e.Node = n.Name
+		}
+	}
+	if g.systemNode(ip) {
+		e.Kind = KindNode
+		e.Node = cmp.Or(e.Node, strings.TrimPrefix(ip.Name, ipamv1alpha1.IPNodePrefix))
+	}
+	return e, true
+}

@@ -1,0 +1,220 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/ipam"
+)
+
+// peers reads the peers and returns all views, also those of peers that are not complete.
+func (g *gathering) peers() []netip.Prefix {
+	var views []netip.Prefix
+	for _, p := range g.configured() {
+		views = append(views, p.Views()...)
+		switch {
+		case len(g.facts.Pods) == 0:
+			g.wait(p.ClusterID, "Network "+g.LiqoNamespace+"/pod-cidr", "waiting for the pod CIDR of this cluster before cluster %q can be connected", p.ClusterID)
+		case !g.facts.External.IsValid():
+			g.wait(p.ClusterID, "Network "+g.LiqoNamespace+"/external-cidr", "waiting for the external CIDR of this cluster before cluster %q can be connected", p.ClusterID)
+		case g.gateway(&p):
+			g.facts.Peers = append(g.facts.Peers, p)
+		}
+	}
+	return views
+}
+
+// configured reads the peers that have a place here.
+func (g *gathering) configured() []Peer {
+	configurations := slices.SortedFunc(slices.Values(g.Configurations), func(a, b networkingv1beta1.Configuration) int {
+		return cmp.Or(cmp.Compare(clusterOf(&a), clusterOf(&b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	var peers []Peer
+	for i := range configurations {
+		c := &configurations[i]
+		if c.DeletionTimestamp != nil {
+			continue
+		}
+		p := Peer{ClusterID: clusterOf(c), Namespace: c.Namespace}
+		if n := len(peers); n > 0 && peers[n-1].ClusterID == p.ClusterID {
+			g.problem("", named("Configuration", c), "it is about cluster %q, and so is another, older one in namespace %s: delete one of them", p.ClusterID, peers[n-1].Namespace)
+			continue
+		}
+		if g.remaps(c, &p, peers) {
+			peers = append(peers, p)
+		}
+	}
+	return peers
+}
+
+// remaps reads where the ranges of a peer appear here. others are the peers read before.
+func (g *gathering) remaps(c *networkingv1beta1.Configuration, p *Peer, others []Peer) bool {
+	name := named("Configuration", c)
+	if c.Status.Remote == nil {
+		g.wait(p.ClusterID, name, "status.remote is empty: waiting for ranges of this cluster where cluster %q appears", p.ClusterID)
+		return false
+	}
+	pair := func(field string, real, view []string, most int) ([]ipam.Remap, bool) {
+		real, view = real[:min(most, len(real))], view[:min(most, len(view))]
+		if len(real) == 0 {
+			g.problem(p.ClusterID, name, "spec.remote.cidr.%s is empty: enter the range of cluster %q", field, p.ClusterID)
+			return nil, false
+		}
+		if len(real) != len(view) {
+			g.wait(p.ClusterID, name, "status.remote.cidr.%s has %d ranges for the %d of spec.remote: waiting for the others", field, len(view), len(real))
+			return nil, false
+		}
+		var pairs []ipam.Remap
+		for i := range real {
+			r, why := remap(real[i], view[i])
+			if why == "" {
+				why = g.collision(r, append(slices.Clone(others), Peer{ClusterID: p.ClusterID, Pods: slices.Concat(p.Pods, pairs)}))
+			}
+			if why != "" {
+				g.problem(p.ClusterID, name, "remote.cidr.%s: range %s, seen here as %s, %s", field, real[i], view[i], why)
+				return nil, false
+			}
+			pairs = append(pairs, r)
+		}
+		return pairs, true
+	}
+	var ok bool
+	if p.Pods, ok = pair("pod", c.Spec.Remote.CIDR.Pod, c.Status.Remote.CIDR.Pod, len(c.Spec.Remote.CIDR.Pod)); !ok {
+		return false
+	}
+	p.External, ok = pair("external", c.Spec.Remote.CIDR.External, c.Status.Remote.CIDR.External, 1)
+	return ok
+}
+
+// remap reads a pair of ranges, or says what is wrong with it.
+func remap(real, view string) (ipam.Remap, string) {
+	var r ipam.Remap
+	var err error
+	if r.Real, err = netip.ParsePrefix(real); err != nil || !r.Real.Addr().Is4() {
+		return r, "is no IPv4 range: correct it in spec.remote"
+	}
+	if r.View, err = netip.ParsePrefix(view); err != nil || !r.View.Addr().Is4() {
+		return r, "has no IPv4 range here: delete the Network of this range, another one is made"
+	}
+	r.Real, r.View = r.Real.Masked(), r.View.Masked()
+	if why := specialPrefix(r.Real); why != "" {
+		return r, "is " + why + ", which no cluster may have: correct it in spec.remote"
+	}
+	if why := specialPrefix(r.View); why != "" || !r.Valid() {
+		return r, "does not fit where it appears here: delete the Network of this range, another one is made"
+	}
+	return r, ""
+}
+
+// collision says what a range must not overlap: the view nothing that is seen here, the real one no other range of the same peer.
+func (g *gathering) collision(r ipam.Remap, peers []Peer) string {
+	f := &g.facts
+	own := slices.Concat(f.Pods, f.Services)
+	if f.External.IsValid() {
+		own = append(own, f.External)
+	}
+	if overlaps(own, r.View) {
+		return fmt.Sprintf("collides here with a range of this cluster (%s): delete its Network, another one is made", join(own))
+	}
+	for i := range peers {
+		if overlaps(peers[i].Views(), r.View) {
+			return fmt.Sprintf("collides here with a range of cluster %q: delete its Network, another one is made", peers[i].ClusterID)
+		}
+	}
+	for _, other := range peers[len(peers)-1].Remaps() { // its own ones come last
+		if other.Real.Overlaps(r.Real) {
+			return fmt.Sprintf("overlaps %s, another range of the same cluster: correct spec.remote", other.Real)
+		}
+	}
+	return ""
+}
+
+// gateway reads the gateway of a peer.
+func (g *gathering) gateway(p *Peer) bool {
+	kind := ""
+	for i := range g.GatewayServers {
+		s := &g.GatewayServers[i]
+		if s.Namespace != p.Namespace || clusterOf(s) != p.ClusterID || s.DeletionTimestamp != nil {
+			continue
+		}
+		kind, p.Gateway, p.Role, p.MTU, p.Port = "GatewayServer", s.Name, Server, s.Spec.MTU, TunnelPort
+	}
+	for i := range g.GatewayClients {
+		c := &g.GatewayClients[i]
+		if c.Namespace != p.Namespace || clusterOf(c) != p.ClusterID || c.DeletionTimestamp != nil {
+			continue
+		}
+		if kind != "" {
+			g.problem("", named("GatewayClient", c), "cluster %q has %s %s as well, which counts: delete one of them", p.ClusterID, kind, p.Gateway)
+			continue
+		}
+		port := c.Spec.Endpoint.Port
+		if port == 0 && len(c.Spec.Endpoint.Ports) > 0 {
+			port = c.Spec.Endpoint.Ports[0]
+		}
+		if port < 1 || port > 65535 || len(c.Spec.Endpoint.Addresses) == 0 {
+			g.problem(p.ClusterID, named("GatewayClient", c), "spec.endpoint has addresses %q and port %d: enter status.endpoint of the other cluster's GatewayServer", c.Spec.Endpoint.Addresses, port)
+			return false
+		}
+		kind, p.Gateway, p.Role, p.MTU, p.Port, p.Endpoints = "GatewayClient", c.Name, Client, c.Spec.MTU, uint16(port), c.Spec.Endpoint.Addresses
+	}
+	if kind == "" {
+		g.wait(p.ClusterID, "Configuration "+p.Namespace+"/"+p.ClusterID, "waiting for a GatewayServer or GatewayClient for cluster %q in namespace %s", p.ClusterID, p.Namespace)
+		return false
+	}
+	gateway := kind + " " + p.Namespace + "/" + p.Gateway
+	if p.MTU != 0 && (p.MTU < 576 || p.MTU > 65535) {
+		g.problem(p.ClusterID, gateway, "spec.mtu %d is not between 576 and 65535: correct it, or remove it to have it computed", p.MTU)
+		return false
+	}
+	g.candidates(p)
+	if len(p.Candidates) == 0 {
+		g.wait("", gateway, "waiting for a pod of the gateway to have an address: cluster %q is unreachable until then", p.ClusterID)
+	}
+	g.publicKey(p)
+	for i := range g.Connections {
+		if c := &g.Connections[i]; c.Namespace == p.Namespace && c.Name == networkingv1beta1.GatewayChild(p.Gateway) {
+			p.Connection, p.TunnelMTU = c.Status.Value, c.Status.MTU
+		}
+	}
+	return true
+}
+
+func (g *gathering) candidates(p *Peer) {
+	for i := range g.Pods {
+		pod := &g.Pods[i]
+		labels := pod.Labels
+		if pod.Namespace != p.Namespace || labels[networkingv1beta1.LabelComponent] != networkingv1beta1.ComponentGateway ||
+			labels[networkingv1beta1.LabelGatewayName] != p.Gateway {
+			continue
+		}
+		if ip := podIP(pod); ip.IsValid() {
+			p.Candidates = append(p.Candidates, Candidate{Pod: pod.Name, IP: ip, Node: pod.Spec.NodeName, Created: pod.CreationTimestamp.Unix(),
+				Ready: pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+					return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+				})})
+		}
+	}
+	slices.SortFunc(p.Candidates, func(a, b Candidate) int { return cmp.Compare(a.Pod, b.Pod) })
+}
+
+func (g *gathering) publicKey(p *Peer) {
+	for i := range g.PublicKeys {
+		k := &g.PublicKeys[i]
+		if k.Namespace != p.Namespace || clusterOf(k) != p.ClusterID {
+			continue
+		}
+		if len(k.Spec.PublicKey) != 32 {
+			g.problem("", named("PublicKey", k), "spec.publicKey has %d bytes instead of 32: enter the key that the other cluster generates", len(k.Spec.PublicKey))
+			continue
+		}
+		p.PublicKey = slices.Clone(k.Spec.PublicKey)
+		return
+	}
+	g.wait("", "PublicKey "+p.Namespace+"/"+p.ClusterID, "waiting for the public key of cluster %q's gateway: there is no tunnel until then", p.ClusterID)
+}
