@@ -48,10 +48,10 @@ type Step struct {
 	Object Object
 	// Old is what Object was made from, for patches. It must not be changed.
 	Old Object
-	// Why is one clause for the log, and for the user where Warning is set.
+	// Why is one clause for the log.
 	Why string
-	// Warning tells that the user should hear of it.
-	Warning bool
+	// Warning is what the user should hear, about the local object; empty for nothing. It is said once, after the action succeeded.
+	Warning string
 	// Confirm asks to decide once more on facts read from the API servers, not from a cache: what is done can't be undone, and a
 	// cache may be late.
 	Confirm bool
@@ -143,6 +143,8 @@ func Next(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env En
 		return finished(local, shadow, remote, ours, env)
 	case env.Mapping.State != Mapped && (!env.RemoteSynced || shadow == nil):
 		return homeless(local, env)
+	case !env.RemoteSynced && env.Pod.Unavailable && kinds.Offloaded(local):
+		return showStatus(local, kinds.Unreachable(local), "the provider is out of reach")
 	case !env.RemoteSynced:
 		return Step{Why: "the provider does not answer, or what it has was not read yet"}
 	case shadow == nil:
@@ -260,7 +262,11 @@ func follow(local, remote *corev1.Pod, env Env) Step {
 			return Step{Why: "it is starting", After: min(rest, grace)}
 		}
 	}
-	return showStatus(local, want, "the remote pod changed")
+	s := showStatus(local, want, "the remote pod changed")
+	if problem := kinds.AddressProblem(remote, env.Pod); problem != nil {
+		s.Warning = "the pod is shown without an address: " + problem.Error()
+	}
+	return s
 }
 
 // bound is when the Pod got its node, by the clock of this cluster.
@@ -288,7 +294,9 @@ func deleteShadow(shadow *offv1.ShadowPod, why string, confirm bool) Step {
 // refuse says on the Pod why it is not offloaded.
 func refuse(local *corev1.Pod, message string) Step {
 	s := showStatus(local, kinds.Refused(local, message), message)
-	s.Warning = s.Action != Nothing
+	if s.Action != Nothing {
+		s.Warning = message
+	}
 	return s
 }
 

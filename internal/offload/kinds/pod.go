@@ -49,8 +49,11 @@ type PodOptions struct {
 	LabelsNotReflected, AnnotationsNotReflected []string
 	// Patch is what the VirtualNode changes in every pod; may be nil.
 	Patch *offv1.OffloadingPatch
-	// TranslateIP turns the address of a remote Pod into the one it has here; nil leaves addresses as they are.
-	TranslateIP func(string) string
+	// TranslateIP turns the address of a remote Pod into the one it has here: empty while that is not known, or with an error if it is none
+	// that the provider may have. nil leaves addresses as they are.
+	TranslateIP func(string) (string, error)
+	// Unavailable tells that the provider, or the network to it, has been out of reach for a while.
+	Unavailable bool
 	// ConfigMapsReflected tells that the remote copy of the root CA will be there for pods to wait for.
 	ConfigMapsReflected bool
 }

@@ -14,7 +14,7 @@ import (
 
 // What the local Pod tells beside its status, and reasons of its conditions.
 const (
-	// LabelRemoteUnavailable ("true"), on a local Pod, keeps it from being ready while its provider can't be reached.
+	// LabelRemoteUnavailable ("true"), on a local Pod, tells that it is not ready because its provider, or the network to it, is out of reach.
 	LabelRemoteUnavailable = "liqo.io/remote-unavailable"
 	// AnnotationRestarts, on a local Pod whose remote Pod was made again, holds the restarts of its containers in the former
 	// ones: name=count, separated by commas.
@@ -24,7 +24,7 @@ const (
 	AnnotationOffloaded = "offloading.liqo.io/offloaded"
 	// reasonRemoteTerminating is why a Pod whose remote Pod is on its way out, to be replaced, is not ready.
 	reasonRemoteTerminating = "RemotePodTerminating"
-	// reasonRemoteUnavailable is why a Pod with LabelRemoteUnavailable is not ready.
+	// reasonRemoteUnavailable is why such a Pod is not ready.
 	reasonRemoteUnavailable = "RemoteUnavailable"
 )
 
@@ -40,6 +40,7 @@ func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	dying := !remote.DeletionTimestamp.IsZero() && local.DeletionTimestamp.IsZero()
 	if dying && !Conclusive(remote.Status.Phase, local.Spec.RestartPolicy) {
 		notReady(&out.Status, local, reasonRemoteTerminating)
+		mark(out, o.Unavailable)
 		return out
 	}
 	s := remote.Status.DeepCopy()
@@ -56,10 +57,41 @@ func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	addresses(s, o)
 	restarts(out, s, remote)
 	out.Status = *s
-	if local.Labels[LabelRemoteUnavailable] == "true" {
+	unavailable := o.Unavailable && !Finished(out)
+	if unavailable {
 		notReady(&out.Status, local, reasonRemoteUnavailable)
 	}
+	mark(out, unavailable)
 	return out
+}
+
+// Unreachable returns local as it is while its provider is out of reach: not ready, so that no Service sends to it, and nothing else said.
+func Unreachable(local *corev1.Pod) *corev1.Pod {
+	out := local.DeepCopy()
+	notReady(&out.Status, local, reasonRemoteUnavailable)
+	mark(out, true)
+	return out
+}
+
+// mark puts LabelRemoteUnavailable on a Pod, or takes it off.
+func mark(pod *corev1.Pod, unavailable bool) {
+	if !unavailable {
+		delete(pod.Labels, LabelRemoteUnavailable)
+		return
+	}
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	pod.Labels[LabelRemoteUnavailable] = "true"
+}
+
+// AddressProblem tells why the address of a remote Pod is not shown, nil if it is or will be.
+func AddressProblem(remote *corev1.Pod, o PodOptions) error {
+	if o.TranslateIP == nil || remote.Status.PodIP == "" {
+		return nil
+	}
+	_, err := o.TranslateIP(remote.Status.PodIP)
+	return err
 }
 
 // Offloaded tells whether a ShadowPod was made for this very Pod.
@@ -93,8 +125,12 @@ func addresses(s *corev1.PodStatus, o PodOptions) {
 	if o.TranslateIP == nil || s.PodIP == "" {
 		return
 	}
-	s.PodIP, s.PodIPs = o.TranslateIP(s.PodIP), nil
-	if s.PodIP != "" {
+	address, err := o.TranslateIP(s.PodIP)
+	if err != nil {
+		address = ""
+	}
+	s.PodIP, s.PodIPs = address, nil
+	if address != "" {
 		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
 	}
 }

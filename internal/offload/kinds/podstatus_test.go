@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"errors"
 	"reflect"
 	"testing"
 	"time"
@@ -86,13 +87,21 @@ func TestPodStatus(t *testing.T) {
 
 	t.Run("translated address", func(t *testing.T) {
 		o := options
-		o.TranslateIP = func(string) string { return "172.16.0.9" }
+		o.TranslateIP = func(string) (string, error) { return "172.16.0.9", nil }
 		if s := PodStatus(pod(nil), remote, o).Status; s.PodIP != "172.16.0.9" || len(s.PodIPs) != 1 || s.PodIPs[0].IP != s.PodIP {
 			t.Errorf("%s %v", s.PodIP, s.PodIPs)
 		}
-		o.TranslateIP = func(string) string { return "" }
-		if s := PodStatus(pod(nil), remote, o).Status; s.PodIP != "" || len(s.PodIPs) != 0 {
-			t.Errorf("%s %v", s.PodIP, s.PodIPs)
+		for _, problem := range []error{nil, errors.New("it is a loopback address")} {
+			o.TranslateIP = func(string) (string, error) { return "127.0.0.1", problem }
+			if problem == nil {
+				o.TranslateIP = func(string) (string, error) { return "", nil }
+			}
+			if s := PodStatus(pod(nil), remote, o).Status; s.PodIP != "" || len(s.PodIPs) != 0 {
+				t.Errorf("%s %v", s.PodIP, s.PodIPs)
+			}
+			if got := AddressProblem(remote, o); !errors.Is(got, problem) {
+				t.Errorf("problem %v, want %v", got, problem)
+			}
 		}
 	})
 	t.Run("conditions of others", func(t *testing.T) {
@@ -108,10 +117,23 @@ func TestPodStatus(t *testing.T) {
 		}
 	})
 	t.Run("remote unavailable", func(t *testing.T) {
-		local := out.DeepCopy()
-		local.Labels[LabelRemoteUnavailable] = "true"
-		if got := PodStatus(local, remote, options); ready(got) != corev1.ConditionFalse || got.Status.Phase != corev1.PodRunning {
-			t.Errorf("%+v", got.Status)
+		o := options
+		o.Unavailable = true
+		for name, got := range map[string]*corev1.Pod{"by its remote pod": PodStatus(out, remote, o), "without it": Unreachable(out)} {
+			if ready(got) != corev1.ConditionFalse || got.Status.Phase != corev1.PodRunning || got.Labels[LabelRemoteUnavailable] != "true" {
+				t.Errorf("%s: labels %v, status %+v", name, got.Labels, got.Status)
+			}
+			if again := PodStatus(got, remote, o); !reflect.DeepEqual(got, again) {
+				t.Errorf("%s, it never settles: %s", name, cmp.Diff(got, again))
+			}
+			if back := PodStatus(got, remote, options); !reflect.DeepEqual(back, out) {
+				t.Errorf("%s, it does not come back: %s", name, cmp.Diff(out, back))
+			}
+		}
+		ended := running(0, t0, t0.Add(time.Second))
+		ended.Status.Phase = corev1.PodSucceeded
+		if got := PodStatus(out, ended, o); got.Labels[LabelRemoteUnavailable] != "" {
+			t.Errorf("a pod that has ended keeps the label for ever: %v", got.Labels)
 		}
 	})
 	t.Run("made again", func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,7 +21,7 @@ import (
 )
 
 // networkConnection is the condition of a ForeignCluster's networking module that tells whether the network works.
-const networkConnection corev1beta1.ConditionType = "NetworkConnectionStatus"
+const networkConnection = corev1beta1.NetworkConnectionStatus
 
 // Options make a Node.
 type Options struct {
@@ -42,6 +43,8 @@ type Options struct {
 	SkipNetworkCheck bool
 	// ExtraLabels and ExtraAnnotations are put on the Node.
 	ExtraLabels, ExtraAnnotations map[string]string
+	// AvailabilityChanged is called, once Run works, when Unavailable changes; may be nil.
+	AvailabilityChanged func()
 	// Version asks the provider for the version of its API server.
 	Version func(context.Context) (string, error)
 	Log     *slog.Logger
@@ -67,6 +70,9 @@ type Node struct {
 	// exists is closed when the Node was seen or made for the first time.
 	exists chan struct{}
 	known  bool
+	// notReadySince is when the Node turned NotReady, zero while it is ready or not known.
+	notReadySince time.Time
+	unavailable   atomic.Bool
 	// loaded is closed when the VirtualNode was read for the first time.
 	loaded chan struct{}
 	read   bool
@@ -123,7 +129,7 @@ func (n *Node) Run(ctx context.Context) error {
 	group.Go(func() error { return n.nodes.Run(ctx, n.opts.Local, "") })
 	group.Go(func() error { return n.clusters.Run(ctx, n.opts.Local, "") })
 	group.Go(func() error {
-		var retry <-chan time.Time
+		var retry, patience <-chan time.Time
 		told := ""
 		for {
 			select {
@@ -132,9 +138,11 @@ func (n *Node) Run(ctx context.Context) error {
 			case <-n.wake:
 			case <-health:
 			case <-retry:
+			case <-patience:
 			}
 			retry = nil
 			err := n.reconcile(ctx)
+			patience = n.judge()
 			switch {
 			case err == nil:
 				told = ""
@@ -190,6 +198,7 @@ func (n *Node) reconcile(ctx context.Context) error {
 	f.version = n.version
 	f.networkChecked, f.networkUp = n.network()
 	want := desired(have, f)
+	n.noteReadiness(want, f.now)
 	if have == nil {
 		if err := n.opts.Local.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating node %s: %w", want.Name, err)
@@ -202,6 +211,42 @@ func (n *Node) reconcile(ctx context.Context) error {
 	}
 	n.seen()
 	return n.update(ctx, have, want)
+}
+
+// availabilityGrace is how long the Node has to be NotReady before its pods are told to be: a tunnel that moves from one gateway to the next
+// is no reason to write every pod twice.
+const availabilityGrace = 5 * time.Second
+
+// Unavailable tells that the Node has been NotReady for longer than that.
+func (n *Node) Unavailable() bool { return n.unavailable.Load() }
+
+func (n *Node) noteReadiness(node *corev1.Node, now time.Time) {
+	for _, c := range node.Status.Conditions {
+		if c.Type != corev1.NodeReady {
+			continue
+		}
+		if c.Status == corev1.ConditionTrue {
+			n.notReadySince = time.Time{}
+		} else if n.notReadySince.IsZero() {
+			n.notReadySince = now
+		}
+	}
+}
+
+// judge decides whether the pods are unavailable, and returns when to decide again; nil if only news can change that.
+func (n *Node) judge() <-chan time.Time {
+	unavailable := false
+	var again <-chan time.Time
+	if !n.notReadySince.IsZero() {
+		rest := availabilityGrace - n.opts.Clock.Now().Sub(n.notReadySince)
+		if unavailable = rest <= 0; !unavailable {
+			again = n.opts.Clock.After(min(rest, availabilityGrace))
+		}
+	}
+	if n.unavailable.Swap(unavailable) != unavailable && n.opts.AvailabilityChanged != nil {
+		n.opts.AvailabilityChanged()
+	}
+	return again
 }
 
 // update writes what differs, metadata and taints apart from the status. A conflict is no error: the newer Node is on its way to us.

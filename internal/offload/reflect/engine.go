@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,8 +33,10 @@ type Facts struct {
 	Remote []client.Object
 	// Mapping tells where the twin of the object's namespace is.
 	Mapping offload.Mapping
-	// RemoteSynced tells that Remote is the whole truth.
+	// RemoteSynced tells that Remote is the whole truth; of a Mapped kind, that Local and Beside are, too.
 	RemoteSynced bool
+	// Beside is what Kind.Beside found in the object's namespace, in that order; nil while the namespace has no twin.
+	Beside []Neighbours
 	// Now is the time here.
 	Now time.Time
 }
@@ -46,12 +49,45 @@ type Kind struct {
 	Workers int
 	// Local is what is watched here, in all namespaces.
 	Local Resource
+	// Mapped restricts that to the namespaces that have a twin, while the provider answers: for kinds of which nothing is shown here.
+	Mapped bool
+	// Beside is what else decisions depend on, watched here in the same namespaces; only for Mapped kinds.
+	Beside []Beside
 	// Remote is what is watched in every twin namespace.
 	Remote []Resource
 	// Next decides; see offload.Next. It must not change the facts.
 	Next func(Facts) offload.Step
-	// Refused is the step that tells the user that the provider refused to create the remote object; nil tells nobody.
-	Refused func(local client.Object, message string) offload.Step
+	// Refused is the step that tells the user that the provider refused an action, false if nobody is told. May be nil.
+	Refused func(local client.Object, action offload.Action, message string) (offload.Step, bool)
+}
+
+// Beside is a set of local objects on which decisions about other ones of the same namespace depend.
+type Beside struct {
+	Resource
+	// Concerns returns, for an object that changed, the values in Kind.Local.Index of those that must be looked at again.
+	Concerns func(client.Object) []string
+}
+
+// Neighbours are the objects of a Beside that are in one namespace.
+type Neighbours struct {
+	store     *store
+	namespace string
+}
+
+// Get returns the one of that name, nil if there is none. It must not be changed.
+func (n Neighbours) Get(name string) client.Object {
+	return n.store.get(types.NamespacedName{Namespace: n.namespace, Name: name})
+}
+
+// With returns those that have a value in their Index. They must not be changed.
+func (n Neighbours) With(value string) []client.Object {
+	var out []client.Object
+	for _, key := range n.store.with(value) {
+		if obj := n.store.get(key); obj != nil {
+			out = append(out, obj)
+		}
+	}
+	return out
 }
 
 // Health tells whether the provider answers; *remote.Health is one.
@@ -97,15 +133,22 @@ type Engine struct {
 type reflector struct {
 	Kind
 	engine *Engine
-	local  *store
-	queue  workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	// local is nil for a Mapped kind, which has one per twin.
+	local *store
+	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
+
+	mu sync.Mutex
+	// told is what the user heard last about an object.
+	told map[types.NamespacedName]string
 }
 
-// twin is a mapped namespace being watched in the provider.
+// twin is a mapped namespace being watched in the provider, and of Mapped kinds here.
 type twin struct {
 	local, remote string
 	cancel        context.CancelFunc
 	stores        map[*reflector][]*store
+	here          map[*reflector]*store
+	beside        map[*reflector][]*store
 }
 
 // Retries of an object whose step failed.
@@ -135,15 +178,17 @@ func New(opts Options) *Engine {
 		default:
 		}
 	}
-	e.nsmap = newStore(Resource{Object: &offv1.NamespaceMap{}, Fields: "metadata.name=" + opts.Map}, func(types.NamespacedName) { poke() }, poke)
+	e.nsmap = newStore(Resource{Object: &offv1.NamespaceMap{}, Fields: "metadata.name=" + opts.Map}, func(types.NamespacedName, client.Object, client.Object) { poke() }, poke)
 	for _, kind := range opts.Kinds {
 		if kind.Workers == 0 {
 			continue
 		}
-		r := &reflector{Kind: kind, engine: e}
+		r := &reflector{Kind: kind, engine: e, told: map[types.NamespacedName]string{}}
 		r.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry))
-		e.listed.Add(1)
-		r.local = newStore(r.Local, r.queue.Add, e.listed.Done)
+		if !r.Mapped {
+			e.listed.Add(1)
+			r.local = newStore(r.Local, r.add, e.listed.Done)
+		}
 		e.kinds = append(e.kinds, r)
 	}
 	return e
@@ -154,7 +199,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return watchInto(ctx, e.opts.Local, e.opts.Namespace, e.nsmap) })
 	for _, r := range e.kinds {
-		group.Go(func() error { return watchInto(ctx, e.opts.Local, "", r.local) })
+		if !r.Mapped {
+			group.Go(func() error { return watchInto(ctx, e.opts.Local, "", r.local) })
+		}
 	}
 	listed := make(chan struct{})
 	go func() { e.listed.Wait(); close(listed) }()
@@ -217,8 +264,26 @@ func (e *Engine) settle(ctx context.Context) {
 	}
 	// What the map says decides about objects whose namespace has no twin, too.
 	for _, r := range e.kinds {
-		for _, key := range r.local.keys() {
-			r.enqueue(key)
+		if !r.Mapped {
+			r.enqueueAll(r.local)
+		}
+	}
+}
+
+// Look has every object of the kinds of those names looked at once more: something that they depend on and that is not watched here changed.
+func (e *Engine) Look(kinds ...string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.kinds {
+		if !slices.Contains(kinds, r.Name) {
+			continue
+		}
+		if !r.Mapped {
+			r.enqueueAll(r.local)
+			continue
+		}
+		for _, t := range e.twins {
+			r.enqueueTwin(t)
 		}
 	}
 }
@@ -226,25 +291,65 @@ func (e *Engine) settle(ctx context.Context) {
 // watchTwin starts the watches of one namespace. When they are complete, everything in it is looked at.
 func (e *Engine) watchTwin(ctx context.Context, local, namespace string) *twin {
 	ctx, cancel := context.WithCancel(ctx)
-	t := &twin{local: local, remote: namespace, cancel: cancel, stores: map[*reflector][]*store{}}
+	t := &twin{
+		local: local, remote: namespace, cancel: cancel,
+		stores: map[*reflector][]*store{}, here: map[*reflector]*store{}, beside: map[*reflector][]*store{},
+	}
+	start := func(c client.WithWatch, where string, s *store) {
+		go func() {
+			if err := watchInto(ctx, c, where, s); err != nil {
+				e.opts.Log.Error("Watching a namespace", "namespace", where, "error", err)
+			}
+		}()
+	}
 	for _, r := range e.kinds {
-		changed := func(key types.NamespacedName) { r.enqueue(types.NamespacedName{Namespace: local, Name: key.Name}) }
+		changed := func(key types.NamespacedName, _, _ client.Object) { r.enqueue(types.NamespacedName{Namespace: local, Name: key.Name}) }
 		complete := func() { r.enqueueTwin(t) }
 		for _, resource := range r.Remote {
 			t.stores[r] = append(t.stores[r], newStore(resource, changed, complete))
 		}
+		if !r.Mapped {
+			continue
+		}
+		here := newStore(r.Local, r.add, complete)
+		t.here[r] = here
+		for _, b := range r.Beside {
+			t.beside[r] = append(t.beside[r], newBeside(b, here, r.queue.Add, complete))
+		}
 	}
-	for _, stores := range t.stores {
-		for _, s := range stores {
-			go func() {
-				if err := watchInto(ctx, e.opts.Remote, namespace, s); err != nil {
-					e.opts.Log.Error("Watching the provider", "namespace", namespace, "error", err)
-				}
-			}()
+	// All stores are there before anything tells of them.
+	for _, r := range e.kinds {
+		for _, s := range t.stores[r] {
+			start(e.opts.Remote, namespace, s)
+		}
+		for _, s := range t.beside[r] {
+			start(e.opts.Local, local, s)
+		}
+		if r.Mapped {
+			start(e.opts.Local, local, t.here[r])
 		}
 	}
 	return t
 }
+
+// newBeside makes the store of a Beside whose changes concern objects in here.
+func newBeside(b Beside, here *store, enqueue func(types.NamespacedName), complete func()) *store {
+	return newStore(b.Resource, func(_ types.NamespacedName, before, now client.Object) {
+		for _, obj := range []client.Object{before, now} {
+			if obj == nil {
+				continue
+			}
+			for _, value := range b.Concerns(obj) {
+				for _, key := range here.with(value) {
+					enqueue(key)
+				}
+			}
+		}
+	}, complete)
+}
+
+// add has an object looked at that the watch told of.
+func (r *reflector) add(key types.NamespacedName, _, _ client.Object) { r.queue.Add(key) }
 
 // enqueue has an object looked at now, whatever failed before.
 func (r *reflector) enqueue(key types.NamespacedName) {
@@ -252,9 +357,28 @@ func (r *reflector) enqueue(key types.NamespacedName) {
 	r.queue.Add(key)
 }
 
+// enqueueAll has everything in a store of local objects looked at.
+func (r *reflector) enqueueAll(s *store) {
+	for _, key := range s.keys() {
+		r.enqueue(key)
+	}
+}
+
+// store returns where the local objects of a namespace are, t being its twin; nil if nowhere.
+func (r *reflector) store(t *twin) *store {
+	switch {
+	case !r.Mapped:
+		return r.local
+	case t == nil:
+		return nil
+	default:
+		return t.here[r]
+	}
+}
+
 // enqueueTwin has every object of a namespace looked at, wherever it is.
 func (r *reflector) enqueueTwin(t *twin) {
-	for _, key := range r.local.keys() {
+	for _, key := range r.store(t).keys() {
 		if key.Namespace == t.local {
 			r.enqueue(key)
 		}
@@ -292,10 +416,10 @@ func (e *Engine) RemoteNamespace(local string) (string, bool) {
 	return at.Namespace, at.Namespace != ""
 }
 
-// Local returns all objects of a kind that are here. They must not be changed.
+// Local returns all objects of a kind that are here; nothing of a Mapped kind. They must not be changed.
 func (e *Engine) Local(kind string) []client.Object {
 	for _, r := range e.kinds {
-		if r.Name == kind {
+		if r.Name == kind && !r.Mapped {
 			return r.local.list()
 		}
 	}

@@ -52,12 +52,12 @@ func Pods(workers int, options func() kinds.PodOptions) Kind {
 			pod, _ := f.Remote[1].(*corev1.Pod)
 			return offload.Next(local, shadow, pod, offload.Env{Mapping: f.Mapping, RemoteSynced: f.RemoteSynced, Now: f.Now, Pod: options()})
 		},
-		Refused: func(obj client.Object, message string) offload.Step {
+		Refused: func(obj client.Object, action offload.Action, message string) (offload.Step, bool) {
 			local, ok := obj.(*corev1.Pod)
-			if !ok {
-				return offload.Step{}
+			if !ok || action != offload.CreateRemote {
+				return offload.Step{}, false
 			}
-			return offload.Refuse(local, message)
+			return offload.Refuse(local, message), true
 		},
 	}
 }

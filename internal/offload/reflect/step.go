@@ -71,12 +71,12 @@ func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload
 		}
 		step = r.Next(facts)
 	}
-	err := r.do(ctx, t, step)
-	if step.Action != offload.CreateRemote || err == nil {
-		return step, err
+	err := r.do(ctx, t, key, facts.Local, step)
+	if err == nil {
+		return step, nil
 	}
 	switch {
-	case apierrors.IsAlreadyExists(err):
+	case step.Action == offload.CreateRemote && apierrors.IsAlreadyExists(err):
 		// Either the process before this one made it and the watch is late, or it is somebody else's: look.
 		facts, err := r.read(ctx, key, facts)
 		if err != nil {
@@ -86,10 +86,13 @@ func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload
 		if step.Action == offload.CreateRemote {
 			return step, fmt.Errorf("creating %s: it exists, and it does not", key)
 		}
-		return step, r.do(ctx, t, step)
-	case refused(err) && r.Refused != nil:
-		told := r.Refused(facts.Local, "cluster refused the pod: "+err.Error())
-		if err := r.do(ctx, t, told); err != nil {
+		return step, r.do(ctx, t, key, facts.Local, step)
+	case refused(err) && r.Refused != nil && facts.Local != nil:
+		told, ok := r.Refused(facts.Local, step.Action, "the cluster refused it: "+err.Error())
+		if !ok {
+			return step, err
+		}
+		if err := r.do(ctx, t, key, facts.Local, told); err != nil {
 			return told, err
 		}
 		return told, refusal{err}
@@ -111,11 +114,19 @@ func refused(err error) bool {
 // facts gathers, from memory, what is known about an object.
 func (r *reflector) facts(key types.NamespacedName) (Facts, *twin) {
 	at, t := r.engine.mapping(key.Namespace)
-	facts := Facts{Local: r.local.get(key), Remote: make([]client.Object, len(r.Remote)), Mapping: at, Now: r.engine.opts.Clock.Now()}
+	facts := Facts{Remote: make([]client.Object, len(r.Remote)), Mapping: at, Now: r.engine.opts.Clock.Now()}
+	here := r.store(t)
+	if here != nil {
+		facts.Local = here.get(key)
+	}
 	if t == nil {
 		return facts, nil
 	}
-	facts.RemoteSynced = true
+	facts.RemoteSynced = here.hasSynced()
+	for _, s := range t.beside[r] {
+		facts.RemoteSynced = facts.RemoteSynced && s.hasSynced()
+		facts.Beside = append(facts.Beside, Neighbours{s, t.local})
+	}
 	for i, s := range t.stores[r] {
 		facts.RemoteSynced = facts.RemoteSynced && s.hasSynced()
 		facts.Remote[i] = s.get(types.NamespacedName{Namespace: t.remote, Name: key.Name})
@@ -161,23 +172,37 @@ func get(ctx context.Context, c client.Client, key types.NamespacedName, resourc
 	}
 }
 
-// do obeys a step. That an object to be deleted is gone is fine.
-func (r *reflector) do(ctx context.Context, t *twin, step offload.Step) error {
-	opts := r.engine.opts
-	if step.Action == offload.Nothing {
-		return nil
+// do obeys a step about the object of that name, and tells the user what the step wants him to hear. That an object to be deleted is gone is fine.
+func (r *reflector) do(ctx context.Context, t *twin, key types.NamespacedName, local client.Object, step offload.Step) error {
+	if step.Action != offload.Nothing {
+		obj, ok := step.Object.(client.Object)
+		if !ok {
+			return fmt.Errorf("obeying %s: %T is not an object", step.Action, step.Object)
+		}
+		if err := r.write(ctx, t, step, obj); err != nil {
+			return err
+		}
 	}
-	obj, ok := step.Object.(client.Object)
-	if !ok {
-		return fmt.Errorf("obeying %s: %T is not an object", step.Action, step.Object)
-	}
-	if err := r.write(ctx, t, step, obj); err != nil {
-		return err
-	}
-	if step.Warning { // once it is written: a write that fails is tried again, and would be told again
-		opts.Warn(obj, step.Why)
-	}
+	// Once it is written: a write that fails is tried again, and would be told again.
+	r.tell(key, local, step.Warning)
 	return nil
+}
+
+// tell warns the user about a local object, unless that is what he heard last about it.
+func (r *reflector) tell(key types.NamespacedName, local client.Object, warning string) {
+	r.mu.Lock()
+	if warning == "" || local == nil {
+		delete(r.told, key)
+		r.mu.Unlock()
+		return
+	}
+	news := string(local.GetUID()) + " " + warning
+	known := r.told[key] == news
+	r.told[key] = news
+	r.mu.Unlock()
+	if !known {
+		r.engine.opts.Warn(local, warning)
+	}
 }
 
 // write does the one write of a step, about obj.
@@ -192,11 +217,7 @@ func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj c
 		return nil
 	case offload.PatchRemote:
 		old, _ := step.Old.(client.Object)
-		if err := opts.Remote.Patch(ctx, obj, client.MergeFrom(old), client.FieldOwner(api.FieldManager)); err != nil {
-			return gone(err)
-		}
-		r.wrote(t, obj)
-		return nil
+		return r.patchRemote(ctx, t, old, obj)
 	case offload.DeleteRemote:
 		if err := remove(ctx, opts.Remote, obj); err != nil {
 			return err
@@ -219,17 +240,43 @@ func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj c
 		if err := opts.Local.Status().Patch(ctx, answer, client.RawPatch(types.StrategicMergePatchType, data)); err != nil {
 			return gone(err)
 		}
-		r.local.wrote(answer)
+		r.store(t).wrote(answer)
 		return nil
 	case offload.DeleteLocal:
 		if err := remove(ctx, opts.Local, obj, client.GracePeriodSeconds(0)); err != nil {
 			return err
 		}
-		r.local.removed(obj)
+		r.store(t).removed(obj)
 		return nil
 	default:
 		return errUnknownAction(step.Action)
 	}
+}
+
+// patchRemote turns old into obj in the provider, on condition that it is still that very object: one of its name may be somebody else's.
+func (r *reflector) patchRemote(ctx context.Context, t *twin, old, obj client.Object) error {
+	data, err := client.MergeFrom(old).Data(obj)
+	if err != nil {
+		return fmt.Errorf("comparing two states of %s: %w", client.ObjectKeyFromObject(obj), err)
+	}
+	var patch map[string]any
+	if err := json.Unmarshal(data, &patch); err != nil {
+		return fmt.Errorf("reading the difference of two states of %s: %w", client.ObjectKeyFromObject(obj), err)
+	}
+	meta, _ := patch["metadata"].(map[string]any)
+	if meta == nil {
+		meta = map[string]any{}
+		patch["metadata"] = meta
+	}
+	meta["uid"] = old.GetUID()
+	if data, err = json.Marshal(patch); err != nil {
+		return fmt.Errorf("marshalling a patch of %s: %w", client.ObjectKeyFromObject(obj), err)
+	}
+	if err := r.engine.opts.Remote.Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), client.FieldOwner(api.FieldManager)); err != nil {
+		return gone(err)
+	}
+	r.wrote(t, obj)
+	return nil
 }
 
 // statusPatch turns old into obj, on condition that it is still that very object.

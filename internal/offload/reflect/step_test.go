@@ -32,7 +32,7 @@ func TestTheUserIsToldOnce(t *testing.T) {
 	options := func() kinds.PodOptions { return kinds.PodOptions{Origin: "rome", Destination: "milan", Node: "milan"} }
 	engine := New(Options{Local: c, Remote: c, Kinds: []Kind{Pods(1, options)}, Warn: func(client.Object, string) { told++ }})
 	for _, want := range []error{down, down, nil} {
-		if err := engine.kinds[0].do(t.Context(), nil, offload.Refuse(pod, "no")); !errors.Is(err, want) {
+		if err := engine.kinds[0].do(t.Context(), nil, client.ObjectKeyFromObject(pod), pod, offload.Refuse(pod, "no")); !errors.Is(err, want) {
 			t.Fatalf("got %v, want %v", err, want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,25 +30,66 @@ type Resource struct {
 	Matches func(client.Object) bool
 	// Strip removes from an object, in place, what nobody reads, before it is kept; nil keeps all.
 	Strip func(client.Object)
+	// Index returns the values by which an object, stripped, is found beside its name; nil for none.
+	Index func(client.Object) []string
 }
 
 // store keeps a Resource of one cluster in memory and says which objects changed. Beside the watch it takes what our own writes
 // returned, so that nothing is decided on a state that we know is past.
 type store struct {
 	resource Resource
-	changed  func(types.NamespacedName)
+	// changed is told, by the watch, the name of an object with what was known and what is known now; nil where there is none.
+	changed func(key types.NamespacedName, before, now client.Object)
 	// complete is called when the content is known whole for the first time.
 	complete func()
 
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]client.Object
-	synced  bool
+	// index holds the names of the objects that have a value.
+	index  map[string]map[types.NamespacedName]struct{}
+	synced bool
 	// version is up to where the watch has told.
 	version string
 }
 
-func newStore(r Resource, changed func(types.NamespacedName), complete func()) *store {
-	return &store{resource: r, changed: changed, complete: complete, objects: map[types.NamespacedName]client.Object{}}
+func newStore(r Resource, changed func(key types.NamespacedName, before, now client.Object), complete func()) *store {
+	return &store{
+		resource: r, changed: changed, complete: complete,
+		objects: map[types.NamespacedName]client.Object{}, index: map[string]map[types.NamespacedName]struct{}{},
+	}
+}
+
+// put keeps obj, which is stripped already; nil removes what has that name. The caller holds the lock.
+func (s *store) put(key types.NamespacedName, obj client.Object) {
+	if have := s.objects[key]; have != nil && s.resource.Index != nil {
+		for _, value := range s.resource.Index(have) {
+			delete(s.index[value], key)
+			if len(s.index[value]) == 0 {
+				delete(s.index, value)
+			}
+		}
+	}
+	if obj == nil {
+		delete(s.objects, key)
+		return
+	}
+	s.objects[key] = obj
+	if s.resource.Index == nil {
+		return
+	}
+	for _, value := range s.resource.Index(obj) {
+		if s.index[value] == nil {
+			s.index[value] = map[types.NamespacedName]struct{}{}
+		}
+		s.index[value][key] = struct{}{}
+	}
+}
+
+// with returns the names of the objects that have a value.
+func (s *store) with(value string) []types.NamespacedName {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Collect(maps.Keys(s.index[value]))
 }
 
 // get returns the object, nil if there is none. It must not be changed.
@@ -96,7 +138,7 @@ func (s *store) wrote(obj client.Object) {
 	if have := s.objects[key]; have != nil && !after(obj.GetResourceVersion(), have.GetResourceVersion()) {
 		return
 	}
-	s.objects[key] = s.strip(obj)
+	s.put(key, s.strip(obj))
 }
 
 // deleted notes that a delete of ours was accepted: the very object, if it is still known, is on its way out from now on.
@@ -110,7 +152,7 @@ func (s *store) deleted(obj client.Object, now time.Time) {
 	}
 	dying := have.DeepCopyObject().(client.Object)
 	dying.SetDeletionTimestamp(&metav1.Time{Time: now})
-	s.objects[key] = dying
+	s.put(key, dying)
 }
 
 // removed notes that a delete of ours took the very object away. If something still holds it, the watch will tell.
@@ -119,7 +161,7 @@ func (s *store) removed(obj client.Object) {
 	defer s.mu.Unlock()
 	key := client.ObjectKeyFromObject(obj)
 	if have := s.objects[key]; have != nil && have.GetUID() == obj.GetUID() {
-		delete(s.objects, key)
+		s.put(key, nil)
 	}
 }
 
@@ -136,11 +178,13 @@ func (s *store) Update(obj any) error {
 	s.mu.Lock()
 	s.version = o.GetResourceVersion()
 	// Our own write may have told more than this event does.
-	if have := s.objects[key]; have == nil || !after(have.GetResourceVersion(), o.GetResourceVersion()) {
-		s.objects[key] = s.strip(o)
+	before := s.objects[key]
+	if before == nil || !after(before.GetResourceVersion(), o.GetResourceVersion()) {
+		s.put(key, s.strip(o))
 	}
+	now := s.objects[key]
 	s.mu.Unlock()
-	s.changed(key)
+	s.changed(key, before, now)
 	return nil
 }
 
@@ -153,9 +197,10 @@ func (s *store) Delete(obj any) error {
 	key := client.ObjectKeyFromObject(o)
 	s.mu.Lock()
 	s.version = o.GetResourceVersion()
-	delete(s.objects, key)
+	before := s.objects[key]
+	s.put(key, nil)
 	s.mu.Unlock()
-	s.changed(key)
+	s.changed(key, before, nil)
 	return nil
 }
 
@@ -176,16 +221,20 @@ func (s *store) Replace(list []any, version string) error {
 			fresh[key] = have
 		}
 	}
-	s.objects, s.synced, s.version = fresh, true, version
+	s.objects, s.index = map[types.NamespacedName]client.Object{}, map[string]map[types.NamespacedName]struct{}{}
+	for key, obj := range fresh {
+		s.put(key, obj)
+	}
+	s.synced, s.version = true, version
 	s.mu.Unlock()
-	for key := range old {
+	for key, have := range old {
 		if fresh[key] == nil {
-			s.changed(key)
+			s.changed(key, have, nil)
 		}
 	}
 	for key, obj := range fresh {
 		if have := old[key]; have == nil || have.GetResourceVersion() != obj.GetResourceVersion() {
-			s.changed(key)
+			s.changed(key, have, obj)
 		}
 	}
 	if first {

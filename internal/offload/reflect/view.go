@@ -12,7 +12,7 @@ type View struct{ store *store }
 
 // NewView makes a View. changed is called, possibly from several goroutines, after every change and once the content is complete.
 func NewView(r Resource, changed func()) *View {
-	return &View{store: newStore(r, func(types.NamespacedName) { changed() }, changed)}
+	return &View{store: newStore(r, func(types.NamespacedName, client.Object, client.Object) { changed() }, changed)}
 }
 
 // Run keeps the View up to date with the objects of namespace (all namespaces if empty) until ctx ends.
@@ -24,6 +24,9 @@ func (v *View) Run(ctx context.Context, c client.WithWatch, namespace string) er
 func (v *View) Get(namespace, name string) client.Object {
 	return v.store.get(types.NamespacedName{Namespace: namespace, Name: name})
 }
+
+// List returns all objects. They must not be changed.
+func (v *View) List() []client.Object { return v.store.list() }
 
 // Wrote takes an object as a write returned it, so that the next Get is not older than that.
 func (v *View) Wrote(obj client.Object) { v.store.wrote(obj) }

@@ -1,0 +1,103 @@
+package kinds
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// AnnotationForceNodePort ("true"), on a Service, gives it the same node ports in the provider.
+const AnnotationForceNodePort = "liqo.io/force-remote-node-port"
+
+// ServiceOptions are the facts that decide what becomes of Services.
+type ServiceOptions struct {
+	CopyOptions
+	// LoadBalancerClass replaces that of Services of type LoadBalancer; empty leaves it as it is.
+	LoadBalancerClass string
+}
+
+// Service returns the copy of local, or why it has none. What makes addresses (cluster IPs, external IPs, those of load balancers, health
+// check ports) is each cluster's own: a copy gets new ones, and asks for none by name.
+func Service(local *corev1.Service, namespace string, o ServiceOptions) (*corev1.Service, string) {
+	if local.Namespace == "default" && local.Name == "kubernetes" {
+		return nil, "it is the service of the API server"
+	}
+	if why := Kept(local.Annotations, o.CopyOptions); why != "" {
+		return nil, why
+	}
+	in := local.Spec.DeepCopy()
+	out := &corev1.Service{
+		ObjectMeta: copyMetadata(local, namespace, o.CopyOptions),
+		Spec: corev1.ServiceSpec{
+			Type: in.Type, Selector: in.Selector, Ports: in.Ports, ExternalName: in.ExternalName,
+			AllocateLoadBalancerNodePorts: in.AllocateLoadBalancerNodePorts,
+			ExternalTrafficPolicy:         in.ExternalTrafficPolicy,
+			InternalTrafficPolicy:         in.InternalTrafficPolicy,
+			TrafficDistribution:           in.TrafficDistribution,
+			IPFamilyPolicy:                in.IPFamilyPolicy,
+			LoadBalancerSourceRanges:      in.LoadBalancerSourceRanges,
+			PublishNotReadyAddresses:      in.PublishNotReadyAddresses,
+			SessionAffinity:               in.SessionAffinity,
+			SessionAffinityConfig:         in.SessionAffinityConfig,
+			LoadBalancerClass:             in.LoadBalancerClass,
+		},
+	}
+	if in.ClusterIP == corev1.ClusterIPNone {
+		out.Spec.ClusterIP = corev1.ClusterIPNone
+	}
+	// The API server fills in the families of every Service: with a policy of one family they are what this cluster has, not what was asked for.
+	if p := in.IPFamilyPolicy; p != nil && *p != corev1.IPFamilyPolicySingleStack {
+		out.Spec.IPFamilies = in.IPFamilies
+	}
+	if o.LoadBalancerClass != "" && in.Type == corev1.ServiceTypeLoadBalancer {
+		out.Spec.LoadBalancerClass = &o.LoadBalancerClass
+	}
+	if local.Annotations[AnnotationForceNodePort] != "true" {
+		for i := range out.Spec.Ports {
+			out.Spec.Ports[i].NodePort = 0
+		}
+	}
+	return out, ""
+}
+
+// MergeService returns have with what want says, keeping what the provider decided.
+func MergeService(have, want *corev1.Service) (*corev1.Service, Change) {
+	headless := func(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
+	if headless(have) != headless(want) && have.Spec.Type != corev1.ServiceTypeExternalName && want.Spec.Type != corev1.ServiceTypeExternalName {
+		return nil, Replace // a Service is headless from birth
+	}
+	out := have.DeepCopy()
+	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)
+	theirs := out.Spec
+	out.Spec = *want.Spec.DeepCopy()
+	s := &out.Spec
+	if !headless(want) && !headless(have) {
+		s.ClusterIP = theirs.ClusterIP
+	}
+	s.ClusterIPs = theirs.ClusterIPs
+	s.ExternalIPs, s.LoadBalancerIP, s.HealthCheckNodePort = theirs.ExternalIPs, theirs.LoadBalancerIP, theirs.HealthCheckNodePort
+	if len(s.IPFamilies) == 0 {
+		s.IPFamilies = theirs.IPFamilies
+	}
+	if s.IPFamilyPolicy == nil {
+		s.IPFamilyPolicy = theirs.IPFamilyPolicy
+	}
+	for i := range s.Ports {
+		port := &s.Ports[i]
+		j := slices.IndexFunc(theirs.Ports, func(p corev1.ServicePort) bool { return p.Port == port.Port && p.Protocol == port.Protocol })
+		if j >= 0 && port.NodePort == 0 && nodePorts(s) {
+			port.NodePort = theirs.Ports[j].NodePort
+		}
+	}
+	if equality.Semantic.DeepEqual(out.ObjectMeta, have.ObjectMeta) && equality.Semantic.DeepEqual(out.Spec, have.Spec) {
+		return have, Same
+	}
+	return out, Update
+}
+
+// nodePorts tells whether the ports of a Service may have one on every node.
+func nodePorts(s *corev1.ServiceSpec) bool {
+	return s.Type == corev1.ServiceTypeNodePort ||
+		s.Type == corev1.ServiceTypeLoadBalancer && (s.AllocateLoadBalancerNodePorts == nil || *s.AllocateLoadBalancerNodePorts)
+}
