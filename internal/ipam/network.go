@@ -1,0 +1,275 @@
+package ipam
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+)
+
+// DefaultPools are where remapped ranges come from unless the installation says otherwise.
+func DefaultPools() []netip.Prefix {
+	return []netip.Prefix{
+		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("172.16.0.0/12"),
+	}
+}
+
+// unusable are the ranges that no network between clusters may use: "this" network, loopback, link-local (the tunnels' own addresses are
+// of it), multicast and what is reserved for ever (RFC 6890).
+func unusable() []netip.Prefix {
+	return []netip.Prefix{
+		netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
+		netip.MustParsePrefix("224.0.0.0/3"),
+	}
+}
+
+// Host is an address that is in use around the cluster, such as that of a node: no range that is chosen holds it.
+type Host struct {
+	// Name tells people whose address it is.
+	Name string
+	Addr netip.Addr
+}
+
+// NetworkObjects are all that ranges depend on.
+type NetworkObjects struct {
+	Networks []ipamv1alpha1.Network
+	// Pools are where remapped ranges come from, the first ones first.
+	Pools []netip.Prefix
+	// Hosts in use around the cluster.
+	Hosts []Host
+}
+
+// NetworkPlan is what becomes of a Network.
+type NetworkPlan struct {
+	// CIDR is its range; invalid while it can have none.
+	CIDR netip.Prefix
+	// Instead names, where the range was chosen now and is not the wanted one, what the wanted one overlaps.
+	Instead string
+	// Problem is none when all is well. With a range, it tells what that collides with.
+	Problem Problem
+}
+
+// network is a Network while it is planned.
+type network struct {
+	*ipamv1alpha1.Network
+	wanted netip.Prefix
+	// given is the range in the status; invalid while there is none.
+	given netip.Prefix
+	// fixed tells that the range is where it is, whatever we think of it.
+	fixed bool
+	// tolerant tells that it may overlap other ranges of this cluster.
+	tolerant bool
+	// local tells that it is one of this cluster, not a peer's.
+	local bool
+}
+
+func (n *network) String() string { return fmt.Sprintf("Network %s", keyOf(&n.ObjectMeta)) }
+
+// taken is a range in use and whose it is.
+type taken struct {
+	prefix netip.Prefix
+	by     *network // nil for what is not a Network
+	name   string
+}
+
+// Networks plans the ranges of all Networks. Fixed ones (label ipam.liqo.io/network-not-remapped) get the range that they tell. What was given
+// stays as it is. Everyone else gets the wanted range if nothing overlaps it, else the next free one of the same length out of the
+// pools, beginning after the wanted one. Wanted ranges go before chosen ones, those of this cluster before those of peers.
+//
+// Two ranges never overlap, but for shared and reserved ones among those of this cluster. The plan depends on the objects alone, not on
+// their order; planning again with what was given changes nothing.
+func Networks(objects NetworkObjects) map[types.NamespacedName]NetworkPlan {
+	out := make(map[types.NamespacedName]NetworkPlan, len(objects.Networks))
+	objects.Hosts = slices.DeleteFunc(slices.Clone(objects.Hosts), func(h Host) bool { return !h.Addr.Is4() })
+	slices.SortFunc(objects.Hosts, func(a, b Host) int { return cmp.Or(a.Addr.Compare(b.Addr), strings.Compare(a.Name, b.Name)) })
+	var settled, pending []*network
+	var inUse []taken
+	for _, object := range ordered(objects.Networks) {
+		n, problem := read(object)
+		switch {
+		case problem != Problem{}:
+			out[keyOf(&n.ObjectMeta)] = NetworkPlan{CIDR: n.given, Problem: problem}
+			if n.given.IsValid() { // what it has, it has
+				inUse = append(inUse, taken{n.given, n, n.String()})
+			}
+		case n.fixed || n.given.IsValid():
+			settled = append(settled, n)
+		case n.DeletionTimestamp.IsZero():
+			pending = append(pending, n)
+		}
+	}
+	for _, n := range settled {
+		plan := n.settle(inUse, objects.Hosts)
+		inUse = append(inUse, taken{n.at(), n, n.String()})
+		out[keyOf(&n.ObjectMeta)] = plan
+	}
+	for _, prefix := range unusable() {
+		inUse = append(inUse, taken{prefix, nil, "a range that no network may use"})
+	}
+	for _, host := range objects.Hosts {
+		inUse = append(inUse, taken{netip.PrefixFrom(host.Addr, 32), nil, "the address of " + host.Name})
+	}
+	slices.SortFunc(pending, func(a, b *network) int { return older(&a.ObjectMeta, &b.ObjectMeta, a.local, b.local) })
+	choose(pending, inUse, objects.Pools, out)
+	return out
+}
+
+// ordered are the Networks in the order in which they are served.
+func ordered(networks []ipamv1alpha1.Network) []*ipamv1alpha1.Network {
+	out := make([]*ipamv1alpha1.Network, len(networks))
+	for i := range networks {
+		out[i] = &networks[i]
+	}
+	slices.SortFunc(out, func(a, b *ipamv1alpha1.Network) int {
+		return older(&a.ObjectMeta, &b.ObjectMeta, a.Status.CIDR != "", b.Status.CIDR != "")
+	})
+	return out
+}
+
+// choose gives ranges to those that have none.
+func choose(pending []*network, inUse []taken, pools []netip.Prefix, out map[types.NamespacedName]NetworkPlan) {
+	var elsewhere []*network
+	for _, n := range pending {
+		if overlapped(n.wanted, inUse) != nil {
+			elsewhere = append(elsewhere, n)
+			continue
+		}
+		inUse = append(inUse, taken{n.wanted, n, n.String()})
+		out[keyOf(&n.ObjectMeta)] = NetworkPlan{CIDR: n.wanted}
+	}
+	for _, n := range elsewhere {
+		instead := overlapped(n.wanted, inUse)
+		chosen, ok := next(n.wanted, inUse, pools)
+		if !ok {
+			out[keyOf(&n.ObjectMeta)] = NetworkPlan{Problem: problem(ReasonExhausted,
+				"spec.cidr %s overlaps %s (%s), and no other range of length /%d is free in the pools %s: delete Networks that are not needed, or add a pool (chart value ipam.pools)",
+				n.wanted, instead.prefix, instead.name, n.wanted.Bits(), listed(pools))}
+			continue
+		}
+		inUse = append(inUse, taken{chosen, n, n.String()})
+		out[keyOf(&n.ObjectMeta)] = NetworkPlan{CIDR: chosen, Instead: fmt.Sprintf("%s (%s)", instead.prefix, instead.name)}
+	}
+}
+
+// next is the first free range of the length of wanted: after it in the pool that holds it, then from the beginning of that pool, then in
+// the other pools.
+func next(wanted netip.Prefix, inUse []taken, pools []netip.Prefix) (netip.Prefix, bool) {
+	spans := make([]span, len(inUse))
+	for i, t := range inUse {
+		spans[i] = spanOf(t.prefix)
+	}
+	spans = merged(spans)
+	for _, pool := range pools {
+		if pool.Contains(wanted.Addr()) {
+			if chosen, ok := free(spanOf(pool), spanOf(wanted).last+1, wanted.Bits(), spans); ok {
+				return chosen, true
+			}
+		}
+	}
+	for _, home := range []bool{true, false} {
+		for _, pool := range pools {
+			if pool.Contains(wanted.Addr()) != home {
+				continue
+			}
+			if chosen, ok := free(spanOf(pool), 0, wanted.Bits(), spans); ok {
+				return chosen, true
+			}
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// overlapped is the first range in use that overlaps, nil if there is none.
+func overlapped(prefix netip.Prefix, inUse []taken) *taken {
+	for i := range inUse {
+		if inUse[i].prefix.Overlaps(prefix) {
+			return &inUse[i]
+		}
+	}
+	return nil
+}
+
+// at is where a fixed Network, or one that was given a range, is.
+func (n *network) at() netip.Prefix {
+	if n.fixed {
+		return n.wanted
+	}
+	return n.given
+}
+
+// settle plans a Network that is where it is; those before it are older.
+func (n *network) settle(before []taken, hosts []Host) NetworkPlan {
+	plan := NetworkPlan{CIDR: n.at()}
+	for i := range before {
+		other := before[i].by
+		if !before[i].prefix.Overlaps(plan.CIDR) || n.fixed && other.fixed && (n.tolerant || other.tolerant) {
+			continue
+		}
+		plan.Problem = problem(ReasonConflict, "%s overlaps %s of %s: delete one of the two Networks", plan.CIDR, before[i].prefix, before[i].name)
+		if n.fixed && !n.tolerant && !n.given.IsValid() {
+			plan.CIDR = netip.Prefix{} // nobody builds on it yet
+		}
+		return plan
+	}
+	if n.fixed {
+		return plan
+	}
+	for _, prefix := range unusable() {
+		if prefix.Overlaps(plan.CIDR) {
+			plan.Problem = problem(ReasonConflict, "%s overlaps %s, which no network may use: delete the Network and create it again", plan.CIDR, prefix)
+		}
+	}
+	for _, host := range hosts {
+		if plan.CIDR.Contains(host.Addr) {
+			plan.Problem = problem(ReasonConflict, "%s holds %s, the address of %s: delete the Network and create it again", plan.CIDR, host.Addr, host.Name)
+			break
+		}
+	}
+	return plan
+}
+
+// read takes a Network apart. With a problem, only what could be read of its status is there.
+func read(object *ipamv1alpha1.Network) (*network, Problem) {
+	n := &network{Network: object}
+	n.fixed = object.Labels[ipamv1alpha1.LabelNetworkNotRemapped] == api.True
+	kind := object.Labels[ipamv1alpha1.LabelNetworkType]
+	n.local = kind != ""
+	n.tolerant = object.Labels[ipamv1alpha1.LabelNetworkShared] == api.True || kind == ipamv1alpha1.NetworkTypeReserved
+	var err error
+	if object.Status.CIDR != "" {
+		if n.given, err = ParsePrefix(object.Status.CIDR); err != nil {
+			return n, problem(ReasonInvalid, "status.cidr %v: delete the Network and create it again", err)
+		}
+	}
+	if n.wanted, err = ParsePrefix(object.Spec.CIDR); err != nil {
+		return n, problem(ReasonInvalid, "spec.cidr %v", err)
+	}
+	switch {
+	case n.given.IsValid() && n.given.Bits() != n.wanted.Bits():
+		return n, problem(ReasonInvalid, "status.cidr %s has another length than spec.cidr %s: delete the Network and create it again", n.given, n.wanted)
+	case uint64(max(object.Spec.PreAllocated, 0)) > size(n.wanted):
+		return n, problem(ReasonInvalid, "spec.preAllocated is %d, but spec.cidr %s has only %d addresses: create the Network again with fewer",
+			object.Spec.PreAllocated, n.wanted, size(n.wanted))
+	}
+	return n, Problem{}
+}
+
+// ParsePrefix reads an IPv4 range in CIDR notation. Its error says how to write it.
+func ParsePrefix(text string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil:
+		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR: write it as address/bits, for example 10.70.0.0/16", text)
+	case !prefix.Addr().Is4():
+		return netip.Prefix{}, fmt.Errorf("%s is an IPv6 range, which this version does not support: give an IPv4 one", text)
+	case prefix != prefix.Masked():
+		return netip.Prefix{}, fmt.Errorf("%s has bits set after its prefix: write %s", text, prefix.Masked())
+	}
+	return prefix, nil
+}
