@@ -121,19 +121,28 @@ func (e Elements) String() string {
 	return strings.Join(append(contents("delete element", e.Delete), contents("add element", e.Add)...), "; ")
 }
 
+// shown is how many elements a change tells: it is one line in a log.
+const shown = 8
+
 func (c Content) text() string {
+	list := texts(c.Prefixes)
 	if c.Pairs != nil {
-		return pairs(c.Pairs)
+		list = pairTexts(c.Pairs)
 	}
-	return prefixes(c.Prefixes)
+	if len(list) > shown {
+		list = append(list[:shown:shown], fmt.Sprintf("%d more", len(list)-shown))
+	}
+	return strings.Join(list, ", ")
 }
 
-func prefixes(list []netip.Prefix) string {
+func prefixes(list []netip.Prefix) string { return strings.Join(texts(list), ", ") }
+
+func texts(list []netip.Prefix) []string {
 	out := make([]string, 0, len(list))
 	for _, p := range list {
 		out = append(out, prefix(p))
 	}
-	return strings.Join(out, ", ")
+	return out
 }
 
 // prefix is an address where it is only one.
@@ -144,13 +153,15 @@ func prefix(p netip.Prefix) string {
 	return p.String()
 }
 
-func pairs(m map[netip.Addr]netip.Addr) string {
+func pairs(m map[netip.Addr]netip.Addr) string { return strings.Join(pairTexts(m), ", ") }
+
+func pairTexts(m map[netip.Addr]netip.Addr) []string {
 	keys := slices.SortedFunc(maps.Keys(m), netip.Addr.Compare)
 	out := make([]string, 0, len(keys))
 	for _, k := range keys {
 		out = append(out, fmt.Sprintf("%s : %s", k, m[k]))
 	}
-	return strings.Join(out, ", ")
+	return out
 }
 
 // String is one line; a whole table is named only.

@@ -1,0 +1,209 @@
+// Package fake is a network namespace in memory that keeps, refuses and takes along what the real kernel does. A fault can be put
+// at every call. The conformance suite holds it and the real driver to the same behaviour.
+package fake
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"liqo.io/liqo/internal/dataplane"
+)
+
+// Kernel in memory. It is safe for use by several goroutines.
+type Kernel struct {
+	mu      sync.Mutex
+	local   []netip.Addr
+	links   []dataplane.Link
+	inet    []dataplane.Address // in the order they came: the first of a network is its primary
+	hops    map[hop]dataplane.MAC
+	fdb     map[forwarding]netip.Addr
+	routes  []dataplane.Route
+	rules   []dataplane.Rule
+	tables  map[string]dataplane.Table
+	devices map[string]*dataplane.WireGuard
+
+	calls    int
+	fault    func(call int, what string) error
+	watchers []chan struct{}
+}
+
+type hop struct {
+	link string
+	ip   netip.Addr
+}
+
+type forwarding struct {
+	link string
+	mac  dataplane.MAC
+}
+
+var _ dataplane.Kernel = (*Kernel)(nil)
+
+// New is an empty namespace of a host that has these addresses.
+func New(local ...netip.Addr) *Kernel {
+	return &Kernel{
+		local:   local,
+		hops:    map[hop]dataplane.MAC{},
+		fdb:     map[forwarding]netip.Addr{},
+		tables:  map[string]dataplane.Table{},
+		devices: map[string]*dataplane.WireGuard{},
+	}
+}
+
+// Fault is asked before every call: a Read, or one change. Calls are counted from 1; what says "read" or is the change's text. If it
+// returns an error nothing happens and the call fails with it. Nil: no faults.
+func (k *Kernel) Fault(fault func(call int, what string) error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.fault = fault
+}
+
+// Calls so far.
+func (k *Kernel) Calls() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.calls
+}
+
+func (k *Kernel) call(what func() string) error {
+	k.calls++
+	if k.fault == nil {
+		return nil
+	}
+	return k.fault(k.calls, what())
+}
+
+// Watch tells that something changed, of ours or not: one token for however many changes. The channel is closed when the context ends.
+func (k *Kernel) Watch(ctx context.Context, _ dataplane.Ownership) (<-chan struct{}, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := make(chan struct{}, 1)
+	k.watchers = append(k.watchers, c)
+	context.AfterFunc(ctx, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.watchers = slices.DeleteFunc(k.watchers, func(w chan struct{}) bool { return w == c })
+		close(c)
+	})
+	return c, nil
+}
+
+func (k *Kernel) changed() {
+	for _, c := range k.watchers {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Read returns what own says is ours.
+func (k *Kernel) Read(ctx context.Context, own dataplane.Ownership) (dataplane.State, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return dataplane.State{}, err
+	}
+	if err := k.call(func() string { return "read" }); err != nil {
+		return dataplane.State{}, fmt.Errorf("reading the network namespace: %w", err)
+	}
+	var s dataplane.State
+	ours := func(link string) bool { return link != "" && (link == own.Overlay || link == own.Tunnel) }
+	for _, l := range k.links {
+		if ours(l.Name) {
+			s.Links = append(s.Links, l)
+		}
+	}
+	for _, a := range k.inet {
+		if ours(a.Link) {
+			s.Addresses = append(s.Addresses, a)
+		}
+	}
+	s.Neighbours = k.neighbours(own.Overlay)
+	for _, r := range k.routes {
+		if slices.Contains(own.Tables, r.Table) {
+			s.Routes = append(s.Routes, r)
+		}
+	}
+	for _, r := range k.rules {
+		if slices.Contains(own.Tables, r.Table) {
+			s.Rules = append(s.Rules, r)
+		}
+	}
+	if t, found := k.tables[own.Table]; found {
+		t = cloneTable(t)
+		s.Table = &t
+	}
+	if d, found := k.devices[own.Tunnel]; found && ours(own.Tunnel) {
+		s.WireGuard = append(s.WireGuard, cloneDevice(*d))
+	}
+	return dataplane.Canonical(s), nil
+}
+
+// Apply makes the changes in order and stops at the first that fails.
+func (k *Kernel) Apply(ctx context.Context, changes []dataplane.Change) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range changes {
+		err := ctx.Err()
+		if err == nil {
+			err = k.call(c.String)
+		}
+		if err == nil {
+			err = k.apply(c)
+		}
+		if err != nil {
+			return fmt.Errorf("applying %q: %w", c, err)
+		}
+		k.changed()
+	}
+	return nil
+}
+
+func (k *Kernel) apply(c dataplane.Change) error {
+	set := c.Operation == dataplane.Set
+	switch {
+	case c.Link != nil && set:
+		return k.setLink(*c.Link)
+	case c.Link != nil:
+		return k.deleteLink(*c.Link)
+	case c.Address != nil && set:
+		return k.setAddress(*c.Address)
+	case c.Address != nil:
+		return k.deleteAddress(*c.Address)
+	case c.Neighbour != nil && set:
+		return k.setNeighbour(*c.Neighbour)
+	case c.Neighbour != nil:
+		return k.deleteNeighbour(*c.Neighbour)
+	case c.Table != nil && set:
+		return k.setTable(*c.Table)
+	case c.Table != nil:
+		delete(k.tables, c.Table.Name)
+		return nil
+	case c.Elements != nil:
+		return k.elements(*c.Elements)
+	case c.Device != nil:
+		return k.setDevice(*c.Device)
+	case c.Peer != nil && set:
+		return k.setPeer(*c.Peer)
+	case c.Peer != nil:
+		return k.deletePeer(*c.Peer)
+	case c.Route != nil && set:
+		return k.setRoute(*c.Route)
+	case c.Route != nil:
+		k.routes = slices.DeleteFunc(k.routes, func(r dataplane.Route) bool { return r == *c.Route })
+		return nil
+	case c.Rule != nil && set:
+		if !slices.Contains(k.rules, *c.Rule) {
+			k.rules = append(k.rules, *c.Rule)
+		}
+		return nil
+	case c.Rule != nil:
+		k.rules = slices.DeleteFunc(k.rules, func(r dataplane.Rule) bool { return r == *c.Rule })
+		return nil
+	}
+	return fmt.Errorf("the change says nothing")
+}
