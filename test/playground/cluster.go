@@ -14,7 +14,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// Cluster is a running cluster of one node.
+// Cluster is a running cluster.
 type Cluster struct {
 	// Name is the playground's name of it; ID is the one Liqo is installed with. They differ so that runs don't meet.
 	Name, ID string
@@ -68,19 +68,30 @@ func (m Machine) Delete(ctx context.Context, c *Cluster) error {
 	return err
 }
 
-// Node is the name of the cluster's only node.
-func (c *Cluster) Node() string { return c.Name + "-1" }
+// Node is the name of the cluster's first node, where its control plane is.
+func (c *Cluster) Node() string { return c.Worker(1) }
+
+// Worker is the name of one of its nodes, counted from 1.
+func (c *Cluster) Worker(number int) string { return fmt.Sprintf("%s-%d", c.Name, number) }
 
 // Install installs what was built.
-func (m Machine) Install(ctx context.Context, c *Cluster) error {
-	_, err := m.Liqoctl(ctx, "install", "--kubeconfig", c.Kubeconfig, "--cluster-id", c.ID)
+func (m Machine) Install(ctx context.Context, c *Cluster, flags ...string) error {
+	_, err := m.Liqoctl(ctx, append([]string{"install", "--kubeconfig", c.Kubeconfig, "--cluster-id", c.ID}, flags...)...)
 	return err
 }
 
+// WithoutNetwork is the flag of peer for clusters that nothing joins.
+const WithoutNetwork = "--networking-disabled"
+
 // Peer makes the provider a node of the consumer, called by the provider's ID.
-func (m Machine) Peer(ctx context.Context, consumer, provider *Cluster) error {
-	_, err := m.Liqoctl(ctx, append([]string{"peer", "--networking-disabled"}, between(consumer, provider)...)...)
+func (m Machine) Peer(ctx context.Context, consumer, provider *Cluster, flags ...string) error {
+	_, err := m.Liqoctl(ctx, append(append([]string{"peer"}, between(consumer, provider)...), flags...)...)
 	return err
+}
+
+// Exec runs a command inside a node and returns what it printed.
+func (m Machine) Exec(ctx context.Context, node string, command ...string) (string, error) {
+	return m.Playground(ctx, append([]string{"exec", "--node", node, "--"}, command...)...)
 }
 
 // Unpeer takes a peering back, with the namespaces that held it.

@@ -42,7 +42,7 @@ func Find(dir string) (Machine, error) {
 		root = parent
 	}
 	m := Machine{Root: root, Dir: dir}
-	for _, built := range append(m.images(), m.bin("playground"), m.bin("liqoctl")) {
+	for _, built := range []string{m.bin("images/controller-manager.tar"), m.bin("playground"), m.bin("liqoctl")} {
 		if !exists(built) {
 			return Machine{}, fmt.Errorf("%s is missing: run make build", built)
 		}
@@ -57,8 +57,13 @@ func exists(file string) bool {
 
 func (m Machine) bin(name string) string { return filepath.Join(m.Root, "bin", name) }
 
+// images are all archives that were built.
 func (m Machine) images() []string {
-	return []string{m.bin("images/controller-manager.tar"), m.bin("images/virtual-kubelet.tar")}
+	found, err := filepath.Glob(m.bin("images/*.tar"))
+	if err != nil {
+		panic(err) // the pattern is wrong: a programming error
+	}
+	return found
 }
 
 // Playground runs bin/playground and returns what it printed to stdout; the error has what it said to stderr.

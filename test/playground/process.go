@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +18,32 @@ import (
 // Processes returns the process IDs, as this machine sees them, of the containers of a pod in a cluster of the playground. The processes
 // of a node are ordinary processes of the machine; the kubelet puts those of a pod into a control group named after the pod's UID.
 func Processes(pod *corev1.Pod) ([]int, error) {
+	found, err := inGroup("/pod" + string(pod.UID) + "/")
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("pod %s/%s has no process", pod.Namespace, pod.Name)
+	}
+	return found, err
+}
+
+// Container returns the process IDs of one container of a pod; its first process comes first.
+func Container(pod *corev1.Pod, name string) ([]int, error) {
+	for _, status := range pod.Status.ContainerStatuses {
+		_, id, _ := strings.Cut(status.ContainerID, "://")
+		if status.Name != name || id == "" {
+			continue
+		}
+		found, err := inGroup("/" + id)
+		slices.Sort(found)
+		if err == nil && len(found) == 0 {
+			err = fmt.Errorf("container %s of pod %s/%s has no process", name, pod.Namespace, pod.Name)
+		}
+		return found, err
+	}
+	return nil, fmt.Errorf("pod %s/%s has no container %s that has started", pod.Namespace, pod.Name, name)
+}
+
+// inGroup finds the processes whose control group has that in its path.
+func inGroup(part string) ([]int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	if err != nil {
 		return nil, err
@@ -30,7 +57,7 @@ func Processes(pod *corev1.Pod) ([]int, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading control groups: %w", err)
 		}
-		if !bytes.Contains(groups, []byte("/pod"+string(pod.UID)+"/")) {
+		if !bytes.Contains(groups, []byte(part)) {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
@@ -45,9 +72,6 @@ func Processes(pod *corev1.Pod) ([]int, error) {
 			return nil, err
 		}
 		found = append(found, pid)
-	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("pod %s/%s has no process", pod.Namespace, pod.Name)
 	}
 	return found, nil
 }

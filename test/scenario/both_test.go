@@ -19,7 +19,7 @@ func bothWays(s *story.Story) {
 	})
 	before := *s.Pod(milan, story.Twin(ns), "there")
 
-	s.Step("milan peers with rome", func() { s.Must(s.Peer(s.Context(), milan, rome)) })
+	s.Step("milan peers with rome", func() { s.Must(s.Machine.Peer(s.Context(), milan, rome, playground.WithoutNetwork)) })
 	s.Step("milan's pods run in rome", func() {
 		s.Must(milan.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: back}}))
 		_, err := s.Liqoctl(s.Context(), "offload", "namespace", back, "--kubeconfig", milan.Kubeconfig)

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
 
@@ -17,7 +18,7 @@ func peerAgain(s *story.Story) {
 	s.Must(rome.Get(s.Context(), client.ObjectKey{Name: "milan"}, &node))
 
 	s.Step("peering a second time changes nothing", func() {
-		s.Must(s.Peer(s.Context(), rome, milan))
+		s.Must(s.Machine.Peer(s.Context(), rome, milan, playground.WithoutNetwork))
 		var again corev1.Node
 		s.Must(rome.Get(s.Context(), client.ObjectKey{Name: "milan"}, &again))
 		if node.UID != again.UID {
@@ -27,7 +28,7 @@ func peerAgain(s *story.Story) {
 	})
 
 	s.Step("installing a second time changes nothing", func() {
-		s.Must(s.Install(s.Context(), rome))
+		s.Must(s.Machine.Install(s.Context(), rome))
 		s.NodeReady("milan", true, 20*time.Second)
 	})
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
 
@@ -12,7 +13,7 @@ const budget = 12 * time.Minute
 
 // TestStories tells all stories on one world, each of which leaves it as it was. One of them alone: -run TestStories/partition.
 func TestStories(t *testing.T) {
-	w := story.New(t, budget)
+	w := story.New(t, story.Plan{Budget: budget, Prefix: "scenario-", Peer: []string{playground.WithoutNetwork}})
 	w.Tell(t, "look", look)
 	w.Tell(t, "delete", deleteBothWays)
 	w.Tell(t, "peer", peerAgain)

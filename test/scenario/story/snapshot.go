@@ -87,6 +87,11 @@ func Take(ctx context.Context, c *playground.Cluster) (Snapshot, error) {
 			}
 			for _, item := range found.Items {
 				name, numbered := series(resource.Name, item.GetName())
+				if resource.Name == "pods" && item.GetGenerateName() != "" {
+					// Their controller replaces them; that there are as many as before is what counts.
+					snapshot[resource.Name+" "+item.GetNamespace()+"/"+item.GetGenerateName()+"*"] += "one\n"
+					continue
+				}
 				key := strings.TrimPrefix(version.Group+"/", "/") + resource.Name + " " + strings.TrimPrefix(item.GetNamespace()+"/", "/") + name
 				if numbered {
 					snapshot[key] = ""
@@ -109,8 +114,11 @@ func content(resource string, item unstructured.Unstructured) (string, error) {
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
 		unstructured.RemoveNestedField(object, "metadata", field)
 	}
-	if resource == "nodes" {
+	switch resource {
+	case "nodes":
 		withoutConditions(object)
+	case "pods": // which replica of a gateway is at work is no property of the pod
+		unstructured.RemoveNestedField(object, "metadata", "labels", "networking.liqo.io/active")
 	}
 	// An owner that was made again has another UID.
 	if owners, found, err := unstructured.NestedSlice(object, "metadata", "ownerReferences"); err == nil && found {

@@ -13,6 +13,8 @@ import (
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/test/playground"
 )
@@ -27,6 +29,8 @@ func (s *Story) describe() {
 	for _, c := range s.Clusters() {
 		fmt.Printf("---- state of %s\n", c.ID)
 		for _, list := range []client.ObjectList{
+			&networkingv1beta1.ConfigurationList{}, &networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{},
+			&networkingv1beta1.ConnectionList{}, &ipamv1alpha1.NetworkList{}, &ipamv1alpha1.IPList{},
 			&corev1.NodeList{}, &corev1beta1.ForeignClusterList{}, &authv1beta1.TenantList{}, &authv1beta1.IdentityList{},
 			&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.QuotaList{}, &offloadingv1beta1.VirtualNodeList{},
 			&offloadingv1beta1.NamespaceMapList{}, &offloadingv1beta1.NamespaceOffloadingList{},
@@ -137,12 +141,14 @@ func components(ctx context.Context, c *playground.Cluster) {
 		if p.Namespace != "liqo" && !strings.HasPrefix(p.Namespace, "liqo-tenant-") {
 			continue
 		}
-		for _, previous := range []bool{true, false} {
-			lines := int64(lastLines)
-			data, err := c.Set.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{TailLines: &lines, Previous: previous}).DoRaw(ctx)
-			if err == nil {
-				fmt.Printf("---- log of %s/%s in %s, before its last restart: %t\n", p.Namespace, p.Name, c.ID, previous)
-				fmt.Println(string(data))
+		for _, container := range p.Spec.Containers {
+			for _, previous := range []bool{true, false} {
+				lines := int64(lastLines)
+				options := corev1.PodLogOptions{Container: container.Name, TailLines: &lines, Previous: previous}
+				if data, err := c.Set.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &options).DoRaw(ctx); err == nil {
+					fmt.Printf("---- log of %s of %s/%s in %s, before its last restart: %t\n", container.Name, p.Namespace, p.Name, c.ID, previous)
+					fmt.Println(string(data))
+				}
 			}
 		}
 	}

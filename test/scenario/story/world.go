@@ -21,23 +21,31 @@ import (
 // EnvKeep is the variable that, set to anything, leaves the clusters running at the end for a look at them.
 const EnvKeep = "SCENARIO_KEEP"
 
-// prefix keeps our clusters apart from those of people who try Liqo on the same machine.
-const prefix = "scenario-"
+// Plan says what a world is like.
+type Plan struct {
+	// Prefix keeps the clusters apart from those of other worlds, and of people who try Liqo on the same machine.
+	Prefix string
+	// Budget is how long all stories together may take.
+	Budget time.Duration
+	// Create are flags of "playground create cluster", by cluster ID; without any, a cluster has one node and the addresses that all have.
+	Create map[string][]string
+	// Install and Peer are flags of liqoctl.
+	Install, Peer []string
+}
 
-// World is three clusters with the same pod and service addresses.
+// World is three clusters.
 type World struct {
 	playground.Machine
+	Plan
 	// Rome uses Milan and Naples.
 	Rome, Milan, Naples *playground.Cluster
 	// empty is what each cluster held before anything was installed.
 	empty map[*playground.Cluster]Snapshot
-	// Budget is how long all stories together may take.
-	Budget time.Duration
-	began  time.Time
+	began time.Time
 }
 
 // New makes the clusters; Liqo is installed when the first story begins. They are deleted when the test ends.
-func New(t *testing.T, budget time.Duration) *World {
+func New(t *testing.T, plan Plan) *World {
 	t.Helper()
 	// A stream that a story ends is no error, but client-go says so.
 	log.SetLogger(klog.Background())
@@ -47,7 +55,7 @@ func New(t *testing.T, budget time.Duration) *World {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &World{Machine: machine, empty: map[*playground.Cluster]Snapshot{}, Budget: budget, began: time.Now()}
+	w := &World{Machine: machine, Plan: plan, empty: map[*playground.Cluster]Snapshot{}, began: time.Now()}
 	t.Cleanup(func() { w.end(t) })
 	say("clusters rome, milan and naples", func() {
 		ids := []string{"rome", "milan", "naples"}
@@ -56,11 +64,11 @@ func New(t *testing.T, budget time.Duration) *World {
 		for i, id := range ids {
 			group.Go(func() error {
 				// What an earlier run left, if it was killed.
-				if err := machine.Delete(t.Context(), &playground.Cluster{Name: prefix + id}); err != nil {
+				if err := machine.Delete(t.Context(), &playground.Cluster{Name: w.Prefix + id}); err != nil {
 					return err
 				}
 				var err error
-				clusters[i], err = machine.Create(t.Context(), prefix, id)
+				clusters[i], err = machine.Create(t.Context(), plan.Prefix, id, plan.Create[id]...)
 				return err
 			})
 		}
@@ -89,10 +97,12 @@ func (w *World) end(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 	defer cancel()
 	if os.Getenv(EnvKeep) == "" {
+		var group errgroup.Group
 		for _, id := range []string{"rome", "milan", "naples"} {
-			if err := w.Delete(ctx, &playground.Cluster{Name: prefix + id}); err != nil {
-				t.Error(err)
-			}
+			group.Go(func() error { return w.Delete(ctx, &playground.Cluster{Name: w.Prefix + id}) })
+		}
+		if err := group.Wait(); err != nil {
+			t.Error(err)
 		}
 	}
 	took := time.Since(w.began)
@@ -112,13 +122,13 @@ func (w *World) ready(s *Story) {
 	s.Step("install everywhere", func() {
 		var group errgroup.Group
 		for _, c := range w.Clusters() {
-			group.Go(func() error { return w.Install(s.Context(), c) })
+			group.Go(func() error { return w.Machine.Install(s.Context(), c, w.Plan.Install...) })
 		}
 		s.Must(group.Wait())
 	})
 	s.Step("peer rome with milan and naples", func() {
-		s.Must(w.Peer(s.Context(), w.Rome, w.Milan))
-		s.Must(w.Peer(s.Context(), w.Rome, w.Naples))
+		s.Must(w.Machine.Peer(s.Context(), w.Rome, w.Milan, w.Plan.Peer...))
+		s.Must(w.Machine.Peer(s.Context(), w.Rome, w.Naples, w.Plan.Peer...))
 	})
 }
 
