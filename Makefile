@@ -12,7 +12,7 @@ REGISTRY ?= registry.liqo.io/liqo
 export VERSION
 
 BIN := $(CURDIR)/bin
-IMAGES := controller-manager virtual-kubelet proxy
+IMAGES := controller-manager virtual-kubelet gateway fabric proxy
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X liqo.io/liqo/internal/version.Version=$(VERSION)'
 # A level prints how long it took.
 timed = @start=$$SECONDS; echo "== $(1)"; { $(2); } && echo "== $(1): $$((SECONDS - start)) s"
@@ -65,7 +65,8 @@ images: components binaries ## OCI archives of our components in bin/images.
 generate: bin/tools/controller-gen ## Deep copies, CRDs and RBAC from the sources.
 	@bin/tools/controller-gen object crd paths=./api/... output:crd:dir=charts/liqo/crds
 	@bin/tools/controller-gen rbac:roleName=liqo-controller-manager,fileName=controller-manager.yaml paths=./internal/peering/... \
-		paths=./internal/offload/controllers/... paths=./internal/offload/webhook/... output:rbac:dir=charts/liqo/files
+		paths=./internal/offload/controllers/... paths=./internal/offload/webhook/... \
+		paths=./internal/ipam/controllers/... paths=./internal/network/controllers/... output:rbac:dir=charts/liqo/files
 	@bin/tools/controller-gen rbac:roleName=liqo-virtual-kubelet-local,fileName=virtual-kubelet.yaml paths=./internal/offload/node/... \
 		paths=./internal/offload/reflect/... paths=./internal/offload/kinds/... paths=./internal/app output:rbac:dir=charts/liqo/files
 

@@ -23,6 +23,8 @@ type Facts struct {
 	VirtualNodes []offloadingv1beta1.VirtualNode
 	// Nodes of those VirtualNodes.
 	Nodes []corev1.Node
+	// Network are the objects of the network with the cluster.
+	Network NetworkFacts
 	// APIServer is what the probe of the remote API server says, nil when there is none.
 	APIServer *Probe
 }
@@ -37,7 +39,7 @@ type Probe struct {
 
 // Any tells whether the cluster is anything to us.
 func (f *Facts) Any() bool {
-	return f.Tenant != nil || f.Identity != nil || len(f.VirtualNodes) > 0
+	return f.Tenant != nil || f.Identity != nil || len(f.VirtualNodes) > 0 || f.Network.any()
 }
 
 // CompileForeignCluster builds the whole status from the facts. The previous status only gives the times of conditions that did not change.
@@ -76,6 +78,7 @@ func CompileForeignCluster(f *Facts, previous *corev1beta1.ForeignClusterStatus,
 			offloading.Conditions = append(offloading.Conditions, state(corev1beta1.OffloadingNodeStatus, "Nodes", nodesReady, nodes))
 		}
 	}
+	status.Modules.Networking = networking(&f.Network, &previous.Modules.Networking, now)
 	if f.APIServer != nil {
 		condition := corev1beta1.Condition{
 			Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusEstablished,
@@ -87,6 +90,7 @@ func CompileForeignCluster(f *Facts, previous *corev1beta1.ForeignClusterStatus,
 		status.Conditions = append(status.Conditions, condition)
 	}
 	stamp(status.Conditions, previous.Conditions, now)
+	stamp(status.Modules.Networking.Conditions, previous.Modules.Networking.Conditions, now)
 	stamp(auth.Conditions, previous.Modules.Authentication.Conditions, now)
 	stamp(offloading.Conditions, previous.Modules.Offloading.Conditions, now)
 	return status

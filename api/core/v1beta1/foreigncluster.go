@@ -106,7 +106,7 @@ type ForeignClusterStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=fc,categories=liqo
 // +kubebuilder:printcolumn:name="Role",type=string,JSONPath=`.status.role`
-// +kubebuilder:printcolumn:name="Networking",type=boolean,JSONPath=`.status.modules.networking.enabled`
+// +kubebuilder:printcolumn:name="Networking",type=string,JSONPath=`.status.modules.networking.conditions[?(@.type=="NetworkConnectionStatus")].status`
 // +kubebuilder:printcolumn:name="Authentication",type=string,JSONPath=`.status.modules.authentication.conditions[0].status`
 // +kubebuilder:printcolumn:name="Offloading",type=string,JSONPath=`.status.modules.offloading.conditions[?(@.type=="OffloadingNodeStatus")].status`
 // +kubebuilder:printcolumn:name="API Server",type=string,JSONPath=`.status.conditions[?(@.type=="APIServerStatus")].status`

@@ -39,6 +39,8 @@ type Options struct {
 	Labels, Annotations map[string]string
 	// VirtualKubeletPods caches the pods of virtual kubelets: those with the label offloading.liqo.io/component=virtual-kubelet.
 	VirtualKubeletPods cache.Cache
+	// ConnectionSilence is how long a gateway may be silent about a tunnel that works before it counts as lost; 30 seconds when 0.
+	ConnectionSilence time.Duration
 
 	// Now and Random are the clock and the source of randomness; time.Now and crypto/rand when nil.
 	Now    func() time.Time
@@ -66,6 +68,9 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	}
 	if opts.Random == nil {
 		opts.Random = rand.Reader
+	}
+	if opts.ConnectionSilence == 0 {
+		opts.ConnectionSilence = 30 * time.Second
 	}
 	if opts.RemoteConfig == nil {
 		opts.RemoteConfig = remote.Config
@@ -101,7 +106,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		// The other cluster.
 		{"link", (&linkSecrets{client: c, links: links}).setup},
 		{"replication", (&replication{client: c, own: opts.ClusterID, links: links}).setup},
-		{"foreign cluster", (&foreignClusters{client: c, own: opts.ClusterID, links: links, now: opts.Now}).setup},
+		{"foreign cluster", (&foreignClusters{client: c, own: opts.ClusterID, links: links, now: opts.Now, silence: opts.ConnectionSilence}).setup},
 		// Virtual kubelets.
 		{"serving certificates", (&servingCertificates{client: c, pods: opts.VirtualKubeletPods, now: opts.Now}).setup},
 	} {

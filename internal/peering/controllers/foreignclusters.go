@@ -17,6 +17,7 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
@@ -25,6 +26,7 @@ import (
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;gatewayservers;gatewayclients;connections,verbs=get;list;watch
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list;watch
 
 // foreignClusters keeps one ForeignCluster for every cluster that we consume from or provide to. It makes them and rebuilds their status; it
@@ -34,6 +36,8 @@ type foreignClusters struct {
 	own    string
 	links  *links
 	now    func() time.Time
+	// silence is how long a gateway may be silent about a tunnel that works.
+	silence time.Duration
 }
 
 func (r *foreignClusters) setup(mgr ctrl.Manager) error {
@@ -44,9 +48,18 @@ func (r *foreignClusters) setup(mgr ctrl.Manager) error {
 		Watches(&offloadingv1beta1.VirtualNode{}, byClusterID(func(o client.Object) string { return o.(*offloadingv1beta1.VirtualNode).Spec.ClusterID })).
 		Watches(&corev1.Node{}, byClusterID(byLabel), only(labelled(api.LabelType, api.TypeVirtualNode)), nodeChanges()).
 		Watches(&corev1.Namespace{}, byClusterID(byLabel), onlyTenantNamespaces()).
+		Watches(&networkingv1beta1.Configuration{}, byClusterID(byLabel)).
+		Watches(&networkingv1beta1.GatewayServer{}, byClusterID(byLabel)).
+		Watches(&networkingv1beta1.GatewayClient{}, byClusterID(byLabel)).
+		Watches(&networkingv1beta1.Connection{}, byClusterID(byLabel)).
 		WatchesRawSource(r.links.peers.source()).
 		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-			return outcome(r.reconcile(ctx, req.Name))
+			again, err := r.reconcile(ctx, req.Name)
+			result, err := outcome(err)
+			if err == nil && result.RequeueAfter == 0 {
+				result.RequeueAfter = again
+			}
+			return result, err
 		}))
 }
 
@@ -62,11 +75,12 @@ func byClusterID(of func(client.Object) string) handler.EventHandler {
 	})
 }
 
-// reconcile makes the ForeignCluster of a cluster that means something to us, and rebuilds its status.
-func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) error {
+// reconcile makes the ForeignCluster of a cluster that means something to us, and rebuilds its status. It returns after what time the status
+// may be another one though nothing was heard; 0 for never.
+func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) (time.Duration, error) {
 	facts, err := r.gather(ctx, clusterID)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	fc := &corev1beta1.ForeignCluster{}
 	err = r.client.Get(ctx, types.NamespacedName{Name: clusterID}, fc)
@@ -76,10 +90,10 @@ func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) error
 			Spec:       corev1beta1.ForeignClusterSpec{ClusterID: clusterID},
 		}
 		if err := r.client.Create(ctx, fc); err != nil {
-			return fmt.Errorf("creating ForeignCluster %s: %w", clusterID, err)
+			return 0, fmt.Errorf("creating ForeignCluster %s: %w", clusterID, err)
 		}
 	} else if err != nil {
-		return client.IgnoreNotFound(err)
+		return 0, client.IgnoreNotFound(err)
 	}
 	if facts.Identity != nil {
 		if facts.APIServer = r.links.probe(facts.Identity.Namespace, r.now()); facts.APIServer == nil {
@@ -89,7 +103,7 @@ func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) error
 	status := peering.CompileForeignCluster(facts, &fc.Status, fc.Generation, metav1.NewTime(r.now()))
 	before := fc.DeepCopy()
 	fc.Status = status
-	return kube.PatchStatus(ctx, r.client, fc, before)
+	return facts.Network.Silent(r.now()), kube.PatchStatus(ctx, r.client, fc, before)
 }
 
 // known is the last answer of the API server as the status shows it: while nothing newer is known, it stands.
@@ -104,7 +118,9 @@ func known(status *corev1beta1.ForeignClusterStatus) *peering.Probe {
 
 // gather reads everything that is known about a cluster, from caches only.
 func (r *foreignClusters) gather(ctx context.Context, clusterID string) (*peering.Facts, error) {
-	facts := &peering.Facts{}
+	facts := &peering.Facts{Network: peering.NetworkFacts{Silence: r.silence}}
+	configurations, servers := &networkingv1beta1.ConfigurationList{}, &networkingv1beta1.GatewayServerList{}
+	clients, connections := &networkingv1beta1.GatewayClientList{}, &networkingv1beta1.ConnectionList{}
 	namespaces, tenants := &corev1.NamespaceList{}, &authv1beta1.TenantList{}
 	identities, virtual, nodes := &authv1beta1.IdentityList{}, &offloadingv1beta1.VirtualNodeList{}, &corev1.NodeList{}
 	ofCluster := client.MatchingLabels{api.LabelRemoteClusterID: clusterID}
@@ -114,6 +130,8 @@ func (r *foreignClusters) gather(ctx context.Context, clusterID string) (*peerin
 	}{
 		{namespaces, []client.ListOption{ofCluster, client.MatchingLabels{api.LabelTenantNamespace: api.True}}},
 		{tenants, nil}, {identities, nil}, {virtual, nil},
+		{configurations, []client.ListOption{ofCluster}}, {servers, []client.ListOption{ofCluster}},
+		{clients, []client.ListOption{ofCluster}}, {connections, []client.ListOption{ofCluster}},
 		{nodes, []client.ListOption{client.MatchingLabels{api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: clusterID}}},
 	} {
 		if err := r.client.List(ctx, q.list, q.opts...); err != nil {
@@ -143,5 +161,7 @@ func (r *foreignClusters) gather(ctx context.Context, clusterID string) (*peerin
 		}
 	}
 	facts.Nodes = nodes.Items
+	facts.Network.Configurations, facts.Network.Servers = configurations.Items, servers.Items
+	facts.Network.Clients, facts.Network.Connections = clients.Items, connections.Items
 	return facts, nil
 }

@@ -1,0 +1,175 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/network"
+)
+
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations/status,verbs=patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations/finalizers,verbs=update
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch;create;patch;delete
+
+// configurations makes a Network of every range of a peer and tells where all of them appear here.
+type configurations struct {
+	Options
+	client client.Client
+}
+
+func (r *configurations) setup(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("configuration").
+		For(&networkingv1beta1.Configuration{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Owns(&ipamv1alpha1.Network{}, builder.WithPredicates(news())).
+		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(every(mgr.GetClient(), &networkingv1beta1.ConfigurationList{}, false)),
+			builder.WithPredicates(news(), predicate.NewPredicateFuncs(r.local))).
+		Complete(&kube.Reconciler[*networkingv1beta1.Configuration]{
+			Name: "configuration", Client: mgr.GetClient(), Sync: r.sync,
+			Conditions: func(c *networkingv1beta1.Configuration) *[]metav1.Condition { return &c.Status.Conditions },
+		})
+}
+
+// local matches the Networks of this very cluster.
+func (r *configurations) local(o client.Object) bool {
+	return o.GetNamespace() == r.LiqoNamespace && o.GetLabels()[ipamv1alpha1.LabelNetworkType] != ""
+}
+
+func (r *configurations) sync(ctx context.Context, c *networkingv1beta1.Configuration) error {
+	condition := metav1.Condition{Type: networkingv1beta1.ConditionCIDRsConfigured, Status: metav1.ConditionFalse}
+	var ranges *networkingv1beta1.ClusterConfig
+	err := r.remote(ctx, c, &ranges, &condition)
+	if kube.IsInvalid(err) {
+		condition.Reason, condition.Message = reasonInvalid, err.Error()
+	} else if err != nil {
+		return err
+	}
+	c.Status.Remote = ranges
+	condition.ObservedGeneration = c.Generation
+	meta.SetStatusCondition(&c.Status.Conditions, condition)
+	if err != nil {
+		return err
+	}
+	if err := r.fillLocal(ctx, c); err != nil {
+		return err
+	}
+	if condition.Status != metav1.ConditionTrue {
+		return kube.Wait(condition.Reason, "%s", condition.Message)
+	}
+	return nil
+}
+
+// reasonInvalid is why a Configuration or gateway that is wrong is not worked on.
+const reasonInvalid = "Invalid"
+
+// remote keeps the Networks of the peer's ranges, and reads what became of them.
+func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Configuration, ranges **networkingv1beta1.ClusterConfig, condition *metav1.Condition) error {
+	cluster := c.Labels[api.LabelRemoteClusterID]
+	if cluster == "" {
+		return kube.Invalid(reasonInvalid, "label %s is missing: set it to the cluster ID of the peer", api.LabelRemoteClusterID)
+	}
+	wanted, err := network.RemoteNetworks(c)
+	if err != nil {
+		return kube.Invalid(reasonInvalid, "%v", err)
+	}
+	networks, err := r.owned(ctx, c)
+	if err != nil {
+		return err
+	}
+	// A range that is no longer wanted makes room before another one asks for it.
+	stale := map[string]*ipamv1alpha1.Network{}
+	for name, n := range networks {
+		stale[name] = n
+	}
+	for _, w := range wanted {
+		delete(stale, w.Name)
+	}
+	for _, n := range stale {
+		if err := kube.Delete(ctx, r.client, n); err != nil {
+			return err
+		}
+	}
+	for _, w := range wanted {
+		n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: w.Name}}
+		if err := r.ensure(ctx, c, n, w, cluster); err != nil {
+			return err
+		}
+		networks[w.Name] = n
+	}
+	*ranges, *condition = network.RemoteRanges(wanted, networks)
+	return nil
+}
+
+func (r *configurations) ensure(ctx context.Context, c *networkingv1beta1.Configuration, n *ipamv1alpha1.Network, w network.RemoteNetwork, cluster string) error {
+	_, err := kube.Ensure(ctx, r.client, n, func() error {
+		if n.UID != "" && !metav1.IsControlledBy(n, c) {
+			return kube.Invalid("NameTaken", "Network %s/%s exists and was not made for this Configuration: delete it", n.Namespace, n.Name)
+		}
+		n.Labels = merge(r.Labels, n.Labels, map[string]string{api.LabelRemoteClusterID: cluster, networkingv1beta1.LabelCIDRType: w.Type})
+		n.Annotations = merge(r.Annotations, n.Annotations)
+		n.Spec.CIDR = w.CIDR.String()
+		return controllerutil.SetControllerReference(c, n, r.client.Scheme())
+	})
+	if apierrors.IsAlreadyExists(err) {
+		return kube.WaitFor(staleDelay, "Stale", "Network %s/%s exists and is not in the cache", n.Namespace, n.Name)
+	}
+	return err
+}
+
+// owned are the Networks that were made for a Configuration, by name.
+func (r *configurations) owned(ctx context.Context, c *networkingv1beta1.Configuration) (map[string]*ipamv1alpha1.Network, error) {
+	list := &ipamv1alpha1.NetworkList{}
+	if err := r.client.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing Networks: %w", err)
+	}
+	networks := map[string]*ipamv1alpha1.Network{}
+	for i := range list.Items {
+		if n := &list.Items[i]; metav1.IsControlledBy(n, c) {
+			networks[n.Name] = n
+		}
+	}
+	return networks, nil
+}
+
+// fillLocal writes this cluster's own ranges into a Configuration that does not name them.
+func (r *configurations) fillLocal(ctx context.Context, c *networkingv1beta1.Configuration) error {
+	given := c.Spec.Local
+	if given != nil && len(given.CIDR.Pod) > 0 && len(given.CIDR.External) > 0 {
+		return nil
+	}
+	list := &ipamv1alpha1.NetworkList{}
+	if err := r.client.List(ctx, list, client.InNamespace(r.LiqoNamespace), client.HasLabels{ipamv1alpha1.LabelNetworkType}); err != nil {
+		return fmt.Errorf("listing the Networks of this cluster: %w", err)
+	}
+	local, wait := network.LocalRanges(list.Items)
+	if wait != "" {
+		return kube.Wait(networkingv1beta1.ReasonWaitingForNetworks, "%s", wait)
+	}
+	if given != nil && len(given.CIDR.Pod) > 0 {
+		local.CIDR.Pod = given.CIDR.Pod
+	}
+	if given != nil && len(given.CIDR.External) > 0 {
+		local.CIDR.External = given.CIDR.External
+	}
+	// Another object than c: the status that is not written yet must not come back from the API server.
+	changed := c.DeepCopy()
+	changed.Spec.Local = &local
+	if err := r.client.Patch(ctx, changed, client.MergeFrom(c.DeepCopy())); err != nil {
+		return fmt.Errorf("writing spec.local of Configuration %s/%s: %w", c.Namespace, c.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"liqo.io/liqo/api"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/network"
+)
+
+// annotationOwner, on a ClusterRoleBinding, is the UID of the gateway: what lies in no namespace can't have an owner that does.
+const annotationOwner = "networking.liqo.io/gateway-uid"
+
+// Reasons of the events that tell what was done for a gateway.
+const (
+	eventKeysMade    = "KeysSecretEnforced"
+	eventDeployment  = "DeploymentEnforced"
+	eventService     = "ServiceEnforced"
+	reasonMissingRef = "MissingSecretRef"
+	reasonBadKeys    = "KeysSecretEnforcedFailed"
+	reasonNameTaken  = "NameTaken"
+)
+
+// keys returns the Secret with the keys of a gateway: the one that its spec names, else its own, made if need be. What is in a Secret is
+// never changed.
+func (r *gateways) keys(ctx context.Context, g *gateway) (*corev1.Secret, error) {
+	key := client.ObjectKey{Namespace: g.Namespace, Name: g.Child()}
+	given := g.secret != nil && g.secret.Name != ""
+	if given {
+		key.Name = g.secret.Name
+	}
+	secret := &corev1.Secret{}
+	err := r.around.Get(ctx, key, secret)
+	if apierrors.IsNotFound(err) {
+		err = r.live.Get(ctx, key, secret) // made by hand it has none of our labels
+	}
+	switch {
+	case apierrors.IsNotFound(err) && given:
+		r.warn(g, reasonMissingRef, "ReadKeys", "Secret %s, which spec.secretRef names, does not exist", key)
+		return nil, kube.WaitFor(secretDelay, reasonMissingRef, "waiting for Secret %s, which spec.secretRef names", key)
+	case apierrors.IsNotFound(err):
+		return r.makeKeys(ctx, g, key)
+	case err != nil:
+		return nil, fmt.Errorf("reading Secret %s: %w", key, err)
+	}
+	if err := network.CheckKeys(secret.Data); err != nil {
+		r.warn(g, reasonBadKeys, "ReadKeys", "Secret %s: %v", key, err)
+		return nil, kube.WaitFor(secretDelay, reasonBadKeys, "Secret %s: %v", key, err)
+	}
+	return secret, nil
+}
+
+func (r *gateways) makeKeys(ctx context.Context, g *gateway, key client.ObjectKey) (*corev1.Secret, error) {
+	var random [network.KeyLength]byte
+	if _, err := io.ReadFull(r.Random, random[:]); err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	data, err := network.KeyPair(random)
+	if err != nil {
+		return nil, err
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: key.Name, Annotations: merge(r.Annotations),
+			Labels: merge(g.ChildLabels(), map[string]string{networkingv1beta1.LabelGatewayResource: api.True}),
+		},
+		Data: data,
+	}
+	if err := controllerutil.SetControllerReference(g.object, secret, r.scheme); err != nil {
+		return nil, err
+	}
+	if err := r.around.Create(ctx, secret); apierrors.IsAlreadyExists(err) {
+		return nil, kube.WaitFor(staleDelay, "Stale", "Secret %s was just made", key)
+	} else if err != nil {
+		return nil, fmt.Errorf("creating Secret %s: %w", key, err)
+	}
+	r.events.Eventf(g.object, secret, corev1.EventTypeNormal, eventKeysMade, "Create", "made the keys of the gateway, Secret %s", secret.Name)
+	return secret, nil
+}
+
+// rights lets the gateway work: as a ServiceAccount of its own, with what it needs in the cluster and in its namespace.
+func (r *gateways) rights(ctx context.Context, g *gateway, secret string) error {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Child()}}
+	if _, err := r.ensure(ctx, g, account, func() error { r.stamp(g, account); return nil }); err != nil {
+		return err
+	}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Child()}}
+	if _, err := r.ensure(ctx, g, role, func() error { r.stamp(g, role); role.Rules = g.Rights(secret); return nil }); err != nil {
+		return err
+	}
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Child()}}
+	if _, err := r.ensure(ctx, g, binding, func() error {
+		r.stamp(g, binding)
+		binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}
+		binding.Subjects = g.Subjects()
+		return nil
+	}); err != nil {
+		return err
+	}
+	wide := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: g.ClusterBinding()}}
+	_, err := kube.Ensure(ctx, r.around, wide, func() error {
+		r.stamp(g, wide)
+		wide.Annotations = merge(wide.Annotations, map[string]string{annotationOwner: string(g.UID)})
+		wide.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: network.GatewayClusterRole}
+		wide.Subjects = g.Subjects()
+		return nil
+	})
+	return r.stale(ctx, g, wide, err)
+}
+
+// connection is where the gateway tells of its tunnel; made here, so that it goes with the gateway and is never missing.
+func (r *gateways) connection(ctx context.Context, g *gateway) (*networkingv1beta1.Connection, error) {
+	connection := &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Child()}}
+	_, err := kube.Ensure(ctx, r.client, connection, func() error {
+		if err := r.own(g, connection); err != nil {
+			return err
+		}
+		r.stamp(g, connection)
+		connection.Spec.Type = g.side
+		connection.Spec.GatewayRef = corev1.ObjectReference{
+			APIVersion: networkingv1beta1.GroupVersion.String(), Kind: g.kind, Namespace: g.Namespace, Name: g.Name, UID: g.UID,
+		}
+		return nil
+	})
+	return connection, r.stale(ctx, g, connection, err)
+}
+
+// service makes the Service of a server; nil for clients.
+func (r *gateways) service(ctx context.Context, g *gateway, rendered *network.Rendered) (*corev1.Service, error) {
+	if g.server == nil {
+		return nil, nil
+	}
+	want := g.Service(g.server, rendered)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
+	changed, err := r.ensure(ctx, g, service, func() error { network.UpdateService(service, want); return nil })
+	if changed && err == nil {
+		r.events.Eventf(g.object, service, corev1.EventTypeNormal, eventService, "Enforce", "Service %s is as wanted", service.Name)
+	}
+	return service, err
+}
+
+func (r *gateways) deployment(ctx context.Context, g *gateway, rendered *network.Rendered) (*appsv1.Deployment, error) {
+	want := g.Deployment(rendered)
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
+	changed, err := r.ensure(ctx, g, deployment, func() error { network.UpdateDeployment(deployment, want); return nil })
+	if changed && err == nil {
+		r.events.Eventf(g.object, deployment, corev1.EventTypeNormal, eventDeployment, "Enforce", "Deployment %s is as wanted", deployment.Name)
+	}
+	return deployment, err
+}
+
+// stamp labels a child.
+func (r *gateways) stamp(g *gateway, child client.Object) {
+	child.SetLabels(merge(child.GetLabels(), g.ChildLabels()))
+	child.SetAnnotations(merge(child.GetAnnotations(), r.Annotations))
+}
+
+// ensure is kube.Ensure for a child in the gateway's namespace. What was not made for the gateway is never changed.
+func (r *gateways) ensure(ctx context.Context, g *gateway, child client.Object, mutate func() error) (bool, error) {
+	changed, err := kube.Ensure(ctx, r.around, child, func() error {
+		if err := r.own(g, child); err != nil {
+			return err
+		}
+		return mutate()
+	})
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		// The template, or the endpoint, asks for what the API server does not take: a node port in use, say.
+		return false, kube.WaitFor(refusedDelay, "Refused", "%v", err)
+	}
+	return changed, r.stale(ctx, g, child, err)
+}
+
+// own takes a new child and refuses what is somebody else's.
+func (r *gateways) own(g *gateway, child client.Object) error {
+	if child.GetUID() != "" && !metav1.IsControlledBy(child, g.object) {
+		return r.taken(g, child)
+	}
+	return controllerutil.SetControllerReference(g.object, child, r.scheme)
+}
+
+// stale tells apart why a child exists that the cache does not have: it was just made, or it is not ours.
+func (r *gateways) stale(ctx context.Context, g *gateway, child client.Object, err error) error {
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(child), child); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading %s: %w", r.describe(child), err)
+	}
+	ours := child.GetLabels()[networkingv1beta1.LabelComponent] == networkingv1beta1.ComponentGateway
+	if !ours || (child.GetNamespace() != "" && !metav1.IsControlledBy(child, g.object)) {
+		return r.taken(g, child)
+	}
+	return kube.WaitFor(staleDelay, "Stale", "%s exists and is not in the cache", r.describe(child))
+}
+
+// describe names a child for people.
+func (r *gateways) describe(child client.Object) string {
+	kind := fmt.Sprintf("%T", child)
+	if gvk, err := apiutil.GVKForObject(child, r.scheme); err == nil {
+		kind = gvk.Kind
+	}
+	if child.GetNamespace() == "" {
+		return kind + " " + child.GetName()
+	}
+	return kind + " " + child.GetNamespace() + "/" + child.GetName()
+}
+
+// taken is the outcome of a name that is in use. It is looked at again: what has it may go.
+func (r *gateways) taken(g *gateway, child client.Object) error {
+	whose := "nothing of Liqo's"
+	if owner := metav1.GetControllerOf(child); owner != nil {
+		whose = owner.Kind + " " + owner.Name
+	}
+	return kube.WaitFor(secretDelay, reasonNameTaken, "%s belongs to %s: delete it, or give %s another name", r.describe(child), whose, g)
+}
+
+// warn announces a problem, unless the condition says so already.
+func (r *gateways) warn(g *gateway, reason, action, format string, args ...any) {
+	if condition := meta.FindStatusCondition(*g.conditions, kube.ConditionReady); condition == nil || condition.Reason != reason {
+		r.events.Eventf(g.object, nil, corev1.EventTypeWarning, reason, action, format, args...)
+	}
+}
+
+// merge returns one map with the entries of all, later ones on top; nil when there are none.
+func merge(all ...map[string]string) map[string]string {
+	var result map[string]string
+	for _, m := range all {
+		if len(m) > 0 && result == nil {
+			result = map[string]string{}
+		}
+		maps.Copy(result, m)
+	}
+	return result
+}

@@ -1,0 +1,170 @@
+// Package controllers does what package network says of Kubernetes objects: Configurations become Networks and get their view of the peer,
+// GatewayServers and GatewayClients become Deployments, and the addresses that peers always know become IPs.
+//
+// Every controller gathers from caches, plans with a pure function and applies the plan. They meet only through API objects, so each may
+// be restarted at any moment, and objects may be made in any order.
+package controllers
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// Options of the controllers.
+type Options struct {
+	// LiqoNamespace is where Liqo is installed: the Networks of this cluster and the gateway templates are there.
+	LiqoNamespace string
+	// WatchTemplates makes gateways follow a changed template at once; otherwise they do so when they are looked at for another reason.
+	WatchTemplates bool
+	// Labels and Annotations are put on everything that is made.
+	Labels, Annotations map[string]string
+	// Random is where keys come from; crypto/rand when nil.
+	Random io.Reader
+}
+
+// Services whose addresses peers know.
+const (
+	apiServerNamespace = metav1.NamespaceDefault
+	apiServerService   = "kubernetes"
+	// proxyComponent is the label app.kubernetes.io/component of the Service of our proxy.
+	proxyComponent = "proxy"
+	labelComponent = "app.kubernetes.io/component"
+)
+
+// Setup adds the controllers to the manager. They bring a cache for what is not ours: the children of gateways, the real nodes, and two
+// Services.
+func Setup(mgr ctrl.Manager, opts Options) error {
+	if opts.LiqoNamespace == "" {
+		return fmt.Errorf("setting up the network: the namespace of the installation is empty")
+	}
+	if opts.Random == nil {
+		opts.Random = rand.Reader
+	}
+	around, err := newSurroundings(mgr, opts)
+	if err != nil {
+		return err
+	}
+	events := mgr.GetEventRecorder("network")
+	gateways := gateways{
+		Options: opts, client: mgr.GetClient(), around: around, live: mgr.GetAPIReader(), events: events, scheme: mgr.GetScheme(),
+	}
+	for _, part := range []struct {
+		name  string
+		setup func(ctrl.Manager) error
+	}{
+		{"configuration", (&configurations{Options: opts, client: mgr.GetClient()}).setup},
+		{"gateway server", gateways.setupServers},
+		{"gateway client", gateways.setupClients},
+		{"system addresses", (&systemIPs{Options: opts, client: mgr.GetClient(), around: around}).setup},
+	} {
+		if err := part.setup(mgr); err != nil {
+			return fmt.Errorf("setting up %s: %w", part.name, err)
+		}
+	}
+	return nil
+}
+
+// surroundings reads, from a cache of its own, and writes the objects of Kubernetes that the network consists of. The cache of the manager
+// holds other pods, nodes and Deployments, under other labels.
+type surroundings struct {
+	client.Client
+	cache cache.Cache
+}
+
+func newSurroundings(mgr ctrl.Manager, opts Options) (*surroundings, error) {
+	ofGateways := labels.SelectorFromSet(labels.Set{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway})
+	real, err := labels.NewRequirement(api.LabelType, selection.NotIn, []string{api.TypeVirtualNode})
+	if err != nil {
+		return nil, fmt.Errorf("selecting real nodes: %w", err)
+	}
+	gateway := cache.ByObject{Label: ofGateways}
+	held, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}:                {Label: ofGateways, Transform: stripPod},
+			&corev1.Node{}:               {Label: labels.NewSelector().Add(*real), Transform: stripNode},
+			&appsv1.Deployment{}:         gateway,
+			&corev1.Secret{}:             gateway,
+			&corev1.ServiceAccount{}:     gateway,
+			&rbacv1.Role{}:               gateway,
+			&rbacv1.RoleBinding{}:        gateway,
+			&rbacv1.ClusterRoleBinding{}: gateway,
+			&corev1.Service{}: {Namespaces: map[string]cache.Config{
+				apiServerNamespace:  {FieldSelector: fields.OneTermEqualSelector("metadata.name", apiServerService)},
+				opts.LiqoNamespace:  {LabelSelector: labels.SelectorFromSet(labels.Set{labelComponent: proxyComponent})},
+				cache.AllNamespaces: {LabelSelector: ofGateways},
+			}},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a cache of gateways and nodes: %w", err)
+	}
+	if err := mgr.Add(held); err != nil {
+		return nil, fmt.Errorf("adding the cache of gateways and nodes: %w", err)
+	}
+	c, err := client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), Cache: &client.CacheOptions{Reader: held},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a client for gateways and nodes: %w", err)
+	}
+	return &surroundings{Client: c, cache: held}, nil
+}
+
+// stripPod leaves of a gateway's Pod where it is and whether it is ready.
+func stripPod(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	stripped := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			Labels: pod.Labels, DeletionTimestamp: pod.DeletionTimestamp,
+		},
+		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP},
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			stripped.Status.Conditions = []corev1.PodCondition{{Type: condition.Type, Status: condition.Status}}
+		}
+	}
+	return stripped, nil
+}
+
+// stripNode leaves of a Node its addresses and whether it is ready.
+func stripNode(obj any) (any, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	stripped := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels, DeletionTimestamp: node.DeletionTimestamp,
+		},
+		Status: corev1.NodeStatus{Addresses: node.Status.Addresses},
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			stripped.Status.Conditions = []corev1.NodeCondition{{Type: condition.Type, Status: condition.Status}}
+		}
+	}
+	return stripped, nil
+}

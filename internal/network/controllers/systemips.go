@@ -1,0 +1,120 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/network"
+)
+
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=nodes;services,verbs=get;list;watch
+
+// systemIPs keeps an IP for each address that peers always know: of the nodes, of the API server, and of our proxy in front of it.
+type systemIPs struct {
+	Options
+	client client.Client
+	around *surroundings
+}
+
+// all is the one key of the queue: the IPs are looked at together.
+func all(context.Context, client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
+}
+
+func (r *systemIPs) setup(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("system-ips").
+		Watches(&ipamv1alpha1.IP{}, handler.EnqueueRequestsFromMapFunc(all), builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
+			return o.GetNamespace() == r.LiqoNamespace && o.GetLabels()[ipamv1alpha1.LabelIPType] != ""
+		}), predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		WatchesRawSource(r.around.watch(&corev1.Node{}, all)).
+		WatchesRawSource(r.around.watch(&corev1.Service{}, all)).
+		Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+			err := r.sync(ctx)
+			if kube.IsWait(err) {
+				return reconcile.Result{RequeueAfter: staleDelay}, nil
+			}
+			return reconcile.Result{}, err
+		}))
+}
+
+func (r *systemIPs) sync(ctx context.Context) error {
+	wanted, err := r.gather(ctx)
+	if err != nil {
+		return err
+	}
+	have := &ipamv1alpha1.IPList{}
+	if err := r.client.List(ctx, have, client.InNamespace(r.LiqoNamespace), client.HasLabels{ipamv1alpha1.LabelIPType}); err != nil {
+		return fmt.Errorf("listing IPs: %w", err)
+	}
+	for i := range have.Items {
+		if network.StaleSystemIP(&have.Items[i], wanted) {
+			if err := kube.Delete(ctx, r.client, &have.Items[i]); err != nil {
+				return err
+			}
+		}
+	}
+	var problems []error
+	for _, w := range wanted {
+		problems = append(problems, r.ensure(ctx, w))
+	}
+	return errors.Join(problems...)
+}
+
+// ensure makes an IP. One of the same name with another address is either about to go or somebody else's.
+func (r *systemIPs) ensure(ctx context.Context, w network.SystemIP) error {
+	ip := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: r.LiqoNamespace, Name: w.Name}}
+	_, err := kube.Ensure(ctx, r.client, ip, func() error {
+		switch {
+		case ip.UID == "" || ip.Spec.IP == w.Address:
+		case ip.Labels[ipamv1alpha1.LabelIPType] != "":
+			return kube.Wait("Stale", "waiting for IP %s/%s to be gone", ip.Namespace, ip.Name)
+		default:
+			return fmt.Errorf("IP %s/%s stands for %s and was not made by Liqo, which needs the name for %s: delete it", ip.Namespace, ip.Name, ip.Spec.IP, w.Address)
+		}
+		ip.Labels = merge(r.Labels, ip.Labels, map[string]string{ipamv1alpha1.LabelIPType: w.Type})
+		ip.Annotations = merge(r.Annotations, ip.Annotations)
+		ip.Spec.IP = w.Address
+		return nil
+	})
+	if apierrors.IsAlreadyExists(err) {
+		return kube.Wait("Stale", "IP %s/%s exists and is not in the cache", ip.Namespace, ip.Name)
+	}
+	return err
+}
+
+func (r *systemIPs) gather(ctx context.Context) ([]network.SystemIP, error) {
+	nodes, services := &corev1.NodeList{}, &corev1.ServiceList{}
+	if err := r.around.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	if err := r.around.List(ctx, services, client.InNamespace(r.LiqoNamespace), client.MatchingLabels{labelComponent: proxyComponent}); err != nil {
+		return nil, fmt.Errorf("listing Services: %w", err)
+	}
+	var proxy *corev1.Service
+	for i := range services.Items {
+		proxy = &services.Items[i]
+	}
+	apiServer := &corev1.Service{}
+	if err := r.around.Get(ctx, client.ObjectKey{Namespace: apiServerNamespace, Name: apiServerService}, apiServer); err != nil {
+		if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("reading Service %s/%s: %w", apiServerNamespace, apiServerService, err)
+		}
+		apiServer = nil
+	}
+	return network.SystemIPs(nodes.Items, apiServer, proxy), nil
+}

@@ -1,0 +1,201 @@
+package network
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"liqo.io/liqo/api"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// GatewayClusterRole is what gateways may read in the whole cluster; the installation brings it.
+const GatewayClusterRole = "liqo-gateway"
+
+// annotationRendered, on what was made from a template, tells two renderings apart.
+const annotationRendered = "networking.liqo.io/rendered-hash"
+
+// maxServiceName is the longest name of a Service.
+const maxServiceName = 63
+
+// Owner is a GatewayServer or GatewayClient, as far as its children depend on it.
+type Owner struct {
+	Namespace, Name string
+	UID             types.UID
+	// ClusterID of the peer.
+	ClusterID string
+	// Labels and Annotations that everything gets.
+	Labels, Annotations map[string]string
+}
+
+// Child is the name of the Deployment, Service, Secret, Connection, ServiceAccount, Role and RoleBinding of the gateway.
+func (o *Owner) Child() string { return networkingv1beta1.GatewayChild(o.Name) }
+
+// ClusterBinding is the name of the ClusterRoleBinding of the gateway.
+func (o *Owner) ClusterBinding() string { return "liqo-gateway-" + o.Namespace + "-" + o.Name }
+
+// Selector selects the pods of the gateway.
+func (o *Owner) Selector() map[string]string {
+	return map[string]string{
+		networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway, networkingv1beta1.LabelGatewayName: o.Name,
+		networkingv1beta1.LabelGatewayNamespace: o.Namespace, api.LabelRemoteClusterID: o.ClusterID,
+	}
+}
+
+// ChildLabels are on everything that is made for the gateway.
+func (o *Owner) ChildLabels() map[string]string {
+	return layered(o.Labels, o.Selector(), map[string]string{
+		"app.kubernetes.io/managed-by": "liqo", "app.kubernetes.io/part-of": "liqo",
+		"app.kubernetes.io/name": networkingv1beta1.ComponentGateway, "app.kubernetes.io/component": "networking",
+	})
+}
+
+// Check tells what is wrong with the names of the gateway.
+func (o *Owner) Check() error {
+	if o.ClusterID == "" {
+		return fmt.Errorf("label %s is missing: set it to the cluster ID of the peer", api.LabelRemoteClusterID)
+	}
+	if len(o.Child()) > maxServiceName {
+		return fmt.Errorf("the name %q is too long: its Service would be %s, and Kubernetes allows %d characters", o.Name, o.Child(), maxServiceName)
+	}
+	return nil
+}
+
+// Deployment of the gateway.
+func (o *Owner) Deployment(r *Rendered) *appsv1.Deployment {
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: o.Namespace, Name: o.Child(),
+			Labels: layered(r.Deployment.Metadata.Labels, o.ChildLabels()), Annotations: layered(o.Annotations, r.Deployment.Metadata.Annotations),
+		},
+		Spec: *r.Deployment.Spec.DeepCopy(),
+	}
+	// Which pods are its, and as whom they run, is no matter of taste.
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: o.Selector()}
+	d.Spec.Template.Labels = layered(d.Spec.Template.Labels, o.ChildLabels())
+	d.Spec.Template.Annotations = layered(o.Annotations, d.Spec.Template.Annotations)
+	d.Spec.Template.Spec.ServiceAccountName, d.Spec.Template.Spec.DeprecatedServiceAccount = o.Child(), ""
+	return d
+}
+
+// Service in front of a server, which listens on the endpoint's port. What the template says of ports and type goes before the endpoint,
+// labels and annotations of the spec go before the template.
+func (o *Owner) Service(spec *networkingv1beta1.GatewayServerSpec, r *Rendered) *corev1.Service {
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: o.Namespace, Name: o.Child(),
+			Labels:      layered(r.Service.Metadata.Labels, spec.ServiceLabels, o.ChildLabels()),
+			Annotations: layered(o.Annotations, r.Service.Metadata.Annotations, spec.ServiceAnnotations),
+		},
+		Spec: *r.Service.Spec.DeepCopy(),
+	}
+	s.Spec.Selector = o.Selector()
+	if s.Spec.Type == "" {
+		s.Spec.Type = spec.Endpoint.ServiceType
+	}
+	if s.Spec.Type == "" {
+		s.Spec.Type = corev1.ServiceTypeClusterIP
+	}
+	if s.Spec.LoadBalancerIP == "" && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		s.Spec.LoadBalancerIP = spec.Endpoint.LoadBalancerIP
+	}
+	if len(s.Spec.Ports) == 0 {
+		s.Spec.Ports = []corev1.ServicePort{{
+			Name: "tunnel", Protocol: corev1.ProtocolUDP, Port: spec.Endpoint.Port, TargetPort: intstr.FromInt32(spec.Endpoint.Port),
+		}}
+	}
+	if s.Spec.Type != corev1.ServiceTypeClusterIP && s.Spec.Ports[0].NodePort == 0 {
+		s.Spec.Ports[0].NodePort = spec.Endpoint.NodePort
+	}
+	return s
+}
+
+// Rights are what a gateway may do in its tenant namespace, beside reading the cluster's network: read its own keys and those of the peer,
+// tell of its Connection, and mark the pod at work.
+func (o *Owner) Rights(secret string) []rbacv1.PolicyRule {
+	group := networkingv1beta1.GroupVersion.Group
+	watch := []string{"get", "list", "watch"}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secret}, Verbs: watch},
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "patch"}},
+		{APIGroups: []string{group}, Resources: []string{"publickeies"}, Verbs: watch},
+		{APIGroups: []string{group}, Resources: []string{"connections"}, Verbs: []string{"get", "list", "watch", "create", "patch", "update"}},
+		{APIGroups: []string{group}, Resources: []string{"connections/status"}, Verbs: []string{"get", "patch", "update"}},
+	}
+}
+
+// Subjects is the ServiceAccount of the gateway.
+func (o *Owner) Subjects() []rbacv1.Subject {
+	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: o.Child()}}
+}
+
+// UpdateDeployment makes have what want says. Where want says nothing, what the API server filled in stays.
+func UpdateDeployment(have, want *appsv1.Deployment) {
+	if !updateMeta(&have.ObjectMeta, &want.ObjectMeta, want.Spec) && equality.Semantic.DeepDerivative(want.Spec, have.Spec) {
+		return
+	}
+	selector := have.Spec.Selector
+	have.Spec = *want.Spec.DeepCopy()
+	if selector != nil {
+		have.Spec.Selector = selector // immutable
+	}
+}
+
+// UpdateService is UpdateDeployment for a Service: addresses and ports that were given to it stay.
+func UpdateService(have, want *corev1.Service) {
+	if !updateMeta(&have.ObjectMeta, &want.ObjectMeta, want.Spec) && equality.Semantic.DeepDerivative(want.Spec, have.Spec) {
+		return
+	}
+	given := have.Spec
+	have.Spec = *want.Spec.DeepCopy()
+	have.Spec.ClusterIP, have.Spec.ClusterIPs = given.ClusterIP, given.ClusterIPs
+	have.Spec.IPFamilies, have.Spec.IPFamilyPolicy = given.IPFamilies, given.IPFamilyPolicy
+	if have.Spec.Type == corev1.ServiceTypeClusterIP {
+		return
+	}
+	for i := range have.Spec.Ports {
+		if port := &have.Spec.Ports[i]; port.NodePort == 0 && i < len(given.Ports) {
+			port.NodePort = given.Ports[i].NodePort
+		}
+	}
+}
+
+// updateMeta brings the metadata up to date and tells whether the specification differs from the one that was written last.
+func updateMeta(have, want *metav1.ObjectMeta, spec any) bool {
+	hash := hashJSON(spec)
+	changed := have.Annotations[annotationRendered] != hash
+	have.Labels = layered(have.Labels, want.Labels)
+	have.Annotations = layered(have.Annotations, want.Annotations, map[string]string{annotationRendered: hash})
+	return changed
+}
+
+func hashJSON(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("marshalling %T: %v", value, err)) // API types always marshal
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// layered returns one map with the entries of all, later ones on top; nil when there are none.
+func layered(all ...map[string]string) map[string]string {
+	var result map[string]string
+	for _, m := range all {
+		if len(m) > 0 && result == nil {
+			result = map[string]string{}
+		}
+		maps.Copy(result, m)
+	}
+	return result
+}

@@ -1,0 +1,228 @@
+package network
+
+import (
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"text/template"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
+)
+
+// TemplateData is what the template of a gateway may use.
+type TemplateData struct {
+	// Name and Namespace of the GatewayServer or GatewayClient, and its UID.
+	Name, Namespace, GatewayUID string
+	// ClusterID of the peer.
+	ClusterID string
+	// SecretName is the Secret with the gateway's keys.
+	SecretName string
+	// Spec is that of the GatewayServer or GatewayClient, by the names of its JSON.
+	Spec map[string]any
+}
+
+// TemplateMeta is the part of an object's metadata that a template has a say in; names and namespaces are not its.
+type TemplateMeta struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Rendered is what a template comes to.
+type Rendered struct {
+	Deployment struct {
+		Metadata TemplateMeta          `json:"metadata,omitempty"`
+		Spec     appsv1.DeploymentSpec `json:"spec,omitempty"`
+	} `json:"deployment,omitempty"`
+	// Service is in use for servers only.
+	Service struct {
+		Metadata TemplateMeta       `json:"metadata,omitempty"`
+		Spec     corev1.ServiceSpec `json:"spec,omitempty"`
+	} `json:"service,omitempty"`
+}
+
+// renderedParts are the keys of the template's spec that mean something; others are left alone.
+func renderedParts() []string { return []string{"deployment", "service"} }
+
+// Render executes the Go templates inside the strings of a template, JSON as a gateway template has it in spec.template. A string that
+// stands where a number or a boolean belongs becomes one; one that is a template and comes out empty is as if it were not there. Errors
+// name the place.
+func Render(raw []byte, data TemplateData) (*Rendered, error) {
+	var whole struct {
+		Spec map[string]any `json:"spec"`
+	}
+	if err := json.Unmarshal(raw, &whole); err != nil {
+		return nil, fmt.Errorf("reading spec.template: %w", err)
+	}
+	if whole.Spec["deployment"] == nil {
+		return nil, errors.New("spec.template.spec.deployment is missing: it is the Deployment of the gateway")
+	}
+	parts := map[string]any{}
+	for _, name := range renderedParts() {
+		if part, ok := whole.Spec[name]; ok {
+			parts[name] = part
+		}
+	}
+	filled, _, err := fillTemplate(parts, reflect.TypeFor[Rendered](), "spec.template.spec", data)
+	if err != nil {
+		return nil, err
+	}
+	// Metadata of a template may name and place the object; both are given anyway.
+	for _, name := range renderedParts() {
+		if part, ok := filled.(map[string]any)[name].(map[string]any); ok {
+			dropIdentity(part)
+		}
+	}
+	text, err := json.Marshal(filled)
+	if err != nil {
+		return nil, fmt.Errorf("marshalling what spec.template comes to: %w", err)
+	}
+	rendered := &Rendered{}
+	if err := yaml.UnmarshalStrict(text, rendered); err != nil {
+		return nil, fmt.Errorf("reading what spec.template.spec comes to: %w", err)
+	}
+	return rendered, nil
+}
+
+func dropIdentity(part map[string]any) {
+	if metadata, ok := part["metadata"].(map[string]any); ok {
+		delete(metadata, "name")
+		delete(metadata, "namespace")
+		delete(metadata, "finalizers")
+	}
+}
+
+// fillTemplate returns a value with its templates executed, and whether it is to be kept. kind is the Go type that the value is for, nil where that
+// is not known.
+func fillTemplate(value any, kind reflect.Type, path string, data TemplateData) (any, bool, error) {
+	switch value := value.(type) {
+	case map[string]any:
+		filled := make(map[string]any, len(value))
+		for key, inner := range value {
+			got, keep, err := fillTemplate(inner, fieldType(kind, key), path+"."+key, data)
+			if err != nil {
+				return nil, false, err
+			}
+			if keep {
+				filled[key] = got
+			}
+		}
+		return filled, true, nil
+	case []any:
+		filled := make([]any, 0, len(value))
+		for i, inner := range value {
+			got, keep, err := fillTemplate(inner, elementType(kind), fmt.Sprintf("%s[%d]", path, i), data)
+			if err != nil {
+				return nil, false, err
+			}
+			if keep {
+				filled = append(filled, got)
+			}
+		}
+		return filled, true, nil
+	case string:
+		return fillTemplateText(value, kind, path, data)
+	default:
+		return value, true, nil
+	}
+}
+
+func fillTemplateText(text string, kind reflect.Type, path string, data TemplateData) (any, bool, error) {
+	if !strings.Contains(text, "{{") {
+		return text, true, nil
+	}
+	parsed, err := template.New(path).Parse(text)
+	if err != nil {
+		return nil, false, fmt.Errorf("parsing %s: %w", path, err)
+	}
+	var out strings.Builder
+	if err := parsed.Execute(&out, data); err != nil {
+		return nil, false, fmt.Errorf("executing %s: %w", path, err)
+	}
+	result := strings.ReplaceAll(out.String(), "<no value>", "") // what a field of spec that is not set prints as
+	if result == "" {
+		return nil, false, nil
+	}
+	scalar, err := templateScalar(result, kind)
+	if err != nil {
+		return nil, false, fmt.Errorf("%s comes to %q: %w", path, result, err)
+	}
+	return scalar, true, nil
+}
+
+// templateScalar turns text into what belongs there.
+func templateScalar(text string, kind reflect.Type) (any, error) {
+	kind = pointedType(kind)
+	if kind == nil {
+		return text, nil
+	}
+	if kind == reflect.TypeFor[intstr.IntOrString]() {
+		if n, err := strconv.ParseInt(text, 10, 32); err == nil {
+			return n, nil
+		}
+		return text, nil
+	}
+	switch kind.Kind() {
+	case reflect.Bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return nil, errors.New("want true or false")
+		}
+		return b, nil
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		n, err := strconv.ParseInt(text, 10, kind.Bits())
+		if err != nil {
+			return nil, errors.New("want a number")
+		}
+		return n, nil
+	default:
+		return text, nil
+	}
+}
+
+func pointedType(kind reflect.Type) reflect.Type {
+	for kind != nil && kind.Kind() == reflect.Pointer {
+		kind = kind.Elem()
+	}
+	return kind
+}
+
+// elementType is the type of the elements of a list.
+func elementType(kind reflect.Type) reflect.Type {
+	if kind = pointedType(kind); kind != nil && kind.Kind() == reflect.Slice {
+		return kind.Elem()
+	}
+	return nil
+}
+
+// fieldType is the type of what an object has under a key.
+func fieldType(kind reflect.Type, key string) reflect.Type {
+	kind = pointedType(kind)
+	if kind == nil || reflect.PointerTo(kind).Implements(reflect.TypeFor[json.Unmarshaler]()) ||
+		reflect.PointerTo(kind).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return nil
+	}
+	switch kind.Kind() {
+	case reflect.Map:
+		return kind.Elem()
+	case reflect.Struct:
+		for i := range kind.NumField() {
+			field := kind.Field(i)
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if field.Anonymous && name == "" {
+				if found := fieldType(field.Type, key); found != nil {
+					return found
+				}
+			} else if name == key {
+				return field.Type
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// RemoteNetwork is a range of a peer that wants a place here.
+type RemoteNetwork struct {
+	// Name of its Network, in the namespace of the Configuration.
+	Name string
+	// CIDR as the peer knows it.
+	CIDR netip.Prefix
+	// Type is a value of label configuration.liqo.io/cidr-type.
+	Type string
+}
+
+// RemoteNetworks are the ranges that a Configuration names, pods first, each list in its order. An error names field, value and cure.
+func RemoteNetworks(c *networkingv1beta1.Configuration) ([]RemoteNetwork, error) {
+	cidrs := c.Spec.Remote.CIDR
+	if len(cidrs.Pod) == 0 {
+		return nil, fmt.Errorf("spec.remote.cidr.pod is empty: give the pod CIDRs of the peer, as liqoctl generate configuration prints them there")
+	}
+	var all []RemoteNetwork
+	for _, list := range []struct {
+		kind  string
+		cidrs []string
+	}{{networkingv1beta1.CIDRTypePod, cidrs.Pod}, {networkingv1beta1.CIDRTypeExternal, cidrs.External}} {
+		for i, text := range list.cidrs {
+			prefix, err := netip.ParsePrefix(text)
+			if err != nil || !prefix.Addr().Is4() {
+				return nil, fmt.Errorf("spec.remote.cidr.%s[%d] is %q, want an IPv4 range like 10.42.0.0/16", list.kind, i, text)
+			}
+			prefix = prefix.Masked()
+			all = append(all, RemoteNetwork{
+				Name: c.Name + "-" + list.kind + "-" + strings.NewReplacer(".", "-", "/", "-").Replace(prefix.String()),
+				CIDR: prefix, Type: list.kind,
+			})
+		}
+	}
+	return all, nil
+}
+
+// RemoteRanges is where the ranges of a peer appear here, in their order: nil as long as one of them has no place. The condition tells, with
+// the words of the Networks, what is waited for or what collides; its time and generation are left to the caller.
+func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Network) (*networkingv1beta1.ClusterConfig, metav1.Condition) {
+	condition := metav1.Condition{
+		Type: networkingv1beta1.ConditionCIDRsConfigured, Status: metav1.ConditionTrue, Reason: networkingv1beta1.ReasonCIDRsConfigured,
+		Message: "every range of the peer has a place here",
+	}
+	ranges := &networkingv1beta1.ClusterConfig{}
+	var waiting, wrong []string
+	for _, w := range wanted {
+		network := networks[w.Name]
+		if network != nil {
+			if ready := meta.FindStatusCondition(network.Status.Conditions, "Ready"); ready != nil && ready.Status == metav1.ConditionFalse && ready.Message != "" {
+				wrong = appendOnce(wrong, fmt.Sprintf("Network %s: %s", w.Name, ready.Message))
+			}
+		}
+		if network == nil || network.Status.CIDR == "" {
+			waiting = appendOnce(waiting, w.Name)
+			continue
+		}
+		if w.Type == networkingv1beta1.CIDRTypePod {
+			ranges.CIDR.Pod = append(ranges.CIDR.Pod, network.Status.CIDR)
+		} else {
+			ranges.CIDR.External = append(ranges.CIDR.External, network.Status.CIDR)
+		}
+	}
+	if len(waiting) > 0 || len(wrong) > 0 {
+		condition.Status, condition.Reason = metav1.ConditionFalse, networkingv1beta1.ReasonWaitingForNetworks
+		condition.Message = strings.Join(wrong, "; ")
+		if len(wrong) == 0 {
+			condition.Message = "waiting for a range of Network " + strings.Join(waiting, ", ")
+		}
+	}
+	if len(waiting) > 0 {
+		ranges = nil
+	}
+	return ranges, condition
+}
+
+func appendOnce(list []string, text string) []string {
+	if slices.Contains(list, text) {
+		return list
+	}
+	return append(list, text)
+}
+
+// LocalRanges are this cluster's own ranges as its Networks have them; otherwise what is waited for.
+func LocalRanges(networks []ipamv1alpha1.Network) (local networkingv1beta1.ClusterConfig, wait string) {
+	sorted := slices.SortedFunc(slices.Values(networks), func(a, b ipamv1alpha1.Network) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range sorted {
+		network := &sorted[i]
+		into := &local.CIDR.Pod
+		switch network.Labels[ipamv1alpha1.LabelNetworkType] {
+		case ipamv1alpha1.NetworkTypePod:
+		case ipamv1alpha1.NetworkTypeExternal:
+			into = &local.CIDR.External
+		default:
+			continue
+		}
+		if network.Status.CIDR == "" {
+			wait = fmt.Sprintf("waiting for a range of Network %s/%s", network.Namespace, network.Name)
+			if ready := meta.FindStatusCondition(network.Status.Conditions, "Ready"); ready != nil && ready.Message != "" {
+				wait += ": " + ready.Message
+			}
+			return local, wait
+		}
+		*into = append(*into, network.Status.CIDR)
+	}
+	switch {
+	case len(local.CIDR.Pod) == 0:
+		return local, "waiting for a Network labelled " + ipamv1alpha1.LabelNetworkType + "=" + ipamv1alpha1.NetworkTypePod
+	case len(local.CIDR.External) == 0:
+		return local, "waiting for a Network labelled " + ipamv1alpha1.LabelNetworkType + "=" + ipamv1alpha1.NetworkTypeExternal
+	}
+	return local, ""
+}

@@ -1,0 +1,55 @@
+package network
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+)
+
+// SystemIP is an address of this cluster that peers always know.
+type SystemIP struct {
+	// Name of its IP in the namespace of the installation, and the value of label ipam.liqo.io/ip-type.
+	Name, Type string
+	// Address, IPv4.
+	Address string
+}
+
+// SystemIPs are the addresses of the nodes, of the API server and of our proxy in front of it, by name. What has no address yet, and
+// virtual nodes, are left out.
+func SystemIPs(nodes []corev1.Node, apiServer, proxy *corev1.Service) []SystemIP {
+	var all []SystemIP
+	for i := range nodes {
+		node := &nodes[i]
+		if node.Labels[api.LabelType] == api.TypeVirtualNode || !node.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if address, ok := nodeAddress(node, corev1.NodeInternalIP); ok {
+			all = append(all, SystemIP{Name: ipamv1alpha1.IPNodePrefix + node.Name, Type: ipamv1alpha1.IPTypeNode, Address: address})
+		}
+	}
+	for _, service := range []struct {
+		*corev1.Service
+		name, kind string
+	}{{apiServer, ipamv1alpha1.IPAPIServer, ipamv1alpha1.IPTypeAPIServer}, {proxy, ipamv1alpha1.IPAPIServerProxy, ipamv1alpha1.IPTypeAPIServerProxy}} {
+		if service.Service != nil && service.Spec.ClusterIP != "" && service.Spec.ClusterIP != corev1.ClusterIPNone {
+			all = append(all, SystemIP{Name: service.name, Type: service.kind, Address: service.Spec.ClusterIP})
+		}
+	}
+	slices.SortFunc(all, func(a, b SystemIP) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// StaleSystemIP tells whether an IP was made by the system for an address that there is no more. An address is never changed in place.
+func StaleSystemIP(ip *ipamv1alpha1.IP, wanted []SystemIP) bool {
+	kind, ok := ip.Labels[ipamv1alpha1.LabelIPType]
+	if !ok || !slices.Contains([]string{ipamv1alpha1.IPTypeNode, ipamv1alpha1.IPTypeAPIServer, ipamv1alpha1.IPTypeAPIServerProxy}, kind) {
+		return false
+	}
+	return !slices.ContainsFunc(wanted, func(w SystemIP) bool {
+		return w.Name == ip.Name && w.Type == kind && w.Address == ip.Spec.IP
+	})
+}

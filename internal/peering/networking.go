@@ -1,0 +1,197 @@
+package peering
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// NetworkFacts are the objects of the network between a remote cluster and this one.
+type NetworkFacts struct {
+	Configurations []networkingv1beta1.Configuration
+	Servers        []networkingv1beta1.GatewayServer
+	Clients        []networkingv1beta1.GatewayClient
+	Connections    []networkingv1beta1.Connection
+	// Silence is how long a gateway that is connected may not tell so before its tunnel counts as lost.
+	Silence time.Duration
+}
+
+func (f *NetworkFacts) any() bool {
+	return len(f.Configurations)+len(f.Servers)+len(f.Clients) > 0
+}
+
+// Silent is after what time the first of the gateways that are connected will have been silent for too long; 0 when none can be.
+func (f *NetworkFacts) Silent(now time.Time) time.Duration {
+	var soonest time.Duration
+	for i := range f.Connections {
+		c := &f.Connections[i]
+		if c.Status.Value != networkingv1beta1.Connected || c.Status.Latency == nil || f.lost(c, now) {
+			continue
+		}
+		// A moment later, so that it is lost by then.
+		if left := c.Status.Latency.Timestamp.Add(f.Silence).Sub(now) + time.Second; soonest == 0 || left < soonest {
+			soonest = left
+		}
+	}
+	return soonest
+}
+
+// lost tells whether a gateway said that it is connected, and has been silent since.
+func (f *NetworkFacts) lost(c *networkingv1beta1.Connection, now time.Time) bool {
+	return c.Status.Latency != nil && now.Sub(c.Status.Latency.Timestamp.Time) > f.Silence
+}
+
+// networking compiles the module.
+func networking(f *NetworkFacts, previous *corev1beta1.Module, now metav1.Time) corev1beta1.Module {
+	if !f.any() {
+		return corev1beta1.Module{}
+	}
+	gateways := len(f.Servers) + len(f.Clients)
+	presence := corev1beta1.Condition{
+		Type: corev1beta1.NetworkGatewayPresence, Status: corev1beta1.StatusReady, Reason: "GatewayPresence", Message: fmt.Sprintf("%d present", gateways),
+	}
+	if gateways == 0 {
+		presence.Status, presence.Reason, presence.Message = corev1beta1.StatusNotReady, "GatewayMissing", "waiting for a GatewayServer or GatewayClient"
+	}
+	conditions := []corev1beta1.Condition{configured(f.Configurations), presence}
+	servers := make([]metav1.Condition, 0, len(f.Servers))
+	for i := range f.Servers {
+		servers = append(servers, gatewayReady(f.Servers[i].Status.Conditions))
+	}
+	clients := make([]metav1.Condition, 0, len(f.Clients))
+	for i := range f.Clients {
+		clients = append(clients, gatewayReady(f.Clients[i].Status.Conditions))
+	}
+	if len(servers) > 0 {
+		conditions = append(conditions, gatewayState(corev1beta1.NetworkGatewayServerStatus, servers))
+	}
+	if len(clients) > 0 {
+		conditions = append(conditions, gatewayState(corev1beta1.NetworkGatewayClientStatus, clients))
+	}
+	return corev1beta1.Module{Enabled: true, Conditions: append(conditions, connected(f, previous, now))}
+}
+
+// configured tells whether the ranges of the cluster have a place here.
+func configured(all []networkingv1beta1.Configuration) corev1beta1.Condition {
+	c := corev1beta1.Condition{Type: corev1beta1.NetworkConfigurationStatus, Status: corev1beta1.StatusNotReady}
+	if len(all) == 0 {
+		c.Reason, c.Message = "NetworkConfigurationMissing", "waiting for a Configuration"
+		return c
+	}
+	for i := range all {
+		ready := meta.FindStatusCondition(all[i].Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured)
+		if ready == nil || ready.ObservedGeneration != all[i].Generation {
+			c.Reason, c.Message = networkingv1beta1.ReasonWaitingForNetworks, "waiting for the ranges of Configuration "+all[i].Name
+			return c
+		}
+		if ready.Status != metav1.ConditionTrue {
+			c.Reason, c.Message = ready.Reason, ready.Message
+			return c
+		}
+	}
+	c.Status, c.Reason, c.Message = corev1beta1.StatusReady, "NetworkConfigurationPresence", "the address ranges are configured"
+	return c
+}
+
+// gatewayReady is the summary of a gateway.
+func gatewayReady(conditions []metav1.Condition) metav1.Condition {
+	if ready := meta.FindStatusCondition(conditions, "Ready"); ready != nil {
+		return *ready
+	}
+	return metav1.Condition{Status: metav1.ConditionUnknown}
+}
+
+// gatewayState sums up gateways of one kind; the message of the first that is not ready tells why.
+func gatewayState(kind corev1beta1.ConditionType, all []metav1.Condition) corev1beta1.Condition {
+	ready, why := 0, ""
+	for _, c := range all {
+		ready += count(c.Status == metav1.ConditionTrue)
+		if c.Status != metav1.ConditionTrue {
+			why = cmp.Or(why, c.Message)
+		}
+	}
+	c := state(kind, "Gateways", ready, len(all))
+	if why != "" {
+		c.Message += ": " + why
+	}
+	return c
+}
+
+// connected tells of the tunnels: the worst of them counts.
+func connected(f *NetworkFacts, previous *corev1beta1.Module, now metav1.Time) corev1beta1.Condition {
+	c := corev1beta1.Condition{
+		Type: corev1beta1.NetworkConnectionStatus, Status: corev1beta1.StatusNotReady, Reason: "ConnectionMissing", Message: "no gateway reports yet",
+	}
+	var broken, pending []string
+	var slowest time.Duration
+	for i := range f.Connections {
+		connection := &f.Connections[i]
+		switch {
+		case connection.Status.Value == networkingv1beta1.Connected && f.lost(connection, now.Time):
+			broken = append(broken, fmt.Sprintf("gateway %s does not report since %s", connection.Name, connection.Status.Latency.Timestamp.UTC().Format(time.RFC3339)))
+		case connection.Status.Value == networkingv1beta1.Connected:
+			if latency := connection.Status.Latency; latency != nil {
+				value, _ := time.ParseDuration(latency.Value) // what can't be read is not shown
+				slowest = max(slowest, value)
+			}
+		case connection.Status.Value == networkingv1beta1.ConnectionError:
+			broken = append(broken, explain(connection, "the peer does not answer"))
+		default:
+			pending = append(pending, explain(connection, "waiting for the peer to answer"))
+		}
+	}
+	slices.Sort(broken)
+	slices.Sort(pending)
+	switch {
+	case len(f.Connections) == 0:
+	case len(broken) > 0:
+		c.Status, c.Reason, c.Message = corev1beta1.StatusError, "ConnectionError", strings.Join(broken, "; ")
+	case len(pending) > 0:
+		c.Status, c.Reason, c.Message = corev1beta1.StatusPending, "ConnectionPending", strings.Join(pending, "; ")
+	default:
+		c.Status, c.Reason, c.Message = corev1beta1.StatusEstablished, "ConnectionEstablished", latencyText(slowest, previous)
+	}
+	return c
+}
+
+// explain is what a Connection tells by itself, else the text.
+func explain(c *networkingv1beta1.Connection, text string) string {
+	for _, condition := range c.Status.Conditions {
+		if condition.Status != metav1.ConditionTrue && condition.Message != "" {
+			text = condition.Message
+		}
+	}
+	return "gateway " + c.Name + ": " + text
+}
+
+const latencyPrefix = "latency below "
+
+// latencyText tells the latency roughly, so that the status of a tunnel that works is not written every few seconds: the bound of the
+// previous status stays while the latency is between an eighth of it and itself.
+func latencyText(latency time.Duration, previous *corev1beta1.Module) string {
+	if latency <= 0 {
+		return "the peer answers"
+	}
+	for _, c := range previous.Conditions {
+		if c.Type != corev1beta1.NetworkConnectionStatus {
+			continue
+		}
+		text, _ := strings.CutPrefix(c.Message, latencyPrefix)
+		if bound, err := time.ParseDuration(text); err == nil && latency <= bound && latency > bound/8 {
+			return c.Message
+		}
+	}
+	bound := time.Millisecond
+	for bound < latency*3/2 {
+		bound *= 2
+	}
+	return latencyPrefix + bound.String()
+}
