@@ -21,6 +21,8 @@ type Facts struct {
 	Peers []Peer
 	// Exposed are the addresses that peers reach under one of our external CIDR, by Real; one entry each for Real and for External.
 	Exposed []Exposed
+	// Withheld are the IPs that their label networking.liqo.io/host-unreachable keeps from peers.
+	Withheld []Exposed
 	// Strays are the pods whose address lies outside the pod CIDRs of their node, by address.
 	Strays []Stray
 	// Options are the same for the whole cluster.

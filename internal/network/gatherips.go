@@ -21,7 +21,13 @@ func (g *gathering) exposed(views []netip.Prefix) {
 	reals, externals := map[netip.Addr]string{}, map[netip.Addr]string{}
 	for i := range ips {
 		ip := &ips[i]
-		if ip.DeletionTimestamp != nil || ip.Labels[networkingv1beta1.LabelHostUnreachable] == "true" {
+		if ip.DeletionTimestamp != nil {
+			continue
+		}
+		if ip.Labels[networkingv1beta1.LabelHostUnreachable] == "true" {
+			if real, err := netip.ParseAddr(ip.Spec.IP); err == nil {
+				g.facts.Withheld = append(g.facts.Withheld, Exposed{Real: real, Kind: KindHost, Object: ip.Namespace + "/" + ip.Name})
+			}
 			continue
 		}
 		e, ok := g.expose(ip, views)

@@ -1,0 +1,165 @@
+package network
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"liqo.io/liqo/internal/dataplane"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares a text with the file of that name.
+func golden(t *testing.T, name, text string) {
+	t.Helper()
+	file := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".txt")
+	if *update {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), text); diff != "" {
+		t.Errorf("%s (-want +got), written anew with -update:\n%s", file, diff)
+	}
+}
+
+// compiled is the plan of every host of a cluster.
+func compiled(c *Cluster) string {
+	var b strings.Builder
+	for _, n := range c.Facts.Nodes {
+		host := Host{Name: n.Name, MTU: 1500, Addresses: []netip.Addr{n.IP, n.Pods[0].Addr().Next(), addr("127.0.0.1")}}
+		fmt.Fprintf(&b, "== node %s of %s\n%s", n.Name, c.ID, dataplane.Text(CompileNode(&c.Facts, host, c.active())))
+	}
+	for _, p := range c.Facts.Peers {
+		for _, candidate := range p.Candidates {
+			self := Self{ClusterID: p.ClusterID, IP: candidate.IP, Node: candidate.Node, MTU: 1450}
+			tunnel := Tunnel{ListenPort: TunnelPort, Peers: []TunnelPeer{{Key: dataplane.PublicKey{1}, Carries: true}}}
+			if p.Role == Client {
+				tunnel.ListenPort, tunnel.Peers[0].Endpoint = 40000, netip.MustParseAddrPort("192.0.2.10:51840")
+			}
+			fmt.Fprintf(&b, "== gateway %s of %s\n%s", candidate.Pod, c.ID, dataplane.Text(CompileGateway(&c.Facts, self, tunnel, c.active())))
+		}
+	}
+	return b.String()
+}
+
+func TestCompile(t *testing.T) {
+	worlds := map[string]func() Cluster{
+		"apart":       func() Cluster { rome, _ := apart(); return rome },
+		"same ranges": func() Cluster { rome, _ := together(); return rome },
+		"hub":         func() Cluster { rome, _, _ := hub(); return rome },
+		"several pod CIDRs": func() Cluster {
+			rome, milan := city("rome", "10.70.0.0/16", "10.10.0.0/16", "10.12.0.0/20"), city("milan", "10.70.0.0/16", "10.10.0.0/16", "10.12.0.0/20")
+			peer(&milan, &rome, "10.71.0.0/16", "10.73.0.0/16", "10.81.0.0/16", "10.83.0.0/16")
+			return rome
+		},
+		"pods outside node CIDRs": func() Cluster {
+			rome, _ := apart()
+			rome.Facts.Strays = []Stray{{IP: addr("10.10.9.9"), Node: "rome-1"}, {IP: addr("10.10.1.200"), Node: "rome-2"}}
+			return rome
+		},
+		"full masquerade": func() Cluster {
+			rome, _ := apart()
+			rome.Facts.Options.FullMasquerade = true
+			return rome
+		},
+		"no clamping": func() Cluster {
+			rome, _ := apart()
+			rome.Facts.Options = Options{OverlayPort: 7091, RulePriority: 100}
+			return rome
+		},
+		"external hosts": func() Cluster {
+			rome, _ := apart()
+			rome.Facts.expose(Exposed{Kind: KindHost, Real: addr("192.0.2.7"), Object: "demo/printer"})
+			rome.Facts.expose(Exposed{Kind: KindHost, Real: addr("10.96.0.1"), Object: "liqo/api-server"})
+			rome.Facts.Exposed[1].Kind, rome.Facts.Exposed[1].Object = KindHost, "demo/second-node"
+			return rome
+		},
+		"two replicas": func() Cluster {
+			rome, _ := apart()
+			p := &rome.Facts.Peers[0]
+			p.Candidates = append(p.Candidates, Candidate{Pod: "gw-milan-1", IP: addr("10.10.2.100"), Node: "rome-2"})
+			rome.Active = map[string]netip.Addr{"milan": addr("10.10.2.100")}
+			return rome
+		},
+		"no gateway yet": func() Cluster {
+			rome, _ := apart()
+			rome.Facts.Peers[0].Candidates, rome.Facts.Peers[0].TunnelMTU = nil, 0
+			return rome
+		},
+		"no peer": func() Cluster { return city("rome", "10.70.0.0/16", "10.10.0.0/16") },
+	}
+	for name, world := range worlds {
+		t.Run(name, func(t *testing.T) {
+			c := world()
+			golden(t, name, compiled(&c))
+		})
+	}
+}
+
+// TestPlansDoNotGrowWithPods is also the table of what a gateway and a node hold: see docs/design/0003-network.md.
+func TestPlansDoNotGrowWithPods(t *testing.T) {
+	plan := func(pods, strays int) string {
+		rome, _ := apart()
+		o := objects(t)
+		o.Pods = append(o.Pods, runningPods(pods, strays)...)
+		rome.Facts, _ = Gather(&o)
+		return compiled(&rome)
+	}
+	if diff := cmp.Diff(plan(1, 0), plan(500, 0)); diff != "" {
+		t.Errorf("500 pods inside the CIDRs of their nodes change plans:\n%s", diff)
+	}
+	if none, some := strings.Count(plan(1, 0), "\nroute "), strings.Count(plan(500, 7), "\nroute "); some != none+2*7 { // in each of two replicas
+		t.Errorf("%d routes with 7 pods outside the CIDRs of their nodes, want %d", some, none+2*7)
+	}
+}
+
+// TestPlansGrowWithPeersAndNodes counts what hosts hold: each number is part of what docs/design/0003-network.md promises.
+func TestPlansGrowWithPeersAndNodes(t *testing.T) {
+	count := func(peers, nodes int) (node, gateway dataplane.State) {
+		c := city("rome", "10.70.0.0/16", "10.0.0.0/12")
+		for i := len(c.Facts.Nodes); i < nodes; i++ {
+			ip := netip.AddrFrom4([4]byte{172, 16, byte(1 + i/250), byte(i % 250)})
+			c.Facts.Nodes = append(c.Facts.Nodes, Node{Name: fmt.Sprintf("rome-%d", i+1), IP: ip, Addresses: []netip.Addr{ip},
+				Pods: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte((i + 1) / 250), byte((i + 1) % 250), 0}), 24)}})
+		}
+		for i := range peers {
+			other := city(fmt.Sprint("peer-", i), fmt.Sprintf("10.%d.0.0/16", 101+2*i), fmt.Sprintf("10.%d.0.0/16", 100+2*i))
+			peer(&other, &c, "", "", "", "")
+		}
+		first := c.Facts.Peers[0]
+		return CompileNode(&c.Facts, Host{Name: "rome-1", MTU: 1500}, c.active()),
+			CompileGateway(&c.Facts, Self{ClusterID: first.ClusterID, IP: first.Candidates[0].IP, Node: "rome-1", MTU: 1450}, Tunnel{}, c.active())
+	}
+	rules := func(s dataplane.State) (n int) {
+		for _, c := range s.Table.Chains {
+			n += len(c.Rules)
+		}
+		return n
+	}
+	for _, at := range []struct{ peers, nodes int }{{1, 2}, {10, 2}, {1, 100}, {10, 100}} {
+		node, gateway := count(at.peers, at.nodes)
+		// A node: two routes and one member for each peer. A gateway: its peer's two ranges and two ends of tables, two routes for each node
+		// and two for each other peer; members are nodes and other gateways.
+		want := []int{2 * at.peers, at.peers, 4 + 2*at.nodes + 2*(at.peers-1), at.nodes + at.peers - 1}
+		got := []int{len(node.Routes), len(node.Neighbours), len(gateway.Routes), len(gateway.Neighbours)}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%d peers, %d nodes: node routes, members, gateway routes, members (-want +got):\n%s", at.peers, at.nodes, diff)
+		}
+		one, two := count(1, 2)
+		if rules(node) != rules(one) || rules(gateway) != rules(two) || len(node.Rules) != 1 || len(gateway.Rules) != 2 {
+			t.Errorf("%d peers, %d nodes: the number of rules changed", at.peers, at.nodes)
+		}
+	}
+}

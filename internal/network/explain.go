@@ -1,0 +1,249 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Cluster is all that an explanation knows of one cluster.
+type Cluster struct {
+	ID    string
+	Facts Facts
+	// Active are the gateway pods that nodes route to, by cluster ID; where it has none, the likeliest is taken.
+	Active map[string]netip.Addr
+	// Problems are what Gather told.
+	Problems []Problem
+}
+
+// End is one end of a way.
+type End struct {
+	Cluster string
+	// Name is for people: namespace/name of a pod, the name of a node.
+	Name string
+	// Address as its own cluster knows it.
+	Address netip.Addr
+	// Node that runs it. A way can only begin where there is one.
+	Node string
+}
+
+// Explanation is the way of a packet from one end to the other and back.
+type Explanation struct {
+	From, To End
+	// Address is where From sees To: what to call.
+	Address netip.Addr
+	// Seen is where To sees From.
+	Seen netip.Addr
+	// There and Back are the hops of a packet and of its answer, as far as they got.
+	There, Back []Hop
+	// Fault is where the way is broken, nil if it is not.
+	Fault *Fault
+}
+
+// Hop is one host, or a tunnel, that a packet passes.
+type Hop struct {
+	Cluster string
+	// Kind is node, gateway or tunnel.
+	Kind string
+	// Name of the node, or of the gateway pod.
+	Name string
+	// Steps are what happened to the packet there.
+	Steps []Step
+}
+
+// Fault is where a way is broken.
+type Fault struct {
+	// Cluster and Object say where to look.
+	Cluster, Object string
+	// Text says what is wrong and what cures it.
+	Text string
+}
+
+func (f *Fault) String() string {
+	return fmt.Sprintf("cluster %s: %s: %s", f.Cluster, f.Object, f.Text)
+}
+
+// Explain follows a packet from one end to the other and its answer back, through the very plans that the hosts carry out.
+func Explain(clusters []Cluster, from, to End) Explanation {
+	e := Explanation{From: from, To: to}
+	w := &walk{clusters: clusters}
+	c := w.cluster(from.Cluster)
+	if c == nil || w.cluster(to.Cluster) == nil {
+		e.Fault = &Fault{Cluster: stateIf(c == nil, from.Cluster, to.Cluster), Object: "cluster", Text: "its facts are not known here"}
+		return e
+	}
+	node, ok := c.Facts.Node(from.Node)
+	if !ok {
+		e.Fault = &Fault{Cluster: from.Cluster, Object: "Node " + from.Node, Text: fmt.Sprintf("%s does not run on a node of this cluster", from)}
+		return e
+	}
+	if e.Address = w.seenFrom(c, to); w.fault != nil {
+		e.Fault = w.fault
+		return e
+	}
+	in := podLink
+	if slices.Contains(node.Addresses, from.Address) {
+		in = ""
+	}
+	sent := Packet{Source: from.Address, Destination: e.Address}
+	w.flows = append(w.flows, flow{cluster: c.ID, before: sent})
+	end := w.leave(c, node, sent, in, true)
+	e.There, w.hops = w.hops, nil
+	if end == nil {
+		e.Fault = w.fault
+		return e
+	}
+	e.Seen = end.packet.Source
+	home := w.answer(end, end.packet.Answer())
+	e.Back = w.hops
+	switch {
+	case home == nil:
+		e.Fault = w.fault
+	case home.packet.Source != sent.Destination || home.packet.Destination != sent.Source:
+		e.Fault = &Fault{Cluster: from.Cluster, Object: "Node " + home.node.Name, Text: fmt.Sprintf("the answer to %s comes as %s: whoever asked does not take it", sent, home.packet)}
+	}
+	return e
+}
+
+// answer sends a packet back from where another one arrived.
+func (w *walk) answer(end *arrival, packet Packet) *arrival {
+	return w.leave(end.cluster, end.node, packet, end.in, false)
+}
+
+// seenFrom is where a cluster sees an end in another one: directly, or through one that is peered with both and exposes it.
+func (w *walk) seenFrom(c *Cluster, to End) netip.Addr {
+	if c.ID == to.Cluster {
+		return to.Address
+	}
+	far := w.cluster(to.Cluster)
+	if _, direct := c.Facts.Peer(to.Cluster); direct || !w.peered(far, c.ID) {
+		return w.between(c, far, to.Address)
+	}
+	for i := range w.clusters {
+		hub := &w.clusters[i]
+		if w.peered(c, hub.ID) && w.peered(hub, to.Cluster) {
+			if address := w.between(hub, far, to.Address); w.fault == nil {
+				return w.between(c, hub, address)
+			}
+			return netip.Addr{}
+		}
+	}
+	w.incomplete(c, to.Cluster)
+	return netip.Addr{}
+}
+
+// between is where a cluster sees an address of its peer.
+func (w *walk) between(c, far *Cluster, address netip.Addr) netip.Addr {
+	there, ok := far.Facts.Translation(c.ID)
+	if !ok {
+		w.incomplete(far, c.ID)
+		return netip.Addr{}
+	}
+	here, ok := c.Facts.Translation(far.ID)
+	if !ok {
+		w.incomplete(c, far.ID)
+		return netip.Addr{}
+	}
+	wire, err := there.ToWire(address)
+	if err != nil {
+		object := "IP object with spec.ip " + address.String()
+		for _, e := range far.Facts.Withheld {
+			if e.Real == address {
+				w.broken(far, "IP "+e.Object, "label networking.liqo.io/host-unreachable=true keeps %s from peers: take it off", address)
+				return netip.Addr{}
+			}
+		}
+		for _, p := range far.Problems {
+			if strings.HasPrefix(p.Object, "IP ") && strings.Contains(p.Text, address.String()) {
+				object, err = p.Object, fmt.Errorf("%s", p.Text)
+			}
+		}
+		w.broken(far, object, "%v", err)
+		return netip.Addr{}
+	}
+	view, err := here.ToView(wire)
+	if err != nil {
+		peer, _ := c.Facts.Peer(far.ID)
+		w.broken(c, "Configuration "+peer.Namespace+"/"+far.ID, "%v", err)
+		return netip.Addr{}
+	}
+	return view
+}
+
+func (w *walk) peered(c *Cluster, other string) bool {
+	_, ok := c.Facts.Peer(other)
+	return ok
+}
+
+// active are the gateways that nodes of the cluster route to.
+func (c *Cluster) active() map[string]netip.Addr {
+	choice := FirstChoice(&c.Facts)
+	for id, addr := range c.Active {
+		if addr.IsValid() {
+			choice[id] = addr
+		}
+	}
+	return choice
+}
+
+// gateway returns the replica with that address.
+func (c *Cluster) gateway(ip netip.Addr) (Peer, Candidate, bool) {
+	for _, p := range c.Facts.Peers {
+		for _, candidate := range p.Candidates {
+			if candidate.IP == ip {
+				return p, candidate, true
+			}
+		}
+	}
+	return Peer{}, Candidate{}, false
+}
+
+// candidate is the replica at work.
+func (c *Cluster) candidate(p *Peer) (Candidate, bool) {
+	_, candidate, ok := c.gateway(c.active()[p.ClusterID])
+	return candidate, ok
+}
+
+func (e End) String() string {
+	if e.Name == "" {
+		return e.Address.String()
+	}
+	return fmt.Sprintf("%s (%s)", e.Name, e.Address)
+}
+
+// String is the explanation for people.
+func (e Explanation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "from %s in cluster %s to %s in cluster %s\n", e.From, e.From.Cluster, e.To, e.To.Cluster)
+	if e.Address.IsValid() {
+		fmt.Fprintf(&b, "%s is called as %s\n", e.To, e.Address)
+	}
+	if e.Seen.IsValid() {
+		fmt.Fprintf(&b, "and sees %s\n", e.Seen)
+	}
+	for _, way := range []struct {
+		title string
+		hops  []Hop
+	}{{"there", e.There}, {"back", e.Back}} {
+		for i, h := range way.hops {
+			if i == 0 {
+				fmt.Fprintf(&b, "%s:\n", way.title)
+			}
+			fmt.Fprintf(&b, "  %s %s in cluster %s\n", h.Kind, h.Name, h.Cluster)
+			for _, s := range h.Steps {
+				if s.Before == s.After {
+					fmt.Fprintf(&b, "    %s: %s\n", s.After, s.By)
+				} else {
+					fmt.Fprintf(&b, "    %s becomes %s: %s\n", s.Before, s.After, s.By)
+				}
+			}
+		}
+	}
+	if e.Fault != nil {
+		fmt.Fprintf(&b, "broken: %s\n", e.Fault)
+	} else {
+		fmt.Fprintln(&b, "the way is whole in both directions")
+	}
+	return b.String()
+}

@@ -1,0 +1,248 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"liqo.io/liqo/internal/dataplane"
+	"liqo.io/liqo/internal/ipam"
+)
+
+// Links that a walk names where it is not one of ours.
+const (
+	podLink     = "pod"
+	outsideLink = "outside"
+)
+
+// sampleMTU stands for the MTU of links: a walk does not depend on it.
+const sampleMTU = 1500
+
+// walk takes packets through the compiled plans of all hosts on their way, in all clusters.
+type walk struct {
+	clusters []Cluster
+	hops     []Hop
+	fault    *Fault
+	// flows are what connection tracking of the nodes remembers.
+	flows []flow
+}
+
+// flow is a connection whose source a node translated.
+type flow struct {
+	cluster, node string
+	before, after Packet
+}
+
+// arrival is where a packet came to.
+type arrival struct {
+	cluster *Cluster
+	node    Node
+	packet  Packet
+	// in is where it went from the node: a pod's link, to the node itself (empty), or out of the cluster.
+	in string
+}
+
+func (w *walk) cluster(id string) *Cluster {
+	i := slices.IndexFunc(w.clusters, func(c Cluster) bool { return c.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &w.clusters[i]
+}
+
+func (w *walk) broken(c *Cluster, object, format string, args ...any) *arrival {
+	w.fault = &Fault{Cluster: c.ID, Object: object, Text: fmt.Sprintf(format, args...)}
+	return nil
+}
+
+func (w *walk) hop(c *Cluster, kind, name string, steps []Step) {
+	w.hops = append(w.hops, Hop{Cluster: c.ID, Kind: kind, Name: name, Steps: steps})
+}
+
+// leave takes a packet that starts on a node, in a pod (in is its link) or on the node itself, into the overlay. A fresh one opens a
+// connection.
+func (w *walk) leave(c *Cluster, node Node, packet Packet, in string, fresh bool) *arrival {
+	state := CompileNode(&c.Facts, Host{Name: node.Name, MTU: sampleMTU}, c.active())
+	p := &passage{state: &state, packet: packet, in: in, fresh: fresh}
+	if in != "" && !p.filter(dataplane.Prerouting) {
+		w.hop(c, "node", node.Name, p.steps)
+		return w.broken(c, "Node "+node.Name, "the node drops packets from %s: only the overlay may bring addresses of peers", packet.Source)
+	}
+	if !fresh {
+		w.untranslate(c, node, p)
+	}
+	route, ok := p.route()
+	if !ok || route.Type == dataplane.Unreachable {
+		w.hop(c, "node", node.Name, p.steps)
+		if ok {
+			return w.noGateway(c, p.packet.Destination)
+		}
+		return w.broken(c, "Node "+node.Name, "the node has no route of ours to %s: it is no address under which this cluster sees a peer", p.packet.Destination)
+	}
+	if !p.packet.Source.IsValid() {
+		p.packet.Source = route.Source
+	}
+	before := p.packet
+	p.filter(dataplane.Forward)
+	p.translate(node.IP)
+	if p.packet != before {
+		w.flows = append(w.flows, flow{c.ID, node.Name, before, p.packet})
+	}
+	w.hop(c, "node", node.Name, p.steps)
+	return w.outward(c, route.Via, p.packet)
+}
+
+// outward takes a packet from the overlay through the gateway pod with that address.
+func (w *walk) outward(c *Cluster, via netip.Addr, packet Packet) *arrival {
+	peer, candidate, ok := c.gateway(via)
+	if !ok {
+		return w.broken(c, "Pod with address "+via.String(), "no gateway has the address that the route leads to")
+	}
+	p, done := w.throughGateway(c, &peer, candidate, packet, dataplane.OverlayLink)
+	if !done {
+		return w.broken(c, "Pod "+peer.Namespace+"/"+candidate.Pod, "the gateway drops %s: %s is neither a pod of this cluster nor exposed by an IP object, or the destination is not cluster %q's", packet, packet.Source, peer.ClusterID)
+	}
+	return w.tunnel(c, &peer, p.packet)
+}
+
+// throughGateway runs a packet through a gateway pod that it enters by one of its two links, and tells whether it comes out by the other.
+func (w *walk) throughGateway(c *Cluster, peer *Peer, candidate Candidate, packet Packet, in string) (*passage, bool) {
+	state := CompileGateway(&c.Facts, Self{ClusterID: peer.ClusterID, IP: candidate.IP, Node: candidate.Node, MTU: sampleMTU}, Tunnel{}, c.active())
+	p := &passage{state: &state, packet: packet, in: in, fresh: true}
+	passes := p.filter(dataplane.Prerouting)
+	if passes {
+		route, ok := p.route()
+		passes = ok && route.Type == dataplane.Unicast && p.filter(dataplane.Forward)
+	}
+	w.hop(c, "gateway", candidate.Pod, p.steps)
+	return p, passes
+}
+
+// tunnel takes a packet to the other cluster.
+func (w *walk) tunnel(c *Cluster, peer *Peer, packet Packet) *arrival {
+	other := w.cluster(peer.ClusterID)
+	if other == nil {
+		return w.broken(c, "cluster "+peer.ClusterID, "its facts are not known here: give its kubeconfig too")
+	}
+	if peer.Connection != "Connected" {
+		return w.broken(c, "Connection "+peer.Namespace+"/gw-"+peer.Gateway, "status.value is %q, not Connected: the tunnel to cluster %q does not work", peer.Connection, peer.ClusterID)
+	}
+	back, ok := other.Facts.Peer(c.ID)
+	if !ok {
+		return w.incomplete(other, c.ID)
+	}
+	if back.Role == peer.Role {
+		return w.broken(other, string(back.Role)+" of cluster "+c.ID, "the gateways of both clusters are a %s: one of them must be made the other kind", back.Role)
+	}
+	allowed := slices.ContainsFunc(back.Remaps(), func(r ipam.Remap) bool { return r.Real.Contains(packet.Source) })
+	w.hop(c, "tunnel", c.ID+" > "+other.ID, []Step{{By: "wireguard " + dataplane.TunnelLink, Before: packet, After: packet}})
+	if !allowed {
+		return w.broken(other, "Configuration "+back.Namespace+"/"+c.ID, "the tunnel takes no packet from %s: it is in no range of spec.remote.cidr (%s)", packet.Source, prefixes(back.Remaps(), false))
+	}
+	return w.inward(other, &back, packet)
+}
+
+// inward takes a packet from the tunnel through a gateway to a node, or to the gateway of a third cluster.
+func (w *walk) inward(c *Cluster, peer *Peer, packet Packet) *arrival {
+	candidate, ok := c.candidate(peer)
+	if !ok {
+		return w.noGateway(c, firstOf(peer.Views()))
+	}
+	p, done := w.throughGateway(c, peer, candidate, packet, dataplane.TunnelLink)
+	if !done {
+		return w.broken(c, "Pod "+peer.Namespace+"/"+candidate.Pod, "the gateway drops %s: the destination is neither a pod of this cluster on one of its nodes nor exposed by an IP object, or the source is not cluster %q's", packet, peer.ClusterID)
+	}
+	route, _ := p.route()
+	if i := slices.IndexFunc(c.Facts.Nodes, func(n Node) bool { return n.IP == route.Via }); i >= 0 {
+		return w.arrive(c, c.Facts.Nodes[i], p.packet)
+	}
+	return w.outward(c, route.Via, p.packet)
+}
+
+// arrive takes a packet from the overlay to where it ends.
+func (w *walk) arrive(c *Cluster, node Node, packet Packet) *arrival {
+	state := CompileNode(&c.Facts, Host{Name: node.Name, MTU: sampleMTU}, c.active())
+	known := slices.ContainsFunc(w.flows, func(f flow) bool {
+		return f.cluster == c.ID && f.node == node.Name && f.after.Source == packet.Destination && f.after.Destination == packet.Source
+	})
+	// A node's own calls are not fresh when they are answered, although no address of theirs was translated.
+	p := &passage{state: &state, packet: packet, in: dataplane.OverlayLink, fresh: !known && !w.called(c, packet)}
+	end := &arrival{cluster: c, node: node, in: podLink}
+	if !p.filter(dataplane.Prerouting) {
+		w.hop(c, "node", node.Name, p.steps)
+		return w.broken(c, "Node "+node.Name, "the node drops %s: peers may answer nodes, but not call them unless an IP object exposes the address", packet)
+	}
+	w.untranslate(c, node, p)
+	local := slices.Contains(node.Addresses, p.packet.Destination)
+	switch {
+	case local:
+		end.in = ""
+		if !p.filter(dataplane.Input) {
+			w.hop(c, "node", node.Name, p.steps)
+			return w.broken(c, "Node "+node.Name, "the node drops %s: peers may not call nodes", packet)
+		}
+	case contains(c.Facts.Services, p.packet.Destination):
+		p.translated = true
+		p.note("kube-proxy: one of the service's pods", p.packet)
+		fallthrough
+	default:
+		p.out = stateIf(contains(c.Facts.Pods, p.packet.Destination) || p.translated, podLink, outsideLink)
+		end.in = p.out
+		before := p.packet
+		p.translate(node.IP)
+		if p.packet != before {
+			w.flows = append(w.flows, flow{c.ID, node.Name, before, p.packet})
+		}
+	}
+	w.hop(c, "node", node.Name, p.steps)
+	end.packet = p.packet
+	return end
+}
+
+// called tells whether the packet answers one that left this cluster with these addresses.
+func (w *walk) called(c *Cluster, packet Packet) bool {
+	return slices.ContainsFunc(w.flows, func(f flow) bool {
+		return f.cluster == c.ID && f.node == "" && f.before.Source == packet.Destination && f.before.Destination == packet.Source
+	})
+}
+
+// untranslate does what connection tracking does to answers of connections whose source it translated.
+func (w *walk) untranslate(c *Cluster, node Node, p *passage) {
+	for _, f := range w.flows {
+		if f.cluster == c.ID && f.node == node.Name && f.after.Source == p.packet.Destination && f.after.Destination == p.packet.Source {
+			before := p.packet
+			p.packet.Source, p.packet.Destination = f.before.Destination, f.before.Source
+			if p.packet.Quoted != nil {
+				p.packet.Quoted = &Quoted{f.before.Source, f.before.Destination}
+			}
+			p.note("connection tracking: the answer goes to who asked", before)
+			return
+		}
+	}
+}
+
+func (w *walk) noGateway(c *Cluster, view netip.Addr) *arrival {
+	for i := range c.Facts.Peers {
+		if p := &c.Facts.Peers[i]; contains(p.Views(), view) {
+			return w.broken(c, "Gateway"+string(p.Role)+" "+p.Namespace+"/"+p.Gateway, "no pod of the gateway has an address: see its Deployment gw-%s", p.Gateway)
+		}
+	}
+	return w.broken(c, "address "+view.String(), "no peer is seen there")
+}
+
+// incomplete says why a cluster has no complete peer.
+func (w *walk) incomplete(c *Cluster, peer string) *arrival {
+	for _, p := range c.Problems {
+		if p.ClusterID == peer {
+			return w.broken(c, p.Object, "%s", p.Text)
+		}
+	}
+	return w.broken(c, "Configuration "+peer, "there is none for cluster %q: connect the clusters with liqoctl network connect", peer)
+}
+
+func firstOf(prefixes []netip.Prefix) netip.Addr {
+	if len(prefixes) == 0 {
+		return netip.Addr{}
+	}
+	return prefixes[0].Addr()
+}
