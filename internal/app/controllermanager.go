@@ -12,7 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	ipamcontrollers "liqo.io/liqo/internal/ipam/controllers"
 	"liqo.io/liqo/internal/kube"
+	networkcontrollers "liqo.io/liqo/internal/network/controllers"
 	offloadcontrollers "liqo.io/liqo/internal/offload/controllers"
 	offloadwebhook "liqo.io/liqo/internal/offload/webhook"
 	"liqo.io/liqo/internal/peering"
@@ -70,6 +72,8 @@ func setupControllerManager(mgr ctrl.Manager, opts *ControllerManagerOptions) er
 	}{
 		{"health checks", true, setupHealth},
 		{"peering", opts.EnableAuthentication, setupPeering},
+		{"address management", opts.EnableNetworking, setupIPAM},
+		{"network", opts.EnableNetworking, setupNetwork},
 		{"offloading", opts.EnableOffloading, setupOffloading},
 		{"webhooks", opts.EnableOffloading, setupWebhooks},
 	} {
@@ -114,6 +118,20 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		Labels:             opts.GlobalLabels,
 		Annotations:        opts.GlobalAnnotations,
 		VirtualKubeletPods: pods,
+		ConnectionSilence:  3 * opts.ConnectionUpdateInterval,
+	})
+}
+
+func setupIPAM(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
+	return ipamcontrollers.Setup(mgr, ipamcontrollers.Options{
+		LiqoNamespace: opts.LiqoNamespace, Pools: opts.IPAMPools, Labels: opts.GlobalLabels, Annotations: opts.GlobalAnnotations,
+	})
+}
+
+func setupNetwork(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
+	return networkcontrollers.Setup(mgr, networkcontrollers.Options{
+		LiqoNamespace: opts.LiqoNamespace, WatchTemplates: opts.WatchGatewayTemplates,
+		Labels: opts.GlobalLabels, Annotations: opts.GlobalAnnotations,
 	})
 }
 

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/netip"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -32,8 +34,14 @@ type ControllerManagerOptions struct {
 	DefaultClassEnabled bool
 	// TLSCompatibilityMode makes RSA keys instead of Ed25519.
 	TLSCompatibilityMode bool
-	// EnableAuthentication and EnableOffloading turn the modules on.
-	EnableAuthentication, EnableOffloading bool
+	// EnableAuthentication, EnableNetworking and EnableOffloading turn the modules on.
+	EnableAuthentication, EnableNetworking, EnableOffloading bool
+	// IPAMPools are where the ranges of peers are put that are in use here; the private ranges of RFC 1918 when empty.
+	IPAMPools []netip.Prefix
+	// WatchGatewayTemplates makes gateways follow a changed template at once.
+	WatchGatewayTemplates bool
+	// ConnectionUpdateInterval is how often gateways tell that they are connected.
+	ConnectionUpdateInterval time.Duration
 	// Replicas of this program: more than one elect a leader.
 	Replicas int
 	// WebhookPort to listen on, and the Service in front of it.
@@ -63,6 +71,10 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.DefaultClassEnabled, "default-resource-slice-class-enabled", true, "answer ResourceSlices of the default class")
 	flags.BoolVar(&o.TLSCompatibilityMode, "tls-compatibility-mode", false, "make RSA keys, for control planes that refuse Ed25519")
 	flags.BoolVar(&o.EnableAuthentication, "enable-authentication", true, "run the authentication module")
+	flags.BoolVar(&o.EnableNetworking, "enable-networking", true, "run the networking module")
+	flags.Func("ipam-pools", "ranges in which those of peers are put that are in use here: 10.0.0.0/8,...", o.setPools)
+	flags.BoolVar(&o.WatchGatewayTemplates, "watch-gateway-templates", true, "let gateways follow a changed template at once")
+	flags.DurationVar(&o.ConnectionUpdateInterval, "connection-update-interval", 10*time.Second, "how often gateways tell that they are connected; silent for three times that, they count as lost")
 	flags.BoolVar(&o.EnableOffloading, "enable-offloading", true, "run the offloading module")
 	flags.IntVar(&o.Replicas, "replicas", 1, "number of replicas of this program; more than one elect a leader")
 	flags.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhooks")
@@ -84,6 +96,9 @@ func (o *ControllerManagerOptions) Validate() error {
 	}
 	if o.APIServerAddress != "" && !strings.HasPrefix(o.APIServerAddress, "https://") {
 		problems = append(problems, fmt.Errorf("--api-server-address is %q, want https://host[:port]", o.APIServerAddress))
+	}
+	if o.ConnectionUpdateInterval <= 0 {
+		problems = append(problems, fmt.Errorf("--connection-update-interval is %s, want more than 0", o.ConnectionUpdateInterval))
 	}
 	return errors.Join(problems...)
 }
@@ -124,6 +139,21 @@ func (o *ControllerManagerOptions) setNodeResources(value string) error {
 			return fmt.Errorf("reading %s: %w", name, err)
 		}
 		o.DefaultNodeResources[corev1.ResourceName(name)] = quantity
+	}
+	return nil
+}
+
+func (o *ControllerManagerOptions) setPools(value string) error {
+	o.IPAMPools = nil
+	for text := range strings.SplitSeq(value, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		pool, err := netip.ParsePrefix(text)
+		if err != nil {
+			return fmt.Errorf("reading a pool: %w", err)
+		}
+		o.IPAMPools = append(o.IPAMPools, pool)
 	}
 	return nil
 }
