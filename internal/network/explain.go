@@ -117,7 +117,7 @@ func (w *walk) seenFrom(c *Cluster, to End) netip.Addr {
 		return to.Address
 	}
 	far := w.cluster(to.Cluster)
-	if _, direct := c.Facts.Peer(to.Cluster); direct || !w.peered(far, c.ID) {
+	if w.peered(c, far.ID) || w.peered(far, c.ID) {
 		return w.between(c, far, to.Address)
 	}
 	for i := range w.clusters {
