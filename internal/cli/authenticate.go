@@ -34,7 +34,11 @@ func (a *app) authenticateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.explained(p.authenticate(ctx, auth.proxyURL))
+		proxyURL, err := p.proxyURL(ctx, &auth)
+		if err != nil {
+			return err
+		}
+		return p.explained(p.authenticate(ctx, proxyURL))
 	}
 	return command
 }

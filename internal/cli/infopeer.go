@@ -21,7 +21,7 @@ import (
 type peerInfo struct {
 	ClusterID      string           `json:"clusterID"`
 	Role           corev1beta1.Role `json:"role"`
-	Network        moduleInfo       `json:"network"`
+	Network        peerNetworkInfo  `json:"network"`
 	Authentication struct {
 		moduleInfo
 		APIServerAddr  string      `json:"APIServerAddr,omitempty"`
@@ -144,6 +144,9 @@ func (c *cluster) peerInfo(ctx context.Context, foreign *corev1beta1.ForeignClus
 	info.Authentication.Status, info.Authentication.Alerts = authenticationOf(foreign)
 	info.Offloading.Status, info.Offloading.Alerts = statusOf(foreign.Status.Modules.Offloading)
 	info.Authentication.APIServerAddr = foreign.Status.APIServerURL
+	if err := c.describeNetwork(ctx, id, &info.Network); err != nil {
+		return nil, err
+	}
 	var list authv1beta1.ResourceSliceList
 	if err := c.List(ctx, &list, client.MatchingLabels{api.LabelRemoteClusterID: id}); err != nil {
 		return nil, fmt.Errorf("listing ResourceSlices of cluster %s: %w", id, err)
@@ -205,7 +208,8 @@ func (p *peerInfo) write(c *console.Console) error {
 			box.Line(1, "✖ "+alert, "")
 		}
 	}
-	module("Networking", p.Network)
+	module("Networking", p.Network.moduleInfo)
+	p.Network.lines(&box)
 	module("Authentication", p.Authentication.moduleInfo)
 	if p.Authentication.APIServerAddr != "" {
 		box.Line(1, "API server", p.Authentication.APIServerAddr)

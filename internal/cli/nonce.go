@@ -19,11 +19,12 @@ func (a *app) createCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "create",
 		Short: "Create single objects",
-		Long:  "Create the objects that peer is made of, one by one.",
+		Long:  "Create the objects that peer and network connect are made of, one by one.",
 		Example: example(`
 			# Ask an authenticated provider for resources
 			%[1]s create resourceslice milan --remote-cluster-id milan`),
-	}, a.createResourceSliceCommand(), a.createNonceCommand())
+	}, a.createResourceSliceCommand(), a.createNonceCommand(),
+		a.createConfigurationCommand(), a.createGatewayServerCommand(), a.createGatewayClientCommand(), a.createPublicKeyCommand())
 }
 
 func (a *app) getCommand() *cobra.Command {

@@ -17,24 +17,6 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// networkFlags are the flags of peer that are about the tunnel. They are part of the contract and accepted; without a network module
-// none of them has an effect, and peer says so for each that was given.
-var networkFlags = [...]string{
-	"gw-server-service-location", "gw-server-service-type", "gw-server-service-port", "gw-server-service-nodeport",
-	"gw-server-service-loadbalancerip", "gw-client-address", "gw-client-port", "mtu",
-}
-
-func addNetworkFlags(flags *pflag.FlagSet) {
-	flags.String("gw-server-service-location", "Provider", "Where the gateway server runs: Provider or Consumer")
-	flags.String("gw-server-service-type", "LoadBalancer", "Type of the gateway server's Service: LoadBalancer, NodePort or ClusterIP")
-	flags.Int32("gw-server-service-port", 51840, "Port of the gateway server's Service")
-	flags.Int32("gw-server-service-nodeport", 0, "Node port of the gateway server's Service (0: chosen by Kubernetes)")
-	flags.String("gw-server-service-loadbalancerip", "", "Load-balancer address of the gateway server's Service")
-	flags.String("gw-client-address", "", "Address the gateway client connects to (default: that of the server's Service)")
-	flags.Int32("gw-client-port", 0, "Port the gateway client connects to (default: that of the server's Service)")
-	flags.Int("mtu", 1340, "MTU of the tunnel")
-}
-
 // authFlags are those of the handshake.
 type authFlags struct {
 	inBand   bool
@@ -47,9 +29,8 @@ func (f *authFlags) add(flags *pflag.FlagSet) {
 }
 
 func (f *authFlags) validate() error {
-	if f.inBand {
-		return errors.New("--in-band sends the API traffic through the tunnel between the clusters, and this version makes no tunnel: " +
-			"leave it out where the provider's API server can be reached, or name a way with --proxy-url http://host:port")
+	if f.inBand && f.proxyURL != "" {
+		return errors.New("--in-band goes through the proxy of the provider, --proxy-url through another one: use one of them")
 	}
 	if f.proxyURL != "" && !strings.HasPrefix(f.proxyURL, "http://") && !strings.HasPrefix(f.proxyURL, "https://") {
 		return fmt.Errorf("--proxy-url %s: want http://host:port", f.proxyURL)
@@ -59,6 +40,7 @@ func (f *authFlags) validate() error {
 
 type peerOptions struct {
 	auth                            authFlags
+	network                         networkOptions
 	resources                       resourceFlags
 	timeout                         time.Duration
 	networkingDisabled              bool
@@ -71,13 +53,16 @@ func (a *app) peerCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "peer",
 		Short: "Peer with a provider: its resources become a node of the local cluster",
-		Long: "Peer the local cluster, the consumer, with the remote one, the provider: authenticate, ask for resources, and\n" +
-			"wait until they are a Ready node of the local cluster. Running it again goes on where it stopped.\n\n" +
-			"This version makes no network between the clusters: it behaves as with --networking-disabled, so offloaded\n" +
-			"pods run, but reach the pods and services of the local cluster only where the infrastructure routes them.",
+		Long: "Peer the local cluster, the consumer, with the remote one, the provider: connect their networks, authenticate, ask for\n" +
+			"resources, and wait until they are a Ready node of the local cluster and the peering is healthy. Running it again goes on\n" +
+			"where it stopped.\n\n" +
+			"With --networking-disabled, or where a cluster was installed without networking, offloaded pods run, but reach the pods and\n" +
+			"services of the local cluster only where the infrastructure routes them.",
 		Example: example(`
 			# Pods of this cluster may run in the one of milan.yaml
-			%[1]s peer --remote-kubeconfig milan.yaml --networking-disabled
+			%[1]s peer --remote-kubeconfig milan.yaml
+			# The provider has no load balancers, and only its tunnel can be reached from here, its API server can not
+			%[1]s peer --remote-kubeconfig milan.yaml --gw-server-service-type NodePort --in-band
 			# Two contexts of one kubeconfig, and amounts of one's own
 			%[1]s peer --context rome --remote-context milan --cpu 8 --memory 32Gi
 			# Only authenticate, the resources are asked for later
@@ -87,74 +72,90 @@ func (a *app) peerCommand() *cobra.Command {
 	flags := command.Flags()
 	remote := remoteFlags(flags)
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "How long to wait in all")
-	flags.Bool("skip-validation", false, "Do not check the network before (there is nothing to check without one)")
+	flags.BoolVar(&o.network.skipValidation, "skip-validation", false, "Do not look first whether the networks of both clusters can be connected")
 	flags.BoolVar(&o.networkingDisabled, "networking-disabled", false, "Make no network between the clusters")
 	flags.BoolVar(&o.createResourceSlice, "create-resource-slice", true, "Ask the provider for resources")
 	flags.StringVar(&o.class, "resource-slice-class", defaultClass, "Class of the ResourceSlice")
 	flags.BoolVar(&o.createNode, "create-virtual-node", true, "Make a virtual node out of the resources")
 	o.resources.add(flags)
 	o.auth.add(flags)
-	addNetworkFlags(flags)
+	var location string
+	flags.StringVar(&location, "gw-server-service-location", locationProvider, "Where the gateway server runs: Provider or Consumer")
+	oneOf(command, "gw-server-service-location", locationProvider, locationConsumer)
+	o.network.add(command)
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
-		return a.peer(ctx, remote, &o, cmd.Flags())
+		if err := o.network.locate(location); err != nil {
+			return err
+		}
+		return a.peer(ctx, remote, &o)
 	}
 	return command
 }
 
-func (a *app) peer(ctx context.Context, remote *remoteConfig, o *peerOptions, flags *pflag.FlagSet) error {
+func (a *app) peer(ctx context.Context, remote *remoteConfig, o *peerOptions) error {
 	resources, err := o.resources.list()
 	if err != nil {
 		return err
 	}
-	if err := o.auth.validate(); err != nil {
+	if err := errors.Join(o.auth.validate(), o.network.validate()); err != nil {
 		return err
+	}
+	if o.auth.inBand && o.networkingDisabled {
+		return errors.New("--in-band goes through the tunnel that --networking-disabled does not make: leave one of them out")
 	}
 	p, err := a.pair(ctx, remote)
 	if err != nil {
 		return err
 	}
-	if !o.networkingDisabled {
-		p.local.Warn("This version makes no network between the clusters: peering without it, as with --networking-disabled")
-	}
-	for _, name := range networkFlags {
-		if flags.Changed(name) {
-			p.local.Warn("--%s has no effect without a network between the clusters", name)
-		}
-	}
 	return p.explained(p.peer(ctx, o, resources))
 }
 
-// peer does what the command does once both clusters are known: authenticate, ask for resources, wait for the node.
+// peer does what the command does once both clusters are known: connect the networks, authenticate, ask for resources, wait for the node.
 func (p *pair) peer(ctx context.Context, o *peerOptions, resources corev1.ResourceList) error {
+	t, err := p.peerNetwork(ctx, o)
+	if err != nil {
+		return err
+	}
+	if o.auth.proxyURL, err = p.proxyURL(ctx, &o.auth); err != nil {
+		return err
+	}
 	if err := p.authenticate(ctx, o.auth.proxyURL); err != nil {
 		return err
 	}
-	if !o.createResourceSlice {
-		return nil
+	node := false
+	if o.createResourceSlice {
+		if node, err = p.askForResources(ctx, o, resources); err != nil {
+			return err
+		}
 	}
+	return p.local.healthy(ctx, p.remote.id, t != nil, node)
+}
+
+// askForResources makes the ResourceSlice and waits for what becomes of it: a Ready node, unless the user wants none.
+func (p *pair) askForResources(ctx context.Context, o *peerOptions, resources corev1.ResourceList) (node bool, err error) {
 	namespace, err := p.local.requireTenantNamespace(ctx, p.remote.id)
 	if err != nil {
-		return err
+		return false, err
 	}
 	slice, err := p.local.ensureSlice(ctx, &sliceRequest{
 		name: p.remote.id, class: o.class, provider: p.remote.id, namespace: namespace, virtualNode: o.createNode, resources: resources,
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	accepted, err := p.local.verdictOnResources(ctx, slice)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !accepted {
-		return fmt.Errorf("cluster %s does not grant the resources of ResourceSlice %s in namespace %s: ask for less, or ask its administrator", p.remote.id, slice.Name, slice.Namespace)
+		return false, fmt.Errorf("cluster %s does not grant the resources of ResourceSlice %s in namespace %s: ask for less, or ask its administrator", p.remote.id, slice.Name, slice.Namespace)
 	}
 	if !o.createNode {
-		return nil
+		return false, nil
 	}
-	return p.local.nodeReady(ctx, namespace, slice.Name)
+	return true, p.local.nodeReady(ctx, namespace, slice.Name)
 }
 
 // nodeReady waits for a VirtualNode and then for the Node of the same name.

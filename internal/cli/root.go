@@ -124,9 +124,9 @@ func (a *app) command() *cobra.Command {
 		}
 	}
 	add(groupInstall, a.installCommand(), a.uninstallCommand(), a.versionCommand(), a.infoCommand(), a.testCommand())
-	add(groupPeer, a.peerCommand(), a.unpeerCommand(), a.authenticateCommand(), a.unauthenticateCommand())
+	add(groupPeer, a.peerCommand(), a.unpeerCommand(), a.networkCommand(), a.authenticateCommand(), a.unauthenticateCommand())
 	add(groupOffload, a.offloadCommand(), a.unoffloadCommand())
-	root.AddCommand(a.createCommand(), a.getCommand())
+	root.AddCommand(a.createCommand(), a.generateCommand(), a.getCommand(), a.deleteCommand())
 	return root
 }
 

@@ -15,8 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/install/installer"
@@ -111,7 +113,10 @@ func (c *cluster) unused(ctx context.Context) error {
 	var identities authv1beta1.IdentityList
 	var virtual offloadingv1beta1.VirtualNodeList
 	var offloadings offloadingv1beta1.NamespaceOffloadingList
-	for _, list := range []client.ObjectList{&clusters, &tenants, &identities, &virtual, &offloadings} {
+	var configurations networkingv1beta1.ConfigurationList
+	var servers networkingv1beta1.GatewayServerList
+	var clients networkingv1beta1.GatewayClientList
+	for _, list := range []client.ObjectList{&clusters, &tenants, &identities, &virtual, &offloadings, &configurations, &servers, &clients} {
 		if err := c.List(ctx, list); err != nil && !absent(err) {
 			return fmt.Errorf("looking for peerings and offloaded namespaces: %w", err)
 		}
@@ -132,7 +137,28 @@ func (c *cluster) unused(ctx context.Context) error {
 	for _, node := range virtual.Items {
 		peer(node.Spec.ClusterID, fmt.Sprintf("VirtualNode %s in namespace %s", node.Name, node.Namespace))
 	}
+	// Networks may be connected without a peering.
+	networks := map[string]bool{}
+	network := func(kind string, object client.Object) {
+		id := object.GetLabels()[api.LabelRemoteClusterID]
+		if !peers[id] && !networks[id] {
+			networks[id] = true
+			note("the network is connected to that of %s (%s %s in namespace %s): liqoctl network reset", id, kind, object.GetName(), object.GetNamespace())
+		}
+	}
+	for i := range servers.Items {
+		network("GatewayServer", &servers.Items[i])
+	}
+	for i := range clients.Items {
+		network("GatewayClient", &clients.Items[i])
+	}
+	for i := range configurations.Items {
+		network("Configuration", &configurations.Items[i])
+	}
 	for _, foreign := range clusters.Items {
+		if networks[foreign.Spec.ClusterID] {
+			continue
+		}
 		modules := foreign.Status.Modules
 		if modules.Networking.Enabled || modules.Authentication.Enabled || modules.Offloading.Enabled {
 			peer(foreign.Spec.ClusterID, "ForeignCluster "+foreign.Name+" has active modules")

@@ -24,8 +24,8 @@ func (a *app) unpeerCommand() *cobra.Command {
 		Use:   "unpeer",
 		Short: "Undo a peering: the provider's resources are given back",
 		Long: "Undo peer: the virtual nodes of the remote cluster are drained and removed, then the remote cluster forgets the\n" +
-			"local one. Pods that run there move back where their namespace and selectors let them. Running it again goes on\n" +
-			"where it stopped.",
+			"local one, and the network between them is removed. Pods that run there move back where their namespace and\n" +
+			"selectors let them. Running it again goes on where it stopped.",
 		Example: example(`
 			# Give the resources of milan back
 			%[1]s unpeer --remote-kubeconfig milan.yaml
@@ -68,6 +68,9 @@ func (p *pair) unpeer(ctx context.Context, wait, deleteNamespaces bool) error {
 	if err := p.unauthenticate(ctx, wait); err != nil {
 		return err
 	}
+	if err := p.unpeerNetwork(ctx, wait); err != nil {
+		return err
+	}
 	if !deleteNamespaces {
 		return nil
 	}
@@ -75,6 +78,27 @@ func (p *pair) unpeer(ctx context.Context, wait, deleteNamespaces bool) error {
 		func() error { return p.local.deleteTenantNamespace(ctx, p.remote.id, wait) },
 		func() error { return p.remote.deleteTenantNamespace(ctx, p.local.id, wait) },
 	)
+}
+
+// unpeerNetwork removes the network between the clusters, last: an in-band peering is undone through it. A peering in the other direction
+// keeps it.
+func (p *pair) unpeerNetwork(ctx context.Context, wait bool) error {
+	shared, err := p.bothWays(ctx)
+	if err != nil {
+		return err
+	}
+	local, remote, err := p.remains(ctx)
+	if err != nil {
+		return err
+	}
+	if len(local.inOrder())+len(remote.inOrder()) == 0 {
+		return nil
+	}
+	if shared {
+		p.local.Info("The network stays: cluster %s uses resources of %s too", p.remote.id, p.local.id)
+		return nil
+	}
+	return p.takeDown(ctx, local, remote, wait)
 }
 
 // oneWay refuses when the remote cluster is a consumer of the local one too: both peerings live in the same namespaces.

@@ -1,0 +1,263 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// listOfPeer reads the objects of a kind that belong to a peer, oldest names first; none where the cluster does not know the kind.
+func (c *cluster) listOfPeer(ctx context.Context, list client.ObjectList, namespace, peer string) error {
+	err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteClusterID: peer})
+	if err != nil && !absent(err) {
+		return c.error(fmt.Errorf("reading %T in namespace %s: %w", list, namespace, err))
+	}
+	return nil
+}
+
+// ownNetworks are the Networks of the cluster itself of one type, by name.
+func (c *cluster) ownNetworks(ctx context.Context, of ipamv1alpha1.NetworkType) ([]ipamv1alpha1.Network, error) {
+	var list ipamv1alpha1.NetworkList
+	err := c.List(ctx, &list, client.InNamespace(c.namespace), client.MatchingLabels{ipamv1alpha1.LabelNetworkType: of})
+	if err != nil && !absent(err) {
+		return nil, c.error(fmt.Errorf("reading Networks of type %s in namespace %s: %w", of, c.namespace, err))
+	}
+	slices.SortFunc(list.Items, func(a, b ipamv1alpha1.Network) int { return strings.Compare(a.Name, b.Name) })
+	return list.Items, nil
+}
+
+// cidrs are the ranges of this cluster that its peers talk to; it waits until each has its place.
+func (c *cluster) cidrs(ctx context.Context) (networkingv1beta1.CIDRs, error) {
+	var out networkingv1beta1.CIDRs
+	for _, part := range []struct {
+		of ipamv1alpha1.NetworkType
+		to *[]string
+	}{{ipamv1alpha1.NetworkTypePod, &out.Pod}, {ipamv1alpha1.NetworkTypeExternal, &out.External}} {
+		networks, err := c.ownNetworks(ctx, part.of)
+		if err != nil {
+			return out, err
+		}
+		if len(networks) == 0 {
+			return out, c.error(fmt.Errorf("namespace %s has no Network labelled %s=%s: install again with networking.enabled=true and the address ranges of the cluster",
+				c.namespace, ipamv1alpha1.LabelNetworkType, part.of))
+		}
+		for i := range networks {
+			cidr, err := c.given(ctx, &networks[i])
+			if err != nil {
+				return out, err
+			}
+			*part.to = append(*part.to, cidr)
+		}
+	}
+	return out, nil
+}
+
+// given waits for the range that a Network was given.
+func (c *cluster) given(ctx context.Context, network *ipamv1alpha1.Network) (string, error) {
+	step := c.Start("Waiting for the range of Network %s", network.Name)
+	defer step.End()
+	err := c.wait(ctx, step, network, func() verdict {
+		if network.Status.CIDR == "" {
+			return notYet("it has no range in status.cidr yet%s", reasons(network.Status.Conditions))
+		}
+		return yes()
+	})
+	return network.Status.CIDR, err
+}
+
+// configuration is what a cluster has to know of another one's network.
+func configuration(namespace, name, peer string, remote networkingv1beta1.CIDRs) *networkingv1beta1.Configuration {
+	out := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	setLabel(out, api.LabelRemoteClusterID, peer)
+	out.Spec.Remote.CIDR = remote
+	return out
+}
+
+// configured waits until the ranges of the other cluster have their places here.
+func (c *cluster) configured(ctx context.Context, object *networkingv1beta1.Configuration) error {
+	step := c.Start("Waiting for a place for the ranges of cluster %s", object.Labels[api.LabelRemoteClusterID])
+	defer step.End()
+	err := c.wait(ctx, step, object, func() verdict {
+		condition := meta.FindStatusCondition(object.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured)
+		switch {
+		case condition == nil || condition.ObservedGeneration < object.Generation:
+			return notYet("the controller manager has not looked at it")
+		case condition.Status != metav1.ConditionTrue || object.Status.Remote == nil:
+			return notYet("its ranges have no place yet%s", reasons(object.Status.Conditions))
+		}
+		return yes()
+	})
+	if err == nil {
+		step.Done("Network configuration is applied")
+	}
+	return err
+}
+
+// differences tells how two sets of ranges differ, "" when they do not.
+func differences(have, want networkingv1beta1.CIDRs) string {
+	var out []string
+	for _, part := range []struct {
+		name       string
+		have, want []string
+	}{{"pod CIDR", have.Pod, want.Pod}, {"external CIDR", have.External, want.External}} {
+		if !equality.Semantic.DeepEqual(part.have, part.want) {
+			out = append(out, fmt.Sprintf("%s %s, not %s", part.name, orDefault(strings.Join(part.want, ", "), "none"), orDefault(strings.Join(part.have, ", "), "none")))
+		}
+	}
+	return strings.Join(out, " and ")
+}
+
+// parseCIDRs checks ranges that a user gives.
+func parseCIDRs(flag string, texts []string) error {
+	for _, text := range texts {
+		prefix, err := netip.ParsePrefix(text)
+		switch {
+		case err != nil:
+			return fmt.Errorf("--%s %s: want a range in CIDR notation, for example 10.244.0.0/16", flag, text)
+		case !prefix.Addr().Is4():
+			return fmt.Errorf("--%s %s: want an IPv4 range", flag, text)
+		case prefix != prefix.Masked():
+			return fmt.Errorf("--%s %s: bits are set beyond its length, did you mean %s?", flag, text, prefix.Masked())
+		}
+	}
+	return nil
+}
+
+func (a *app) createConfigurationCommand() *cobra.Command {
+	var peer string
+	var remote networkingv1beta1.CIDRs
+	var output outputFlag
+	var wait bool
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use:     "configuration [NAME]",
+		Aliases: []string{"config", "conf"},
+		Short:   "Tell the address ranges of a peer",
+		Long: "Create a Configuration: tell this cluster the address ranges of a peer's pods and the peer's external CIDR, as that cluster\n" +
+			"knows them. Its name is the peer's cluster ID unless another is given.",
+		Example: example(`
+			# What generate configuration printed in the cluster milan, typed in
+			%[1]s create configuration --remote-cluster-id milan --pod-cidr 10.244.0.0/16 --external-cidr 10.70.0.0/16 --wait`),
+		Args: cobra.MaximumNArgs(1),
+	}
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		defer cancel()
+		for _, err := range []error{output.validate(), parseCIDRs("pod-cidr", remote.Pod), parseCIDRs("external-cidr", remote.External)} {
+			if err != nil {
+				return err
+			}
+		}
+		local, err := a.installed(ctx)
+		if err != nil {
+			return err
+		}
+		name := nameOr(args, peer)
+		if output.format != "" {
+			return local.printObject(configuration(api.TenantNamespace(peer), name, peer, remote), output.format)
+		}
+		namespace, err := local.ensureTenantNamespace(ctx, peer)
+		if err != nil {
+			return err
+		}
+		want := configuration(namespace, name, peer, remote)
+		object := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		if err := local.created(ctx, object, func() {
+			setLabel(object, api.LabelRemoteClusterID, peer)
+			object.Spec.Remote = want.Spec.Remote
+		}); err != nil || !wait {
+			return err
+		}
+		return local.configured(ctx, object)
+	}
+	flags := command.Flags()
+	a.addPeerFlag(command, &peer)
+	flags.StringSliceVar(&remote.Pod, "pod-cidr", nil, "Pod CIDRs of the peer, as its pods have them (required)")
+	flags.StringSliceVar(&remote.External, "external-cidr", nil, "External CIDR of the peer (required)")
+	flags.BoolVar(&wait, "wait", false, "Wait until the ranges have a place in this cluster")
+	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait")
+	output.add(flags, "Only print the object, do not create it")
+	required(command, "pod-cidr", "external-cidr")
+	return command
+}
+
+// created makes an object look as the user wants it, and says so.
+func (c *cluster) created(ctx context.Context, object client.Object, fill func()) error {
+	existed := false
+	changed, err := c.ensure(ctx, object, func() error {
+		if object.GetDeletionTimestamp() != nil {
+			return c.leaving(object)
+		}
+		existed = object.GetResourceVersion() != ""
+		fill()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	switch {
+	case !existed:
+		c.Info("%s created", c.name(object))
+	case changed:
+		c.Info("%s existed already and was changed", c.name(object))
+	default:
+		c.Info("%s exists already", c.name(object))
+	}
+	return nil
+}
+
+// nameOr is the name that a user gave, or the usual one.
+func nameOr(args []string, usual string) string {
+	if len(args) > 0 {
+		return args[0]
+	}
+	return usual
+}
+
+func (a *app) generateConfigurationCommand() *cobra.Command {
+	var namespace string
+	var output outputFlag
+	command := &cobra.Command{
+		Use:     "configuration",
+		Aliases: []string{"config", "conf"},
+		Short:   "Print this cluster's address ranges, to be applied in a peer",
+		Long: "Print the Configuration that tells a peer the address ranges of this cluster. It holds no secret. It goes into the peer's tenant\n" +
+			"namespace for this cluster, which has to exist there.",
+		Example: example(`
+			# Run in rome, to be applied in milan: kubectl apply -f rome.yaml
+			%[1]s generate configuration > rome.yaml`),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			defer cancel()
+			if err := output.validate(); err != nil {
+				return err
+			}
+			local, err := a.installed(ctx)
+			if err != nil {
+				return err
+			}
+			own, err := local.cidrs(ctx)
+			if err != nil {
+				return err
+			}
+			return local.printObject(configuration(orDefault(namespace, api.TenantNamespace(local.id)), local.id, local.id, own), output.format)
+		},
+	}
+	addGenerateFlags(command.Flags(), &output, &namespace)
+	oneOf(command, "output", "json", "yaml")
+	return command
+}

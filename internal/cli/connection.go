@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// connection names the Connection of the gateway.
+func (e *end) connection() *networkingv1beta1.Connection {
+	return &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: networkingv1beta1.GatewayChild(e.gateways.name())}}
+}
+
+// connected waits until the gateway says that it is connected.
+func (e *end) connected(ctx context.Context) error {
+	object := e.connection()
+	step := e.Start("Waiting for the tunnel to cluster %s", e.peer)
+	defer step.End()
+	return e.wait(ctx, step, object, func() verdict {
+		if object.Status.Value == networkingv1beta1.Connected {
+			return yes()
+		}
+		return notYet("it is %s%s", orDefault(object.Status.Value, "without a status"), reasons(object.Status.Conditions))
+	})
+}
+
+// endFacts are what can be seen of one end of a tunnel that does not work.
+type endFacts struct {
+	// cluster is its ID, gateway its gateway for people, "" where there is none.
+	cluster, gateway string
+	// connection is the status of its Connection, "" where there is none.
+	connection string
+	// trouble is what hinders the gateway's pods.
+	trouble string
+	// key is the public key of the gateway, told what the other cluster was told of it; nil where there is none or it can't be read.
+	key, told []byte
+}
+
+// explainTunnel tells why a tunnel may not work: what is broken in the clusters first, and the way between them if nothing is. waited is
+// how long it was looked at, dialed where the client dials.
+func explainTunnel(server, client endFacts, dialed string, waited time.Duration) string {
+	var out []string
+	note := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	for _, ends := range [][2]endFacts{{client, server}, {server, client}} {
+		e, other := ends[0], ends[1]
+		switch {
+		case e.gateway == "":
+			note("Cluster %s has no gateway for %s: liqoctl network connect makes it", e.cluster, other.cluster)
+		case e.trouble != "":
+			note("Cluster %s: %s", e.cluster, e.trouble)
+		case e.connection == "":
+			note("%s of cluster %s reports nothing: see the log of container gateway in its pods", e.gateway, e.cluster)
+		}
+		switch {
+		case e.gateway == "" || len(e.key) == 0:
+		case len(e.told) == 0:
+			note("Cluster %s was not told the key of %s's gateway (it has no PublicKey %s): liqoctl network connect tells it", other.cluster, e.cluster, e.cluster)
+		case !bytes.Equal(e.key, e.told):
+			note("Cluster %s was told another key than %s's gateway has (PublicKey %s): liqoctl network connect replaces it", other.cluster, e.cluster, e.cluster)
+		}
+	}
+	if len(out) == 0 && client.connection != networkingv1beta1.Connected {
+		note("Connection of cluster %s is %s for %s: no handshake with %s: is %s open from %s to %s?", client.cluster, client.connection, waited.Round(time.Second), dialed,
+			openText(dialed), client.cluster, server.cluster)
+	}
+	if len(out) == 0 {
+		note("Cluster %s hears %s, and is not heard by it: see the log of container gateway in %s's gateway pods", client.cluster, server.cluster, server.cluster)
+	}
+	return strings.Join(out, "\n")
+}
+
+// openText turns 203.0.113.7:51840/UDP into what a firewall is asked for: UDP port 51840.
+func openText(endpoint string) string {
+	first, _, _ := strings.Cut(endpoint, " or ")
+	address, protocol, _ := strings.Cut(first, "/")
+	return fmt.Sprintf("%s port %s", protocol, address[strings.LastIndex(address, ":")+1:])
+}
+
+// evidence looks at both ends after a wait that failed; it has a time limit of its own, since that of the wait is over.
+func (t *tunnel) evidence(waited time.Duration) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	server, client := t.server.facts(ctx, t.client), t.client.facts(ctx, t.server)
+	dialed := endpointText(&t.at)
+	if object := t.client.gateways.client; object != nil {
+		dialed = endpointText(&object.Spec.Endpoint)
+	}
+	return explainTunnel(server, client, dialed, waited)
+}
+
+func (e *end) facts(ctx context.Context, other *end) endFacts {
+	out := endFacts{cluster: e.id}
+	if e.gateways.name() == "" {
+		return out
+	}
+	out.gateway = e.gateways.describe()
+	out.trouble = e.gatewayTrouble(e.namespace, &e.gateways)
+	if connection := e.connection(); e.Get(ctx, client.ObjectKeyFromObject(connection), connection) == nil {
+		out.connection = orDefault(connection.Status.Value, "without a status")
+	}
+	var secret corev1.Secret
+	if e.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.gateways.secret()}, &secret) == nil {
+		out.key = secret.Data[networkingv1beta1.SecretPublicKey]
+	}
+	var keys networkingv1beta1.PublicKeyList
+	if other.listOfPeer(ctx, &keys, other.namespace, other.peer) == nil && len(keys.Items) > 0 {
+		out.told = keys.Items[0].Spec.PublicKey
+	}
+	return out
+}
+
+// gatewayTrouble tells what hinders the pods of a gateway; empty when nothing can be seen.
+func (c *cluster) gatewayTrouble(namespace string, gateway *gateways) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var pods corev1.PodList
+	err := c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{
+		networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway, networkingv1beta1.LabelGatewayName: gateway.name(),
+	})
+	if err != nil {
+		return ""
+	}
+	if len(pods.Items) == 0 {
+		return fmt.Sprintf("%s has no pod in namespace %s: see its conditions and the log of Deployment %s in namespace %s", gateway.describe(), namespace, deploymentName, c.namespace)
+	}
+	for i := range pods.Items {
+		if pods.Items[i].DeletionTimestamp != nil {
+			continue
+		}
+		if why := unhealthy(&pods.Items[i]); why != "" {
+			return why
+		}
+	}
+	return ""
+}

@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"liqo.io/liqo/api"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// defaultMTU leaves room for the tunnel's headers, and for those of a VPN, on a path of 1500 bytes.
+const defaultMTU = 1340
+
+// Resources of the templates that gateways are made from unless the user has others.
+const (
+	serverTemplates = "networking.liqo.io/v1beta1/wggatewayservertemplates"
+	clientTemplates = "networking.liqo.io/v1beta1/wggatewayclienttemplates"
+)
+
+// templateFlags choose what a gateway is made from.
+type templateFlags struct {
+	resource, name, namespace string
+}
+
+// add registers the three flags with a prefix: "gw-server-" makes --gw-server-template-name of template-name.
+func (f *templateFlags) add(flags *pflag.FlagSet, prefix, resource, name string) {
+	flags.StringVar(&f.resource, prefix+"type", resource, "Resource of the template, group/version/resource")
+	flags.StringVar(&f.name, prefix+"template-name", name, "Name of the template")
+	flags.StringVar(&f.namespace, prefix+"template-namespace", "", "Namespace of the template (default: that of the installation)")
+}
+
+// reference is the template as a gateway names it in the cluster.
+func (f *templateFlags) reference(c *cluster) (corev1.ObjectReference, error) {
+	parts := strings.Split(f.resource, "/")
+	if len(parts) != 3 || slices.Contains(parts, "") {
+		return corev1.ObjectReference{}, fmt.Errorf("resource %q of the template: want group/version/resource, for example %s", f.resource, serverTemplates)
+	}
+	kind, err := c.RESTMapper().KindFor(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]})
+	if absent(err) {
+		return corev1.ObjectReference{}, c.error(fmt.Errorf("the cluster has no resource %s: install its CustomResourceDefinition, or leave the flag out for %s", f.resource, serverTemplates))
+	}
+	if err != nil {
+		return corev1.ObjectReference{}, c.error(fmt.Errorf("looking for resource %s: %w", f.resource, err))
+	}
+	return corev1.ObjectReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: f.name, Namespace: orDefault(f.namespace, c.namespace)}, nil
+}
+
+// serverFlags are what a user says of a GatewayServer.
+type serverFlags struct {
+	template       templateFlags
+	serviceType    string
+	port, nodePort int32
+	loadBalancerIP string
+}
+
+// serverFlagNames are the flags' names: network connect and create gatewayserver call the same things differently.
+type serverFlagNames struct {
+	serviceType, port, nodePort, loadBalancerIP string
+}
+
+func (f *serverFlags) add(flags *pflag.FlagSet, names serverFlagNames) {
+	flags.StringVar(&f.serviceType, names.serviceType, string(corev1.ServiceTypeLoadBalancer), "Type of the gateway server's Service: LoadBalancer, NodePort or ClusterIP")
+	flags.Int32Var(&f.port, names.port, networkingv1beta1.GatewayPort, "Port of the gateway server's Service")
+	flags.Int32Var(&f.nodePort, names.nodePort, 0, "Node port of the gateway server's Service (0: chosen by Kubernetes)")
+	flags.StringVar(&f.loadBalancerIP, names.loadBalancerIP, "", "Load-balancer address of the gateway server's Service")
+}
+
+func (f *serverFlags) validate(names serverFlagNames) error {
+	types := []string{string(corev1.ServiceTypeLoadBalancer), string(corev1.ServiceTypeNodePort), string(corev1.ServiceTypeClusterIP)}
+	switch {
+	case !slices.Contains(types, f.serviceType):
+		return fmt.Errorf("--%s %s: want one of %s", names.serviceType, f.serviceType, strings.Join(types, ", "))
+	case f.nodePort != 0 && f.serviceType == string(corev1.ServiceTypeClusterIP):
+		return fmt.Errorf("--%s %d goes with a Service of type NodePort or LoadBalancer, not with ClusterIP", names.nodePort, f.nodePort)
+	case f.loadBalancerIP != "" && f.serviceType != string(corev1.ServiceTypeLoadBalancer):
+		return fmt.Errorf("--%s goes with a Service of type LoadBalancer, not with %s", names.loadBalancerIP, f.serviceType)
+	}
+	if err := validatePort(names.port, f.port); err != nil {
+		return err
+	}
+	if f.nodePort != 0 {
+		if err := validatePort(names.nodePort, f.nodePort); err != nil {
+			return err
+		}
+	}
+	if f.loadBalancerIP != "" {
+		if _, err := netip.ParseAddr(f.loadBalancerIP); err != nil {
+			return fmt.Errorf("--%s %s: want an IP address", names.loadBalancerIP, f.loadBalancerIP)
+		}
+	}
+	return nil
+}
+
+func validatePort(flag string, port int32) error {
+	if len(validation.IsValidPortNum(int(port))) > 0 {
+		return fmt.Errorf("--%s %d: want a port, 1 to 65535", flag, port)
+	}
+	return nil
+}
+
+func validateMTU(mtu int) error {
+	// Below what IPv4 asks of every link nothing works; nothing is larger than a packet can be.
+	if mtu != 0 && (mtu < 576 || mtu > 65535) {
+		return fmt.Errorf("--mtu %d: want 576 to 65535 bytes, or 0 for what the path allows", mtu)
+	}
+	return nil
+}
+
+// fill makes a new GatewayServer for the peer.
+func (f *serverFlags) fill(server *networkingv1beta1.GatewayServer, template corev1.ObjectReference, peer string, mtu int) {
+	setLabel(server, api.LabelRemoteClusterID, peer)
+	server.Spec.MTU = mtu
+	server.Spec.ServerTemplateRef = template
+	server.Spec.Endpoint = networkingv1beta1.ServerEndpoint{
+		Port: f.port, NodePort: f.nodePort, ServiceType: corev1.ServiceType(f.serviceType), LoadBalancerIP: f.loadBalancerIP,
+	}
+}
+
+// clientFlags are what a user says of a GatewayClient's way to the server.
+type clientFlags struct {
+	template  templateFlags
+	addresses []string
+	port      int32
+	protocol  string
+}
+
+func validateAddresses(flag string, addresses []string) error {
+	for _, address := range addresses {
+		if _, err := netip.ParseAddr(address); err != nil && len(validation.IsDNS1123Subdomain(address)) > 0 {
+			return fmt.Errorf("--%s %s: want an IP address or a host name", flag, address)
+		}
+	}
+	return nil
+}
+
+func validateProtocol(protocol string) error {
+	switch corev1.Protocol(protocol) {
+	case corev1.ProtocolUDP, corev1.ProtocolTCP:
+		return nil
+	}
+	return fmt.Errorf("--protocol %s: want UDP or TCP", protocol)
+}
+
+// fillClient makes a new GatewayClient for the peer.
+func fillClient(client *networkingv1beta1.GatewayClient, template corev1.ObjectReference, peer string, endpoint networkingv1beta1.Endpoint, mtu int) {
+	setLabel(client, api.LabelRemoteClusterID, peer)
+	client.Spec.MTU = mtu
+	client.Spec.ClientTemplateRef = template
+	client.Spec.Endpoint = endpoint
+}
+
+// endpointText is an endpoint for people: 203.0.113.7:51840/UDP.
+func endpointText(endpoint *networkingv1beta1.Endpoint) string {
+	if endpoint == nil {
+		return "nowhere"
+	}
+	ports := endpoint.Ports
+	if endpoint.Port != 0 {
+		ports = []int32{endpoint.Port}
+	}
+	var out []string
+	for _, address := range endpoint.Addresses {
+		if parsed, err := netip.ParseAddr(address); err == nil && parsed.Is6() {
+			address = "[" + address + "]"
+		}
+		for _, port := range ports {
+			out = append(out, fmt.Sprintf("%s:%d/%s", address, port, orDefault(string(endpoint.Protocol), string(corev1.ProtocolUDP))))
+		}
+	}
+	return strings.Join(out, " or ")
+}
+
+// gateways are the ends of tunnels to one peer that a cluster has.
+type gateways struct {
+	server *networkingv1beta1.GatewayServer
+	client *networkingv1beta1.GatewayClient
+}
+
+// name of the gateway, empty when there is none.
+func (g *gateways) name() string {
+	switch {
+	case g.server != nil:
+		return g.server.Name
+	case g.client != nil:
+		return g.client.Name
+	}
+	return ""
+}
+
+// describe is the gateway for people.
+func (g *gateways) describe() string {
+	if g.server != nil {
+		return "GatewayServer " + g.server.Name
+	}
+	return "GatewayClient " + g.name()
+}
+
+// secret is the name of the Secret with the gateway's keys.
+func (g *gateways) secret() string {
+	var status *corev1.ObjectReference
+	var spec *corev1.LocalObjectReference
+	switch {
+	case g.server != nil:
+		status, spec = g.server.Status.SecretRef, g.server.Spec.SecretRef
+	case g.client != nil:
+		status, spec = g.client.Status.SecretRef, g.client.Spec.SecretRef
+	}
+	switch {
+	case status != nil && status.Name != "":
+		return status.Name
+	case spec != nil && spec.Name != "":
+		return spec.Name
+	}
+	return networkingv1beta1.GatewayChild(g.name())
+}
+
+// findGateways looks for the ends of tunnels to a peer in a tenant namespace. More than one is nothing that a command can decide about.
+func (c *cluster) findGateways(ctx context.Context, namespace, peer string) (*gateways, error) {
+	servers, clients, err := c.listGateways(ctx, namespace, peer)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range servers {
+		names = append(names, "GatewayServer "+servers[i].Name)
+	}
+	for i := range clients {
+		names = append(names, "GatewayClient "+clients[i].Name)
+	}
+	switch {
+	case len(names) > 1:
+		return nil, c.error(fmt.Errorf("namespace %s has several gateways for cluster %s (%s): delete all but one", namespace, peer, strings.Join(names, ", ")))
+	case len(servers) == 1:
+		return &gateways{server: &servers[0]}, nil
+	case len(clients) == 1:
+		return &gateways{client: &clients[0]}, nil
+	}
+	return &gateways{}, nil
+}
+
+// listGateways are all gateways for a peer; none where the cluster does not know the kinds.
+func (c *cluster) listGateways(ctx context.Context, namespace, peer string) ([]networkingv1beta1.GatewayServer, []networkingv1beta1.GatewayClient, error) {
+	if namespace == "" {
+		return nil, nil, nil
+	}
+	var servers networkingv1beta1.GatewayServerList
+	var clients networkingv1beta1.GatewayClientList
+	if err := errors.Join(c.listOfPeer(ctx, &servers, namespace, peer), c.listOfPeer(ctx, &clients, namespace, peer)); err != nil {
+		return nil, nil, err
+	}
+	return servers.Items, clients.Items, nil
+}

@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+var createServerFlags = serverFlagNames{"service-type", "port", "node-port", "load-balancer-ip"}
+
+func (a *app) createGatewayServerCommand() *cobra.Command {
+	var f serverFlags
+	var peer string
+	var mtu int
+	var output outputFlag
+	var wait bool
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use:     "gatewayserver [NAME]",
+		Aliases: []string{"server", "gws"},
+		Short:   "Make the end of a tunnel that a peer dials",
+		Long: "Create a GatewayServer: the end of a tunnel that a peer dials. Its name is the peer's cluster ID unless another is given. The peer\n" +
+			"makes the other end with create gatewayclient, and each has to be told the key of the other (generate publickey).",
+		Example: example(`
+			# Where nothing gives load balancers their addresses
+			%[1]s create gatewayserver --remote-cluster-id milan --service-type NodePort --wait`),
+		Args: cobra.MaximumNArgs(1),
+	}
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		defer cancel()
+		for _, err := range []error{output.validate(), f.validate(createServerFlags), validateMTU(mtu)} {
+			if err != nil {
+				return err
+			}
+		}
+		local, err := a.installed(ctx)
+		if err != nil {
+			return err
+		}
+		template, err := f.template.reference(local)
+		if err != nil {
+			return err
+		}
+		server := &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(peer), Name: nameOr(args, peer)}}
+		if output.format != "" {
+			f.fill(server, template, peer, mtu)
+			return local.printObject(server, output.format)
+		}
+		if server.Namespace, err = local.ensureTenantNamespace(ctx, peer); err != nil {
+			return err
+		}
+		if err := local.created(ctx, server, func() { f.fill(server, template, peer, mtu) }); err != nil || !wait {
+			return err
+		}
+		endpoint, err := local.serverEndpoint(ctx, server)
+		if err != nil {
+			return err
+		}
+		local.Info("In cluster %s: liqoctl create gatewayclient --remote-cluster-id %s --addresses %s --port %d", peer, local.id, endpoint.Addresses[0], endpoint.Port)
+		return nil
+	}
+	flags := command.Flags()
+	a.addPeerFlag(command, &peer)
+	f.template.add(flags, "", serverTemplates, networkingv1beta1.ServerTemplateDefault)
+	f.add(flags, createServerFlags)
+	flags.IntVar(&mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: what the path allows)")
+	flags.BoolVar(&wait, "wait", false, "Wait until the address to dial is known, and tell it")
+	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait")
+	output.add(flags, "Only print the object, do not create it")
+	oneOf(command, "output", "json", "yaml")
+	oneOf(command, "service-type", "LoadBalancer", "NodePort", "ClusterIP")
+	return command
+}
+
+func (a *app) createGatewayClientCommand() *cobra.Command {
+	var f clientFlags
+	var peer string
+	var mtu int
+	var output outputFlag
+	var wait bool
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use:     "gatewayclient [NAME]",
+		Aliases: []string{"client", "gwc"},
+		Short:   "Make the end of a tunnel that dials a peer",
+		Long: "Create a GatewayClient: the end of a tunnel that dials the GatewayServer of a peer, at the address in that one's status. Its name is\n" +
+			"the peer's cluster ID unless another is given. Each side has to be told the key of the other (generate publickey).",
+		Example: example(`
+			# Where milan's GatewayServer has status.endpoint 203.0.113.7, port 30840
+			%[1]s create gatewayclient --remote-cluster-id milan --addresses 203.0.113.7 --port 30840 --wait`),
+		Args: cobra.MaximumNArgs(1),
+	}
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		defer cancel()
+		for _, err := range []error{output.validate(), validateAddresses("addresses", f.addresses), validatePort("port", f.port), validateProtocol(f.protocol), validateMTU(mtu)} {
+			if err != nil {
+				return err
+			}
+		}
+		local, err := a.installed(ctx)
+		if err != nil {
+			return err
+		}
+		template, err := f.template.reference(local)
+		if err != nil {
+			return err
+		}
+		endpoint := networkingv1beta1.Endpoint{Addresses: f.addresses, Port: f.port, Protocol: corev1.Protocol(f.protocol)}
+		object := &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(peer), Name: nameOr(args, peer)}}
+		if output.format != "" {
+			fillClient(object, template, peer, endpoint, mtu)
+			return local.printObject(object, output.format)
+		}
+		if object.Namespace, err = local.ensureTenantNamespace(ctx, peer); err != nil {
+			return err
+		}
+		if err := local.created(ctx, object, func() { fillClient(object, template, peer, endpoint, mtu) }); err != nil || !wait {
+			return err
+		}
+		one := &end{cluster: local, peer: peer, namespace: object.Namespace, gateways: gateways{client: object}}
+		return one.connected(ctx)
+	}
+	flags := command.Flags()
+	a.addPeerFlag(command, &peer)
+	f.template.add(flags, "", clientTemplates, networkingv1beta1.ClientTemplateDefault)
+	flags.StringSliceVar(&f.addresses, "addresses", nil, "Addresses or host names of the peer's gateway server, the best first (required)")
+	flags.Int32Var(&f.port, "port", 0, "Port of the peer's gateway server (required)")
+	flags.StringVar(&f.protocol, "protocol", string(corev1.ProtocolUDP), "Protocol of the tunnel")
+	flags.IntVar(&mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: what the path allows)")
+	flags.BoolVar(&wait, "wait", false, "Wait until the tunnel is connected")
+	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait")
+	output.add(flags, "Only print the object, do not create it")
+	required(command, "addresses", "port")
+	oneOf(command, "output", "json", "yaml")
+	oneOf(command, "protocol", "UDP", "TCP")
+	return command
+}

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/console"
+)
+
+// peerNetworkInfo is what info peer shows of the network with a peer; its JSON keys are part of the contract.
+type peerNetworkInfo struct {
+	moduleInfo
+	// CIDRs are the peer's ranges as they are there, and as they appear here; nil without a Configuration.
+	CIDRs *struct {
+		Remote   networkingv1beta1.CIDRs `json:"remote"`
+		Remapped networkingv1beta1.CIDRs `json:"remapped"`
+	} `json:"CIDRs,omitempty"`
+	// Gateway is this cluster's end of the tunnel; nil where there is none.
+	Gateway *peerGatewayInfo `json:"gateway,omitempty"`
+}
+
+type peerGatewayInfo struct {
+	// Role is Server or Client.
+	Role networkingv1beta1.ConnectionType `json:"role"`
+	// Address and Port are where the server is reached, whichever end it is.
+	Address string `json:"address"`
+	Port    int32  `json:"port"`
+	// Connection is what the gateway says of the tunnel, Latency its last round trip, MTU the largest packet that it takes, in bytes.
+	Connection string `json:"connection,omitempty"`
+	Latency    string `json:"latency,omitempty"`
+	MTU        int    `json:"mtu,omitempty"`
+}
+
+// describeNetwork adds what the objects of a peer's tenant namespace tell.
+func (c *cluster) describeNetwork(ctx context.Context, peer string, info *peerNetworkInfo) error {
+	namespace, err := c.findTenantNamespace(ctx, peer)
+	if err != nil || namespace == "" {
+		return err
+	}
+	e := &end{cluster: c, peer: peer, namespace: namespace}
+	configuration, err := e.configuration(ctx)
+	if err != nil {
+		return err
+	}
+	if configuration != nil {
+		info.CIDRs = &struct {
+			Remote   networkingv1beta1.CIDRs `json:"remote"`
+			Remapped networkingv1beta1.CIDRs `json:"remapped"`
+		}{Remote: configuration.Spec.Remote.CIDR}
+		if configuration.Status.Remote != nil {
+			info.CIDRs.Remapped = configuration.Status.Remote.CIDR
+		}
+	}
+	servers, clients, err := c.listGateways(ctx, namespace, peer)
+	if err != nil {
+		return err
+	}
+	var endpoint *networkingv1beta1.Endpoint
+	gateway := &peerGatewayInfo{}
+	switch {
+	case len(servers) > 0:
+		gateway.Role, endpoint, e.gateways.server = networkingv1beta1.ConnectionServer, servers[0].Status.Endpoint, &servers[0]
+	case len(clients) > 0:
+		gateway.Role, endpoint, e.gateways.client = networkingv1beta1.ConnectionClient, &clients[0].Spec.Endpoint, &clients[0]
+	default:
+		return nil
+	}
+	if endpoint != nil {
+		gateway.Address, gateway.Port = strings.Join(endpoint.Addresses, ", "), endpoint.Port
+		if gateway.Port == 0 && len(endpoint.Ports) > 0 {
+			gateway.Port = endpoint.Ports[0]
+		}
+	}
+	connection := e.connection()
+	switch err := c.Get(ctx, client.ObjectKeyFromObject(connection), connection); {
+	case err == nil:
+		gateway.Connection, gateway.MTU = connection.Status.Value, connection.Status.MTU
+		if latency := connection.Status.Latency; latency != nil {
+			gateway.Latency = latency.Value
+		}
+	case !absent(err):
+		return fmt.Errorf("reading %s: %w", c.name(connection), err)
+	}
+	info.Gateway = gateway
+	return nil
+}
+
+// lines shows the network in a box, at the depth below its status.
+func (n *peerNetworkInfo) lines(box *console.Box) {
+	if n.CIDRs != nil {
+		box.Line(1, "Pod CIDR", remapped(n.CIDRs.Remote.Pod, n.CIDRs.Remapped.Pod))
+		box.Line(1, "External CIDR", remapped(n.CIDRs.Remote.External, n.CIDRs.Remapped.External))
+	}
+	if n.Gateway == nil {
+		return
+	}
+	box.Line(1, "Gateway", string(n.Gateway.Role))
+	if n.Gateway.Address != "" {
+		box.Line(2, "Address of the server", fmt.Sprintf("%s, port %d", n.Gateway.Address, n.Gateway.Port))
+	}
+	if n.Gateway.Connection != "" {
+		box.Line(2, "Connection", n.Gateway.Connection)
+	}
+	if n.Gateway.Latency != "" {
+		box.Line(2, "Latency", n.Gateway.Latency)
+	}
+	if n.Gateway.MTU != 0 {
+		box.Line(2, "MTU", fmt.Sprint(n.Gateway.MTU))
+	}
+}
+
+// remapped shows ranges, and where they appear if that is elsewhere.
+func remapped(real, view []string) string {
+	there, here := strings.Join(real, ", "), strings.Join(view, ", ")
+	switch {
+	case here == "":
+		return there + " (no place here yet)"
+	case here != there:
+		return there + ", seen here as " + here
+	}
+	return there
+}

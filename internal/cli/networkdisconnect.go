@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// remains are the objects of a network in one cluster, in the order in which they go.
+type remains struct {
+	*cluster
+	clients, servers, keys, configurations []client.Object
+}
+
+// remainsOf looks for what a cluster has of the network with a peer; without a tenant namespace that is nothing.
+func (c *cluster) remainsOf(ctx context.Context, peer string) (*remains, error) {
+	out := &remains{cluster: c}
+	namespace, err := c.findTenantNamespace(ctx, peer)
+	if err != nil || namespace == "" {
+		return out, err
+	}
+	for _, part := range []struct {
+		kind networkKind
+		to   *[]client.Object
+	}{{kindClient, &out.clients}, {kindServer, &out.servers}, {kindPublicKey, &out.keys}, {kindConfiguration, &out.configurations}} {
+		list := part.kind.list()
+		if err := c.listOfPeer(ctx, list, namespace, peer); err != nil {
+			return nil, err
+		}
+		if *part.to, err = objectsOf(list); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// removeNetwork asks the user, and removes the tunnel, with configurations also what the clusters know of each other's ranges.
+func (a *app) removeNetwork(ctx context.Context, p *pair, question string, configurations, wait, dryRun bool) error {
+	local, remote, err := p.remains(ctx)
+	if err != nil {
+		return err
+	}
+	objects := 0
+	for _, r := range []*remains{local, remote} {
+		if !configurations {
+			r.configurations = nil
+		}
+		for _, object := range r.inOrder() {
+			objects++
+			if dryRun {
+				r.Info("%s would be deleted", r.name(object))
+			}
+		}
+	}
+	if objects == 0 {
+		p.local.Info("There is no network between %s and %s: nothing to delete", p.local.id, p.remote.id)
+		return nil
+	}
+	if dryRun {
+		return nil
+	}
+	if err := a.confirm(fmt.Sprintf(question, p.local.id, p.remote.id)); err != nil {
+		return err
+	}
+	return p.takeDown(ctx, local, remote, wait)
+}
+
+func (r *remains) inOrder() []client.Object {
+	var out []client.Object
+	for _, part := range [][]client.Object{r.clients, r.servers, r.keys, r.configurations} {
+		out = append(out, part...)
+	}
+	return out
+}
+
+func (p *pair) remains(ctx context.Context) (local, remote *remains, err error) {
+	err = both(
+		func() (err error) { local, err = p.local.remainsOf(ctx, p.remote.id); return },
+		func() (err error) { remote, err = p.remote.remainsOf(ctx, p.local.id); return },
+	)
+	return local, remote, err
+}
+
+// takeDown deletes what remains: the end that dials first, then the one that is dialed, then what they were told.
+func (p *pair) takeDown(ctx context.Context, local, remote *remains, wait bool) error {
+	for _, part := range []func(*remains) []client.Object{
+		func(r *remains) []client.Object { return r.clients }, func(r *remains) []client.Object { return r.servers },
+		func(r *remains) []client.Object { return append(r.keys, r.configurations...) },
+	} {
+		remove := func(r *remains) error {
+			var made []client.Object
+			for _, object := range part(r) {
+				of, err := r.made(ctx, object)
+				if err != nil {
+					return err
+				}
+				made = append(made, of...)
+			}
+			if err := r.deleteAll(ctx, part(r), wait); err != nil {
+				return err
+			}
+			if !wait {
+				for _, object := range part(r) {
+					r.Info("%s deleted", r.name(object))
+				}
+				return nil
+			}
+			return r.allGone(ctx, made)
+		}
+		if err := both(func() error { return remove(local) }, func() error { return remove(remote) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// made are the objects that were made for one of ours: Kubernetes removes them after it.
+func (r *remains) made(ctx context.Context, owner client.Object) ([]client.Object, error) {
+	var out []client.Object
+	for _, list := range []client.ObjectList{
+		&appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.PodList{}, &networkingv1beta1.ConnectionList{}, &ipamv1alpha1.NetworkList{},
+	} {
+		if err := r.List(ctx, list, client.InNamespace(owner.GetNamespace())); err != nil {
+			if absent(err) {
+				continue
+			}
+			return nil, r.error(fmt.Errorf("reading %T in namespace %s: %w", list, owner.GetNamespace(), err))
+		}
+		objects, err := objectsOf(list)
+		if err != nil {
+			return nil, err
+		}
+		for _, object := range objects {
+			_, pod := object.(*corev1.Pod)
+			belongs := pod && object.GetLabels()[networkingv1beta1.LabelGatewayName] == owner.GetName()
+			for _, reference := range object.GetOwnerReferences() {
+				belongs = belongs || reference.UID == owner.GetUID()
+			}
+			if belongs {
+				out = append(out, object)
+			}
+		}
+	}
+	return out, nil
+}
+
+// allGone waits until none of the objects is left.
+func (c *cluster) allGone(ctx context.Context, objects []client.Object) error {
+	var errs []error
+	for _, object := range objects {
+		name := c.name(object)
+		step := c.Start("Waiting for %s to be gone", name)
+		errs = append(errs, c.gone(ctx, step, object))
+		step.End()
+		c.Verbose("%s is gone", name)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/ipam"
+)
+
+// Where the gateway server of a peering runs.
+const (
+	locationProvider = "Provider"
+	locationConsumer = "Consumer"
+)
+
+// proxyService is the Service of the proxy that leads to the API server.
+const proxyService = "liqo-proxy"
+
+// locate reads where the server is to be; the local cluster is the consumer.
+func (o *networkOptions) locate(location string) error {
+	o.located = o.given("gw-server-service-location")
+	switch location {
+	case locationConsumer:
+		o.serverHere = true
+	case locationProvider:
+	default:
+		return fmt.Errorf("--gw-server-service-location %s: want %s or %s", location, locationProvider, locationConsumer)
+	}
+	return nil
+}
+
+// peerNetwork connects the networks of a peering and waits until they are; nil when there is to be none.
+func (p *pair) peerNetwork(ctx context.Context, o *peerOptions) (*tunnel, error) {
+	if o.networkingDisabled {
+		p.local.Info("The networks are not connected (--networking-disabled): offloaded pods reach those of this cluster only where the infrastructure routes them")
+		return nil, nil
+	}
+	for _, c := range []*cluster{p.local, p.remote} {
+		why, err := c.whyNoNetwork(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if why == "" {
+			continue
+		}
+		if o.auth.inBand {
+			return nil, c.error(fmt.Errorf("--in-band goes through a tunnel that can not be made, %s", why))
+		}
+		c.Warn("The networks are not connected: cluster %s has none to connect, %s. Offloaded pods reach those of the consumer only where the infrastructure routes them", c.id, why)
+		return nil, nil
+	}
+	t, err := p.connectNetwork(ctx, &o.network)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.connected(ctx)
+}
+
+// proxyURL is the way to the provider's API server that goes into the identity: what the user says, the provider's proxy seen through the
+// tunnel, or none.
+func (p *pair) proxyURL(ctx context.Context, auth *authFlags) (string, error) {
+	if !auth.inBand {
+		return auth.proxyURL, nil
+	}
+	exposed := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: p.remote.namespace, Name: ipamv1alpha1.IPAPIServerProxy}}
+	step := p.remote.Start("Waiting for the address of the API-server proxy")
+	defer step.End()
+	err := p.remote.wait(ctx, step, exposed, func() verdict {
+		if exposed.Status.IP == "" {
+			return notYet("it has no address in status.ip%s", reasons(exposed.Status.Conditions))
+		}
+		return yes()
+	})
+	if err != nil {
+		return "", fmt.Errorf("%w; the proxy is installed with proxy.enabled=true", err)
+	}
+	step.End()
+	var service corev1.Service
+	if err := p.remote.Get(ctx, client.ObjectKey{Namespace: p.remote.namespace, Name: proxyService}, &service); err != nil {
+		return "", p.remote.error(fmt.Errorf("reading Service %s in namespace %s: %w", proxyService, p.remote.namespace, err))
+	}
+	if len(service.Spec.Ports) == 0 {
+		return "", p.remote.error(fmt.Errorf("service %s in namespace %s has no port", proxyService, p.remote.namespace))
+	}
+	namespace, err := p.local.requireTenantNamespace(ctx, p.remote.id)
+	if err != nil {
+		return "", err
+	}
+	e := &end{cluster: p.local, peer: p.remote.id, namespace: namespace}
+	configuration, err := e.configuration(ctx)
+	if err != nil {
+		return "", err
+	}
+	if configuration == nil || configuration.Status.Remote == nil {
+		return "", p.local.error(fmt.Errorf("--in-band needs the network of cluster %s: liqoctl network connect", p.remote.id))
+	}
+	address, err := viewOf(exposed.Status.IP, configuration.Spec.Remote.CIDR.External, configuration.Status.Remote.CIDR.External)
+	if err != nil {
+		return "", p.local.error(fmt.Errorf("finding the address of the API-server proxy of cluster %s: %w", p.remote.id, err))
+	}
+	url := fmt.Sprintf("http://%s", netip.AddrPortFrom(address, uint16(service.Spec.Ports[0].Port)))
+	p.local.Info("The API server of %s is reached in-band, through %s", p.remote.id, url)
+	return url, nil
+}
+
+// viewOf is how an address of a peer's external CIDR appears here: the same host in the range that it was given here.
+func viewOf(address string, real, view []string) (netip.Addr, error) {
+	if len(real) == 0 || len(view) == 0 {
+		return netip.Addr{}, errors.New("the Configuration names no external CIDR")
+	}
+	parsed, err := netip.ParseAddr(address)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	var remap ipam.Remap
+	if remap.Real, err = netip.ParsePrefix(real[0]); err != nil {
+		return netip.Addr{}, err
+	}
+	if remap.View, err = netip.ParsePrefix(view[0]); err != nil {
+		return netip.Addr{}, err
+	}
+	seen, ok := remap.ToView(parsed)
+	if !ok {
+		return netip.Addr{}, fmt.Errorf("address %s is not in the external CIDR %s", address, remap.Real)
+	}
+	return seen, nil
+}
+
+// healthy waits until the ForeignCluster says that everything that was set up works.
+func (c *cluster) healthy(ctx context.Context, peer string, network, node bool) error {
+	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: peer}}
+	step := c.Start("Waiting for the peering with %s to be healthy", peer)
+	defer step.End()
+	err := c.wait(ctx, step, foreign, func() verdict {
+		modules := foreign.Status.Modules
+		networking, networkAlerts := statusOf(modules.Networking)
+		authentication, authenticationAlerts := authenticationOf(foreign)
+		offloading, offloadingAlerts := statusOf(modules.Offloading)
+		var missing []string
+		for _, module := range []struct {
+			name   string
+			wanted bool
+			status moduleStatus
+			alerts []string
+		}{
+			{"networking", network, networking, networkAlerts}, {"authentication", true, authentication, authenticationAlerts},
+			{"offloading", node, offloading, offloadingAlerts},
+		} {
+			if module.status == moduleUnhealthy || (module.wanted && module.status == moduleDisabled) {
+				missing = append(missing, strings.TrimSpace(fmt.Sprintf("%s is %s %s", module.name, module.status, strings.Join(module.alerts, "; "))))
+			}
+		}
+		if len(missing) > 0 {
+			return notYet("%s", strings.Join(missing, ", "))
+		}
+		return yes()
+	})
+	if err != nil {
+		return err
+	}
+	step.Done("The peering with %s is healthy", peer)
+	return nil
+}
+
+// bothWays tells whether the remote cluster is a consumer of the local one too, so that both peerings share one network.
+func (p *pair) bothWays(ctx context.Context) (bool, error) {
+	var tenants authv1beta1.TenantList
+	if err := p.local.listOfPeer(ctx, &tenants, "", p.remote.id); err != nil {
+		return false, err
+	}
+	return len(tenants.Items) > 0, nil
+}

@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// keySize is that of every WireGuard key, in bytes.
+const keySize = 32
+
+// publicKey is the key of a peer's gateway.
+func publicKey(namespace, name, peer string, key []byte) *networkingv1beta1.PublicKey {
+	out := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	fillPublicKey(out, peer, key)
+	return out
+}
+
+func fillPublicKey(object *networkingv1beta1.PublicKey, peer string, key []byte) {
+	setLabel(object, api.LabelRemoteClusterID, peer)
+	setLabel(object, networkingv1beta1.LabelGatewayResource, api.True)
+	object.Spec.PublicKey = key
+}
+
+// gatewayKey waits for the keys of a gateway and returns the public one.
+func (c *cluster) gatewayKey(ctx context.Context, namespace string, gateway *gateways) ([]byte, error) {
+	step := c.Start("Waiting for the keys of %s", gateway.describe())
+	defer step.End()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: gateway.secret()}}
+	err := c.wait(ctx, step, secret, func() verdict {
+		switch key := secret.Data[networkingv1beta1.SecretPublicKey]; len(key) {
+		case keySize:
+			return yes()
+		case 0:
+			return notYet("the controller manager has not written data.%s", networkingv1beta1.SecretPublicKey)
+		default:
+			return never("data.%s has %d bytes, a key has %d: delete the Secret, a new pair is made", networkingv1beta1.SecretPublicKey, len(key), keySize)
+		}
+	})
+	return secret.Data[networkingv1beta1.SecretPublicKey], err
+}
+
+// ensureKey tells this cluster the key of the peer's gateway. A key that is not the one of that gateway lets nobody in: it is replaced.
+func (c *cluster) ensureKey(ctx context.Context, namespace, peer string, key []byte) error {
+	object := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
+	var before []byte
+	changed, err := c.ensure(ctx, object, func() error {
+		if object.DeletionTimestamp != nil {
+			return c.leaving(object)
+		}
+		before = bytes.Clone(object.Spec.PublicKey)
+		fillPublicKey(object, peer, key)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case len(before) > 0 && !bytes.Equal(before, key):
+		c.Info("PublicKey %s was that of another gateway of cluster %s: replaced", object.Name, peer)
+	case changed:
+		c.Info("PublicKey %s correctly ensured", object.Name)
+	default:
+		c.Verbose("PublicKey %s is there already", object.Name)
+	}
+	return nil
+}
+
+func (a *app) createPublicKeyCommand() *cobra.Command {
+	var peer, text string
+	var output outputFlag
+	command := &cobra.Command{
+		Use:     "publickey [NAME]",
+		Aliases: []string{"pk", "pkey"},
+		Short:   "Tell the key of a peer's gateway",
+		Long: "Create a PublicKey: tell this cluster the WireGuard public key of a peer's gateway, without which the peer is not let in.\n" +
+			"Its name is the peer's cluster ID unless another is given.",
+		Example: example(`
+			%[1]s create publickey --remote-cluster-id milan --public-key V5CPzlnz2Y39n9dL7kXpEcb6UqzIHgZbVYXXh2E1w3g=`),
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := output.validate(); err != nil {
+				return err
+			}
+			key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+			if err != nil || len(key) != keySize {
+				return fmt.Errorf("--public-key %s: want the %d bytes of a WireGuard public key in base64, 44 characters", text, keySize)
+			}
+			local, err := a.installed(cmd.Context())
+			if err != nil {
+				return err
+			}
+			name := nameOr(args, peer)
+			if output.format != "" {
+				return local.printObject(publicKey(api.TenantNamespace(peer), name, peer, key), output.format)
+			}
+			namespace, err := local.ensureTenantNamespace(cmd.Context(), peer)
+			if err != nil {
+				return err
+			}
+			object := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			return local.created(cmd.Context(), object, func() { fillPublicKey(object, peer, key) })
+		},
+	}
+	a.addPeerFlag(command, &peer)
+	command.Flags().StringVar(&text, "public-key", "", "The key in base64 (required)")
+	output.add(command.Flags(), "Only print the object, do not create it")
+	required(command, "public-key")
+	return command
+}
+
+func (a *app) generatePublicKeyCommand() *cobra.Command {
+	var gatewayType, name, namespace string
+	var output outputFlag
+	command := &cobra.Command{
+		Use:     "publickey",
+		Aliases: []string{"pk", "pkey"},
+		Short:   "Print the key of a gateway, to be applied in the peer",
+		Long: "Print the PublicKey that tells a peer the WireGuard public key of this cluster's gateway. It holds no secret. It goes into the\n" +
+			"peer's tenant namespace for this cluster, which has to exist there.",
+		Example: example(`
+			# Run in rome, whose gateway for milan is a client; to be applied in milan: kubectl apply -f key.yaml
+			%[1]s generate publickey --gateway-type client --gateway-name milan > key.yaml`),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			defer cancel()
+			if err := output.validate(); err != nil {
+				return err
+			}
+			kind, err := gatewayKind(gatewayType)
+			if err != nil {
+				return err
+			}
+			local, within, err := a.installedWithin(ctx)
+			if err != nil {
+				return err
+			}
+			object, err := local.find(ctx, kind, within, name)
+			if err != nil {
+				return err
+			}
+			gateway := &gateways{}
+			switch object := object.(type) {
+			case *networkingv1beta1.GatewayServer:
+				gateway.server = object
+			case *networkingv1beta1.GatewayClient:
+				gateway.client = object
+			}
+			key, err := local.gatewayKey(ctx, object.GetNamespace(), gateway)
+			if err != nil {
+				return err
+			}
+			return local.printObject(publicKey(orDefault(namespace, api.TenantNamespace(local.id)), local.id, local.id, key), output.format)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&gatewayType, "gateway-type", "", "What the gateway is in this cluster: server or client (required)")
+	flags.StringVar(&name, "gateway-name", "", "Name of the GatewayServer or GatewayClient, usually the peer's cluster ID (required)")
+	addGenerateFlags(flags, &output, &namespace)
+	required(command, "gateway-type", "gateway-name")
+	oneOf(command, "output", "json", "yaml")
+	oneOf(command, "gateway-type", "server", "client")
+	completeFlag(command, "gateway-name", a.names(kindServer, kindClient))
+	return command
+}

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"crypto/ecdh"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// newKeys makes a pair of WireGuard keys, which are those of Curve25519 (RFC 7748).
+func newKeys() (private, public []byte, err error) {
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a pair of keys: %w", err)
+	}
+	// Stored as WireGuard shows it: with the bits fixed that do not count.
+	private = key.Bytes()
+	private[0] &= 0b1111_1000
+	private[31] = private[31]&0b0111_1111 | 0b0100_0000
+	return private, key.PublicKey().Bytes(), nil
+}
+
+// rotateKeys gives the gateway of the local cluster new keys. The order keeps the tunnel up: the other end lets the new key in beside the
+// old one, before it is used.
+func (p *pair) rotateKeys(ctx context.Context) error {
+	t, err := p.ends(ctx, &networkOptions{}, false)
+	if err != nil {
+		return err
+	}
+	local, remote := t.client, t.server
+	if local.cluster != p.local {
+		local, remote = remote, local
+	}
+	if local.gateways.name() == "" || remote.gateways.name() == "" {
+		return fmt.Errorf("there is no tunnel between %s and %s whose keys could be changed: liqoctl network connect makes one", p.local.id, p.remote.id)
+	}
+	private, public, err := newKeys()
+	if err != nil {
+		return err
+	}
+	if err := remote.ensureKey(ctx, remote.namespace, remote.peer, public); err != nil {
+		return err
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: local.namespace, Name: local.gateways.secret()}}
+	if _, err := local.ensure(ctx, secret, func() error {
+		if secret.ResourceVersion == "" {
+			return fmt.Errorf("there is no Secret %s in namespace %s with the keys of %s", secret.Name, secret.Namespace, local.gateways.describe())
+		}
+		secret.Data = map[string][]byte{networkingv1beta1.SecretPrivateKey: private, networkingv1beta1.SecretPublicKey: public}
+		return nil
+	}); err != nil {
+		return err
+	}
+	local.Info("Secret %s has new keys", secret.Name)
+	began := time.Now()
+	err = both(func() error { return local.reconnected(ctx, secret) }, func() error { return remote.reconnected(ctx, secret) })
+	if err != nil {
+		return fmt.Errorf("%w\n%s", firstOf(err), t.evidence(time.Since(began)))
+	}
+	local.Info("Connection is established with the new keys")
+	return nil
+}
+
+// reconnected waits until the gateway has measured a round trip later than the object was written, and is connected.
+func (e *end) reconnected(ctx context.Context, written *corev1.Secret) error {
+	var since metav1.Time
+	for _, entry := range written.ManagedFields {
+		if entry.Time != nil && entry.Time.After(since.Time) {
+			since = *entry.Time
+		}
+	}
+	object := e.connection()
+	step := e.Start("Waiting for the tunnel to cluster %s", e.peer)
+	defer step.End()
+	return e.wait(ctx, step, object, func() verdict {
+		latency := object.Status.Latency
+		switch {
+		case object.Status.Value != networkingv1beta1.Connected:
+			return notYet("it is %s%s", orDefault(object.Status.Value, "without a status"), reasons(object.Status.Conditions))
+		case latency == nil || !latency.Timestamp.After(since.Add(handover)):
+			return notYet("nothing was heard through it since the keys are new")
+		}
+		return yes()
+	})
+}
+
+// handover is how long an answer to the old keys may still be on its way.
+const handover = 2 * time.Second
