@@ -68,3 +68,22 @@ annotations:
 {{- end -}}
 {{- join "," $pairs -}}
 {{- end -}}
+
+{{/* Not empty if the network between clusters is ours: it is wanted, and not left to somebody else. */}}
+{{- define "liqo.network" -}}
+{{- $networking := .Values.networking | default dict -}}
+{{- if and $networking.enabled (ne (toString $networking.internal) "false") -}}true{{- end -}}
+{{- end -}}
+
+{{/* Rules for what the plan of a host's network is made from: all of it is read, none of it secret. */}}
+{{- define "liqo.networkFacts" -}}
+- apiGroups: [""]
+  resources: [nodes, pods]
+  verbs: [get, list, watch]
+- apiGroups: [ipam.liqo.io]
+  resources: [networks, ips]
+  verbs: [get, list, watch]
+- apiGroups: [networking.liqo.io]
+  resources: [configurations, connections, gatewayservers, gatewayclients, publickeies]
+  verbs: [get, list, watch]
+{{- end -}}
