@@ -88,7 +88,7 @@ func (p *Pinger) Run(ctx context.Context) error {
 
 func (p *Pinger) ask(socket *net.UDPConn) error {
 	p.mu.Lock()
-	now := time.Now().Round(0) // as it comes back
+	now := time.Now()
 	p.sent[p.pulse.Pings%outstanding] = now
 	p.pulse.Pings++
 	p.mu.Unlock()
@@ -116,7 +116,7 @@ func (p *Pinger) hear(socket *net.UDPConn) {
 		if from.Addr().Unmap() != p.opts.Far.Addr() || json.Unmarshal(buffer[:n], &answer) != nil || answer.Type != pong {
 			continue
 		}
-		p.answered(answer.Time, time.Now().Round(0))
+		p.answered(answer.Time, time.Now())
 	}
 }
 
@@ -125,16 +125,18 @@ func (p *Pinger) answered(sent, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.sent {
-		if p.sent[i].IsZero() || !p.sent[i].Equal(sent) {
+		asked := p.sent[i] // knows the monotonic clock, as what came back does not
+		if asked.IsZero() || !asked.Equal(sent) {
 			continue
 		}
 		p.sent[i] = time.Time{}
 		p.pulse.Pongs++
-		if sent.After(p.pulse.Sent) {
-			p.pulse.Last, p.pulse.Sent, p.pulse.RTT = now, sent, max(now.Sub(sent), 0)
+		rtt := now.Sub(asked)
+		if asked.After(p.pulse.Sent) {
+			p.pulse.Last, p.pulse.Sent, p.pulse.RTT = now, asked, rtt
 		}
 		if p.opts.Heard != nil {
-			p.opts.Heard(max(now.Sub(sent), 0))
+			p.opts.Heard(rtt)
 		}
 		return
 	}

@@ -34,8 +34,11 @@ var ErrUnknown = errors.New("not everything is known yet")
 type Options struct {
 	Kernel dataplane.Kernel
 	Own    dataplane.Ownership
-	// Want returns what there is to be. As long as it fails, with ErrUnknown or anything else, nothing is changed.
-	Want func() (dataplane.State, error)
+	// Want returns what there is to be: the states to go through, the last of which is to stay. Mostly that is one. As long as it fails, with
+	// ErrUnknown or anything else, nothing is changed.
+	Want func(context.Context) ([]dataplane.State, error)
+	// Settled is called whenever everything was found, or made, as it is wanted; it may be nil.
+	Settled func()
 	// Refresh is DefaultRefresh when zero, Clock the real one when nil.
 	Refresh time.Duration
 	Clock   clock.Clock
@@ -111,35 +114,41 @@ func (a *Agent) sleep(ctx context.Context, d time.Duration, news, look <-chan st
 // Pass makes the namespace what is wanted, in one go. What is there is not even looked at if the last pass found everything as it was
 // wanted, the same is wanted now, and nobody has told of a change since. Not to be called while Run runs.
 func (a *Agent) Pass(ctx context.Context) error {
-	want, err := a.opts.Want()
+	want, err := a.opts.Want(ctx)
 	if err != nil {
 		if !errors.Is(err, ErrUnknown) {
 			a.tell(fmt.Errorf("finding out what is wanted: %w", err))
 		}
 		return err
 	}
-	if a.settled != nil && reflect.DeepEqual(*a.settled, want) {
+	if len(want) == 0 || len(want) == 1 && a.settled != nil && reflect.DeepEqual(*a.settled, want[0]) {
 		return nil
 	}
 	a.settled = nil
-	changes, err := a.change(ctx, want)
-	if len(changes) > 0 {
-		a.opts.Log.Info("Changed", "count", len(changes), "changes", summary(changes))
-	}
-	if err != nil {
-		if ctx.Err() == nil {
-			a.tell(err)
+	for _, state := range want {
+		changes, err := a.change(ctx, state)
+		if len(changes) > 0 {
+			a.opts.Log.Info("Changed", "count", len(changes), "changes", summary(changes))
 		}
-		return err
+		if err != nil {
+			if ctx.Err() == nil {
+				a.tell(err)
+			}
+			return err
+		}
 	}
 	if a.told != "" {
 		a.opts.Log.Info("Recovered", "from", a.told)
 		a.told = ""
 	}
-	a.settled = &want
+	a.settled = &want[len(want)-1]
+	if a.opts.Settled != nil {
+		a.opts.Settled()
+	}
 	return nil
 }
 
+// change makes what is there what is wanted, and returns what that took, as far as it went.
 func (a *Agent) change(ctx context.Context, want dataplane.State) ([]dataplane.Change, error) {
 	have, err := a.opts.Kernel.Read(ctx, a.opts.Own)
 	if err != nil {

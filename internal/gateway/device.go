@@ -1,0 +1,85 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/wgctrl"
+
+	"liqo.io/liqo/internal/dataplane"
+)
+
+// Device is what WireGuard tells of itself. The zero value is one that is not there.
+type Device struct {
+	Port  uint16
+	Peers []DevicePeer
+}
+
+// DevicePeer is a key of the far gateway in a Device.
+type DevicePeer struct {
+	Key      dataplane.PublicKey
+	Endpoint netip.AddrPort
+	// Carries tells that it may send something.
+	Carries        bool
+	Handshake      time.Time
+	Received, Sent int64 // bytes
+}
+
+// ReadDevice asks WireGuard, in the kernel or in user space. That there is none yet is no error.
+func ReadDevice(client *wgctrl.Client) (Device, error) {
+	read, err := client.Device(dataplane.TunnelLink)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) { // the process that holds it is not there, or not yet
+		return Device{}, nil
+	}
+	if err != nil {
+		return Device{}, fmt.Errorf("asking WireGuard on %s: %w", dataplane.TunnelLink, err)
+	}
+	device := Device{Port: uint16(read.ListenPort)}
+	for _, p := range read.Peers {
+		peer := DevicePeer{
+			Key: dataplane.PublicKey(p.PublicKey), Carries: len(p.AllowedIPs) > 0, Handshake: p.LastHandshakeTime,
+			Received: p.ReceiveBytes, Sent: p.TransmitBytes,
+		}
+		if p.LastHandshakeTime.Unix() <= 0 {
+			peer.Handshake = time.Time{}
+		}
+		if p.Endpoint != nil {
+			endpoint := p.Endpoint.AddrPort()
+			peer.Endpoint = netip.AddrPortFrom(endpoint.Addr().Unmap(), endpoint.Port())
+		}
+		device.Peers = append(device.Peers, peer)
+	}
+	return device, nil
+}
+
+// carrying is the peer that traffic goes to.
+func (d *Device) carrying() (DevicePeer, bool) {
+	i := slices.IndexFunc(d.Peers, func(p DevicePeer) bool { return p.Carries })
+	if i < 0 {
+		return DevicePeer{}, false
+	}
+	return d.Peers[i], true
+}
+
+// Traffic is what went through the tunnel, in bytes.
+func (d *Device) Traffic() (received, sent int64) {
+	for _, p := range d.Peers {
+		received, sent = received+p.Received, sent+p.Sent
+	}
+	return received, sent
+}
+
+// InUse tells which implementation of WireGuard the other container took; empty while it did not tell.
+func InUse(directory string) Implementation {
+	text, err := os.ReadFile(filepath.Join(directory, implementationFile))
+	if err != nil {
+		return ""
+	}
+	return Implementation(text)
+}

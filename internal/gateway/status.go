@@ -1,0 +1,122 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/network"
+)
+
+const (
+	// patience is how long a tunnel that worked may be silent before its Connection says so: dialing anew is faster than that.
+	patience = 3 * time.Second
+	// conditionConnected, of a Connection, repeats its value for those who read conditions.
+	conditionConnected = "Connected"
+	// staleFactor times the interval is how old a latency gets that does not change.
+	staleFactor = 6
+)
+
+// Seen is what a replica sees of the tunnel when it may tell of it.
+type Seen struct {
+	Now time.Time
+	// Began is when this agent began.
+	Began time.Time
+	Pulse Pulse
+	// Works tells that the peer answers, in time.
+	Works bool
+	MTU   int
+	// Peer is the ID of the other cluster, Interval how often the latency is brought up to date.
+	Peer     string
+	Interval time.Duration
+}
+
+// Status is what the Connection is to say, given what it says. Where nothing worth a write has changed, it is what it was.
+func Status(before networkingv1beta1.ConnectionStatus, generation int64, s Seen) networkingv1beta1.ConnectionStatus {
+	after := *before.DeepCopy()
+	silent := s.Now.Sub(latest(s.Pulse.Last, s.Began))
+	switch {
+	case s.Works:
+		after.Value = networkingv1beta1.Connected
+	case before.Value == "":
+		after.Value = networkingv1beta1.Connecting
+	case before.Value == networkingv1beta1.Connected && silent >= patience:
+		after.Value = networkingv1beta1.ConnectionError
+	}
+	if s.MTU > 0 {
+		after.MTU = s.MTU
+	}
+	if s.Works && s.Pulse.RTT > 0 && worthTelling(before.Latency, s) {
+		after.Latency = &networkingv1beta1.ConnectionLatency{Value: rounded(s.Pulse.RTT).String(), Timestamp: metav1.NewTime(s.Now.Truncate(time.Second))}
+	}
+	condition := metav1.Condition{
+		Type: conditionConnected, Status: metav1.ConditionFalse, Reason: after.Value, ObservedGeneration: generation,
+		LastTransitionTime: metav1.NewTime(s.Now.Truncate(time.Second)),
+	}
+	switch after.Value {
+	case networkingv1beta1.Connected:
+		condition.Status = metav1.ConditionTrue
+		condition.Message = fmt.Sprintf("cluster %s answers through the tunnel", s.Peer)
+	case networkingv1beta1.ConnectionError:
+		condition.Message = fmt.Sprintf("cluster %s does not answer through the tunnel any more", s.Peer)
+	default:
+		condition.Message = fmt.Sprintf("cluster %s has not answered through the tunnel yet", s.Peer)
+	}
+	meta.SetStatusCondition(&after.Conditions, condition)
+	return after
+}
+
+// worthTelling says whether a latency is new, or another one than before, or has been told long ago.
+func worthTelling(before *networkingv1beta1.ConnectionLatency, s Seen) bool {
+	if before == nil {
+		return true
+	}
+	told, err := time.ParseDuration(before.Value)
+	age := s.Now.Sub(before.Timestamp.Time)
+	if err != nil || age < 0 || age >= staleFactor*s.Interval {
+		return true
+	}
+	return age >= s.Interval && (s.Pulse.RTT-told).Abs() > max(told/5, time.Millisecond)
+}
+
+// rounded leaves three digits or so.
+func rounded(d time.Duration) time.Duration {
+	switch {
+	case d >= 100*time.Millisecond:
+		return d.Round(time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	default:
+		return d.Round(time.Microsecond)
+	}
+}
+
+// Speaks tells whether this replica writes the Connection: who is at work does, and where nobody is, the first by name of those that answer.
+func Speaks(self string, state network.State, siblings map[string]network.Heard, timing network.Timing, now time.Time) bool {
+	if state == network.Active {
+		return true
+	}
+	for _, name := range slices.Sorted(maps.Keys(siblings)) {
+		h := siblings[name]
+		if h.At.IsZero() || now.Sub(h.At) >= timing.Silence {
+			continue
+		}
+		if h.State == network.Active || cmp.Less(name, self) {
+			return false
+		}
+	}
+	return true
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
