@@ -194,6 +194,7 @@ func (w *walk) arrive(c *Cluster, node Node, packet Packet) *arrival {
 			w.flows = append(w.flows, flow{c.ID, node.Name, before, p.packet})
 		}
 	}
+	p.note(map[string]string{"": "it is for the node itself", podLink: "the pod network delivers it", outsideLink: "it leaves the cluster"}[end.in], p.packet)
 	w.hop(c, "node", node.Name, p.steps)
 	end.packet = p.packet
 	return end
