@@ -64,14 +64,14 @@ func diffSet(have, want AddressSet, now, later *Elements) {
 			rest = append(rest, p)
 		}
 	}
-	appendContent(&now.Add, have.Name, add)
-	appendContent(&now.Delete, have.Name, inTheWay)
-	appendContent(&later.Delete, have.Name, rest)
+	appendContent(&now.Add, have, add)
+	appendContent(&now.Delete, have, inTheWay)
+	appendContent(&later.Delete, have, rest)
 }
 
-func appendContent(list *[]Content, name string, prefixes []netip.Prefix) {
+func appendContent(list *[]Content, of AddressSet, prefixes []netip.Prefix) {
 	if len(prefixes) > 0 {
-		*list = append(*list, Content{Name: name, Prefixes: prefixes})
+		*list = append(*list, Content{Name: of.Name, Intervals: of.Intervals, Prefixes: prefixes})
 	}
 }
 

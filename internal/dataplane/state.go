@@ -121,11 +121,10 @@ type Peer struct {
 
 // Ownership says what of a network namespace is ours. Everything else is never changed and never read into a State.
 type Ownership struct {
-	Overlay  string // VXLAN link, with all its addresses, permanent neighbours and forwarding entries
-	Tunnel   string // Tunnel link, with all its addresses, its device and its peers; empty where there is none
-	Tables   []int  // routing tables, with all their routes; and the rules of Protocol that lead to them
-	Protocol int    // protocol that routes and rules are marked with
-	Table    string // nftables table of family ip, with all that is in it
+	Overlay string // VXLAN link, with all its addresses, permanent neighbours and forwarding entries
+	Tunnel  string // Tunnel link, with all its addresses, its device and its peers; empty where there is none
+	Tables  []int  // routing tables, with all their routes; and the rules marked with Protocol that lead to them
+	Table   string // nftables table of family ip, with all that is in it
 }
 
 // Names and numbers that are ours. They are a table in docs/invariants.md.
@@ -134,13 +133,13 @@ const (
 	TunnelLink   = "liqo-tunnel"
 	OverlayTable = 18952 // routes of nodes to remote prefixes; in gateways those of packets from the overlay
 	TunnelTable  = 18953 // in gateways: routes of packets from the tunnel
-	Protocol     = 189
+	Protocol     = 189   // mark of our routes and rules
 	FilterTable  = "liqo"
 )
 
 // Ours is the ownership of the programs that make up the fabric.
 func Ours() Ownership {
-	return Ownership{Overlay: OverlayLink, Tunnel: TunnelLink, Tables: []int{OverlayTable, TunnelTable}, Protocol: Protocol, Table: FilterTable}
+	return Ownership{Overlay: OverlayLink, Tunnel: TunnelLink, Tables: []int{OverlayTable, TunnelTable}, Table: FilterTable}
 }
 
 // Kernel is a network namespace: the real one (package kernel) or one in memory (package fake).
@@ -159,7 +158,7 @@ type Operation int
 const (
 	// Set makes or changes something: afterwards it is as the Change says, whatever it was.
 	Set Operation = iota
-	// Delete removes something. That it is gone already is no error.
+	// Delete removes something. That it is gone already is no error, save for Elements.
 	Delete
 )
 
@@ -178,17 +177,19 @@ type Change struct {
 	Rule      *Rule
 }
 
-// Elements are changes to the sets and maps of a table: one transaction, deletions before additions.
+// Elements are changes to the sets and maps of a table: one transaction, deletions before additions. It fails as a whole where an element
+// to delete is missing or one to add is in the way of another.
 type Elements struct {
 	Table       string
 	Add, Delete []Content
 }
 
-// Content is some of the elements of a set (Prefixes) or of a map (Pairs; only their keys count in deletions).
+// Content is some of the elements of a set (Prefixes) or of a map (Pairs).
 type Content struct {
-	Name     string
-	Prefixes []netip.Prefix
-	Pairs    map[netip.Addr]netip.Addr
+	Name      string
+	Intervals bool // as AddressSet has it
+	Prefixes  []netip.Prefix
+	Pairs     map[netip.Addr]netip.Addr
 }
 
 // Device is what a WireGuard device is given besides peers.

@@ -71,7 +71,7 @@ func (m Match) String() string {
 	case m.SYN:
 		transport = "tcp flags syn / syn,rst"
 	case m.Transport != AnyTransport && m.DestinationPort == 0:
-		transport = "ip protocol " + string(m.Transport)
+		transport = "meta l4proto " + string(m.Transport)
 	}
 	if m.DestinationPort != 0 {
 		transport = line(transport, fmt.Sprintf("%s dport %d", m.Transport, m.DestinationPort))

@@ -6,6 +6,9 @@ import (
 	"slices"
 )
 
+// ReservedSet is a name that no set may have: drivers keep the types of ICMP errors there.
+const ReservedSet = "icmp_errors"
+
 // maximumName is the longest name of a chain, set or map that every kernel takes; maximumLink that of a link.
 const (
 	maximumName = 31
@@ -15,14 +18,14 @@ const (
 func (v *validator) table(t *Table) {
 	sets, maps, chains := map[string]bool{}, map[string]bool{}, map[string]Chain{}
 	for _, s := range t.Sets {
-		v.check(!sets[s.Name] && isName(s.Name), "set "+s.Name, "the name is there twice, empty, too long or has other than letters, digits and _")
+		v.check(!sets[s.Name] && isName(s.Name) && s.Name != ReservedSet, "set "+s.Name, "the name is there twice, empty, reserved, too long or has other than letters, digits and _")
 		sets[s.Name] = true
 		for _, p := range s.Elements {
 			v.check(p.IsValid() && p.Addr().Is4() && (s.Intervals || p.IsSingleIP()), "set "+s.Name, fmt.Sprintf("%s is not an IPv4 address, or prefix in a set with intervals", p))
 		}
 	}
 	for _, m := range t.Maps {
-		v.check(!maps[m.Name] && !sets[m.Name] && isName(m.Name), "map "+m.Name, "the name is there twice, empty, too long or has other than letters, digits and _")
+		v.check(!maps[m.Name] && !sets[m.Name] && isName(m.Name), "map "+m.Name, "the name is there twice, empty, reserved, too long or has other than letters, digits and _")
 		maps[m.Name] = true
 		for k, value := range m.Elements {
 			v.check(k.Is4() && value.Is4(), "map "+m.Name, fmt.Sprintf("%s : %s are not IPv4 addresses", k, value))
@@ -30,7 +33,7 @@ func (v *validator) table(t *Table) {
 	}
 	for _, c := range t.Chains {
 		_, twice := chains[c.Name]
-		v.check(!twice && isName(c.Name), "chain "+c.Name, "the name is there twice, empty, too long or has other than letters, digits and _")
+		v.check(!twice && isName(c.Name), "chain "+c.Name, "the name is there twice, empty, reserved, too long or has other than letters, digits and _")
 		chains[c.Name] = c
 	}
 	for _, c := range t.Chains {

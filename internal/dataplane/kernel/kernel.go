@@ -1,0 +1,165 @@
+// Package kernel reads and changes a network namespace of Linux by netlink alone: links, addresses, neighbours, routes, rules, tables of nftables
+// and WireGuard devices (of the kernel, or of wireguard-go by its socket). No other program is run.
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"liqo.io/liqo/internal/dataplane"
+)
+
+// Kernel is a network namespace. It needs CAP_NET_ADMIN there. Its methods may be called by several goroutines.
+type Kernel struct {
+	mu        sync.Mutex
+	handle    *netlink.Handle
+	namespace int // file descriptor; -1: the one of the process
+	devices   Devices
+}
+
+var _ dataplane.Kernel = (*Kernel)(nil)
+
+// Devices gives access to WireGuard devices by name, as wgctrl.Client does. A device that is not there is os.ErrNotExist.
+type Devices interface {
+	Device(name string) (*wgtypes.Device, error)
+	ConfigureDevice(name string, config wgtypes.Config) error
+}
+
+// New works in the network namespace that the process was started in.
+func New() (*Kernel, error) {
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("opening a socket to the kernel: %w", err)
+	}
+	return &Kernel{handle: handle, namespace: -1, devices: &controlled{namespace: -1}}, nil
+}
+
+// At works in another network namespace, whose handle must stay open as long. WireGuard devices are found there if they are of the kernel; sockets
+// of wireguard-go lie in the file system and know no network namespace, so with several of one name hand over devices (otherwise nil).
+func At(namespace netns.NsHandle, devices Devices) (*Kernel, error) {
+	handle, err := netlink.NewHandleAt(namespace, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("opening a socket to the kernel in %s: %w", namespace, err)
+	}
+	if devices == nil {
+		devices = &controlled{namespace: int(namespace)}
+	}
+	return &Kernel{handle: handle, namespace: int(namespace), devices: devices}, nil
+}
+
+// Close frees the sockets.
+func (k *Kernel) Close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.handle.Close()
+}
+
+// Read returns what own says is ours.
+func (k *Kernel) Read(ctx context.Context, own dataplane.Ownership) (dataplane.State, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var s dataplane.State
+	for _, part := range []struct {
+		what string
+		read func(*dataplane.State, dataplane.Ownership) error
+	}{
+		{"links", k.readLinks},
+		{"routes", k.readRoutes},
+		{"rules", k.readRules},
+		{"filters", func(s *dataplane.State, own dataplane.Ownership) (err error) {
+			s.Table, err = k.readTable(own.Table)
+			return err
+		}},
+		{"WireGuard", k.readDevice},
+	} {
+		if err := ctx.Err(); err != nil {
+			return dataplane.State{}, err
+		}
+		if err := part.read(&s, own); err != nil {
+			return dataplane.State{}, fmt.Errorf("reading %s of the network namespace: %w", part.what, err)
+		}
+	}
+	return dataplane.Canonical(s), nil
+}
+
+// Apply makes the changes in order and stops at the first that fails.
+func (k *Kernel) Apply(ctx context.Context, changes []dataplane.Change) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range changes {
+		err := ctx.Err()
+		if err == nil {
+			err = k.apply(c)
+		}
+		if err != nil {
+			return fmt.Errorf("applying %q: %w", c, err)
+		}
+	}
+	return nil
+}
+
+func (k *Kernel) apply(c dataplane.Change) error {
+	set := c.Operation == dataplane.Set
+	switch {
+	case c.Link != nil && set:
+		return k.setLink(*c.Link)
+	case c.Link != nil:
+		return k.deleteLink(*c.Link)
+	case c.Address != nil && set:
+		return k.setAddress(*c.Address)
+	case c.Address != nil:
+		return k.deleteAddress(*c.Address)
+	case c.Neighbour != nil && set:
+		return k.setNeighbour(*c.Neighbour)
+	case c.Neighbour != nil:
+		return k.deleteNeighbour(*c.Neighbour)
+	case c.Table != nil && set:
+		return k.setTable(*c.Table)
+	case c.Table != nil:
+		return k.deleteTable(c.Table.Name)
+	case c.Elements != nil:
+		return k.changeElements(*c.Elements)
+	case c.Device != nil:
+		return k.setDevice(*c.Device)
+	case c.Peer != nil:
+		return k.setPeer(*c.Peer, !set)
+	case c.Route != nil && set:
+		return k.setRoute(*c.Route)
+	case c.Route != nil:
+		return k.deleteRoute(*c.Route)
+	case c.Rule != nil && set:
+		return k.setRule(*c.Rule)
+	case c.Rule != nil:
+		return k.deleteRule(*c.Rule)
+	}
+	return errors.New("the change says nothing")
+}
+
+// gone takes the errors of the kernel for "there is no such thing" as success.
+func gone(err error) error {
+	var missing netlink.LinkNotFoundError
+	if errors.As(err, &missing) || slices.ContainsFunc([]error{unix.ENOENT, unix.ESRCH, unix.ENODEV, unix.EADDRNOTAVAIL}, func(e error) bool { return errors.Is(err, e) }) {
+		return nil
+	}
+	return err
+}
+
+// whole repeats a dump that something changed under.
+func whole[T any](dump func() ([]T, error)) ([]T, error) {
+	var out []T
+	var err error
+	for range readTries {
+		if out, err = dump(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return out, err
+}

@@ -1,0 +1,186 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"liqo.io/liqo/internal/dataplane"
+)
+
+// tableRoutes are the routes of a table as the netlink library has them.
+func (k *Kernel) tableRoutes(table int) ([]netlink.Route, error) {
+	return whole(func() ([]netlink.Route, error) {
+		return k.handle.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
+	})
+}
+
+func (k *Kernel) readRoutes(s *dataplane.State, own dataplane.Ownership) error {
+	names := map[int]string{}
+	for _, table := range own.Tables {
+		routes, err := k.tableRoutes(table)
+		if err != nil {
+			return err
+		}
+		for _, r := range routes {
+			s.Routes = append(s.Routes, k.route(r, names))
+		}
+	}
+	return nil
+}
+
+// route reads one of the kernel's. Whatever it says that ours don't say is foreign: it is made again of what was read, and compared.
+func (k *Kernel) route(r netlink.Route, names map[int]string) dataplane.Route {
+	out := dataplane.Route{Table: r.Table, Destination: prefix(r.Dst)}
+	switch r.Type {
+	case unix.RTN_UNREACHABLE:
+		out.Type = dataplane.Unreachable
+	default:
+		out.Link = k.nameOf(r.LinkIndex, names)
+		out.Via, out.Source, out.MTU = address(r.Gw), address(r.Src), r.MTU
+		out.OnLink = r.Flags&int(netlink.FLAG_ONLINK) != 0
+	}
+	again := encodeRoute(out, r.LinkIndex)
+	is := r
+	is.Flags &= int(netlink.FLAG_ONLINK)
+	is.Family = 0
+	more := r.MTULock || r.Window+r.Rtt+r.RttVar+r.Ssthresh+r.Cwnd+r.AdvMSS+r.Reordering+r.Hoplimit+r.InitCwnd+r.Features+r.RtoMin+r.InitRwnd+r.QuickACK+r.FastOpenNoCookie != 0 || r.Congctl != ""
+	if more || is.MTU != again.MTU || !is.Equal(*again) {
+		out.Foreign = fmt.Sprintf("proto %d scope %d metric %d tos %d type %d %s", r.Protocol, r.Scope, r.Priority, r.Tos, r.Type, r)
+	}
+	return out
+}
+
+// nameOf is the name of a link by its number; names remembers.
+func (k *Kernel) nameOf(index int, names map[int]string) string {
+	name, known := names[index]
+	if known || index == 0 {
+		return name
+	}
+	if link, err := k.handle.LinkByIndex(index); err == nil {
+		name = link.Attrs().Name
+	} else {
+		name = fmt.Sprint("#", index)
+	}
+	names[index] = name
+	return name
+}
+
+func encodeRoute(r dataplane.Route, link int) *netlink.Route {
+	out := &netlink.Route{Table: r.Table, Dst: network(r.Destination), Protocol: dataplane.Protocol, Type: unix.RTN_UNREACHABLE}
+	if r.Type == dataplane.Unreachable {
+		return out
+	}
+	out.Type, out.LinkIndex, out.MTU = unix.RTN_UNICAST, link, r.MTU
+	if r.Via.IsValid() {
+		out.Gw = r.Via.AsSlice()
+	} else {
+		out.Scope = netlink.SCOPE_LINK
+	}
+	if r.Source.IsValid() {
+		out.Src = r.Source.AsSlice()
+	}
+	if r.OnLink {
+		out.Flags = int(netlink.FLAG_ONLINK)
+	}
+	return out
+}
+
+func (k *Kernel) setRoute(r dataplane.Route) error {
+	index := 0
+	if r.Type == dataplane.Unicast {
+		link, err := k.must(r.Link)
+		if err != nil {
+			return err
+		}
+		index = link.Attrs().Index
+	}
+	return k.handle.RouteReplace(encodeRoute(r, index))
+}
+
+// deleteRoute removes that very route. A foreign one is looked up first, for all that it says.
+func (k *Kernel) deleteRoute(r dataplane.Route) error {
+	if r.Foreign == "" {
+		index := 0
+		if r.Type == dataplane.Unicast {
+			link, err := k.find(r.Link)
+			if err != nil || link == nil {
+				return err
+			}
+			index = link.Attrs().Index
+		}
+		return gone(k.handle.RouteDel(encodeRoute(r, index)))
+	}
+	routes, err := k.tableRoutes(r.Table)
+	if err != nil {
+		return err
+	}
+	names := map[int]string{}
+	for _, is := range routes {
+		if k.route(is, names) == r {
+			if err := gone(k.handle.RouteDel(&is)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ourRules are the rules that lead to a table, marked with our protocol.
+func (k *Kernel) ourRules(tables ...int) ([]netlink.Rule, error) {
+	rules, err := whole(func() ([]netlink.Rule, error) { return k.handle.RuleList(netlink.FAMILY_V4) })
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(rules, func(r netlink.Rule) bool {
+		return r.Protocol != dataplane.Protocol || !slices.Contains(tables, r.Table)
+	}), nil
+}
+
+func (k *Kernel) readRules(s *dataplane.State, own dataplane.Ownership) error {
+	rules, err := k.ourRules(own.Tables...)
+	if err != nil {
+		return err
+	}
+	for _, r := range rules {
+		s.Rules = append(s.Rules, rule(r))
+	}
+	return nil
+}
+
+func rule(r netlink.Rule) dataplane.Rule {
+	out := dataplane.Rule{Priority: r.Priority, InLink: r.IifName, Table: r.Table}
+	if r.Src != nil || r.Dst != nil || r.Mark != 0 || r.Mask != nil || r.Tos != 0 || r.TunID != 0 || r.Goto > 0 || r.Flow > 0 || r.OifName != "" ||
+		r.SuppressIfgroup > 0 || r.SuppressPrefixlen > 0 || r.Invert || r.Dport != nil || r.Sport != nil || r.IPProto != 0 || r.UIDRange != nil {
+		r.Protocol = 0
+		out.Foreign = fmt.Sprintf("%+v", r)
+	}
+	return out
+}
+
+func (k *Kernel) setRule(r dataplane.Rule) error {
+	rules, err := k.ourRules(r.Table)
+	if err != nil || slices.ContainsFunc(rules, func(is netlink.Rule) bool { return rule(is) == r }) {
+		return err
+	}
+	wanted := netlink.NewRule()
+	wanted.Family, wanted.Priority, wanted.IifName, wanted.Table, wanted.Protocol = netlink.FAMILY_V4, r.Priority, r.InLink, r.Table, dataplane.Protocol
+	return k.handle.RuleAdd(wanted)
+}
+
+func (k *Kernel) deleteRule(r dataplane.Rule) error {
+	rules, err := k.ourRules(r.Table)
+	if err != nil {
+		return err
+	}
+	for _, is := range rules {
+		if rule(is) == r {
+			if err := gone(k.handle.RuleDel(&is)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
