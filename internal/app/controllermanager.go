@@ -15,7 +15,6 @@ import (
 	ipamcontrollers "liqo.io/liqo/internal/ipam/controllers"
 	"liqo.io/liqo/internal/kube"
 	networkcontrollers "liqo.io/liqo/internal/network/controllers"
-	offloadcontrollers "liqo.io/liqo/internal/offload/controllers"
 	offloadwebhook "liqo.io/liqo/internal/offload/webhook"
 	"liqo.io/liqo/internal/peering"
 	peeringcontrollers "liqo.io/liqo/internal/peering/controllers"
@@ -132,13 +131,6 @@ func setupNetwork(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return networkcontrollers.Setup(mgr, networkcontrollers.Options{
 		LiqoNamespace: opts.LiqoNamespace, WatchTemplates: opts.WatchGatewayTemplates,
 		Labels: opts.GlobalLabels, Annotations: opts.GlobalAnnotations,
-	})
-}
-
-func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
-	return offloadcontrollers.Setup(mgr, offloadcontrollers.Options{
-		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace,
-		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
 	})
 }
 

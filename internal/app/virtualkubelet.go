@@ -76,22 +76,31 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		return err
 	}
 
+	var engine *reflect.Engine
+	there := newProvider(opts, func() { engine.Look(reflect.PodKind, reflect.ServiceKind, reflect.EndpointSliceKind) })
 	virtual, err := node.New(node.Options{
 		Local: local, Health: health, Log: log, Create: opts.createNode,
 		Name: opts.nodeName, Virtual: opts.virtualNode, Namespace: opts.tenantNamespace, ForeignCluster: opts.foreignClusterID,
 		IP: opts.nodeIP, Listen: opts.listen, SkipNetworkCheck: opts.disableNetworkCheck,
 		ExtraLabels: opts.nodeExtraLabels, ExtraAnnotations: opts.nodeExtraAnnotations,
-		Version: func(ctx context.Context) (string, error) { return remote.Version(ctx, remoteConfig) },
+		AvailabilityChanged: func() { engine.Look(reflect.PodKind) },
+		Version:             func(ctx context.Context) (string, error) { return remote.Version(ctx, remoteConfig) },
 	})
 	if err != nil {
 		return err
 	}
 	metrics := newReflectionMetrics(opts.foreignClusterID, opts.nodeName)
-	engine := reflect.New(reflect.Options{
+	endpointSliceWorkers := opts.endpointSliceWorkers
+	if !opts.reflectIPs {
+		endpointSliceWorkers = 0
+	}
+	engine = reflect.New(reflect.Options{
 		Local: local, Remote: far, Health: health, Log: log,
 		Namespace: opts.tenantNamespace, Map: opts.foreignClusterID,
 		Kinds: []reflect.Kind{
-			reflect.Pods(opts.podWorkers, func() kinds.PodOptions { return opts.pods(virtual) }),
+			reflect.Pods(opts.podWorkers, func() kinds.PodOptions { return opts.pods(virtual, there) }),
+			reflect.Services(opts.serviceWorkers, func() kinds.ServiceOptions { return there.services(virtual.VirtualNode()) }),
+			reflect.EndpointSlices(endpointSliceWorkers, there.endpointSlices),
 		},
 		Warn:  func(obj client.Object, message string) { warn(ctx, local, log, opts.nodeName, obj, message) },
 		Count: metrics.count,
@@ -102,13 +111,17 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	run := func(f func(context.Context) error) { group.Go(func() error { return f(ctx) }) }
 	run(health.Run)
 	run(virtual.Run)
+	run(func(ctx context.Context) error { return there.run(ctx, local) })
 	run(func(ctx context.Context) error {
-		select { // the offloading patch changes every pod
-		case <-ctx.Done():
-			return nil
-		case <-virtual.Loaded():
-			return engine.Run(ctx)
+		// The offloading patch changes every pod, and so does where addresses appear.
+		for _, loaded := range []<-chan struct{}{virtual.Loaded(), there.loaded} {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-loaded:
+			}
 		}
+		return engine.Run(ctx)
 	})
 	run(func(ctx context.Context) error {
 		return followIdentity(ctx, opts.remoteKubeconfig, identity, identityCheck)
@@ -139,11 +152,12 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	return err
 }
 
-// pods are the facts about the virtual node that its pods depend on.
-func (o *virtualKubeletOptions) pods(virtual *node.Node) kinds.PodOptions {
+// pods are the facts about the virtual node and the provider that its pods depend on.
+func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider) kinds.PodOptions {
 	out := kinds.PodOptions{
 		Origin: o.clusterID, Destination: o.foreignClusterID, Node: o.nodeName, HostIP: o.nodeIP,
 		LabelsNotReflected: o.labelsNotReflected, AnnotationsNotReflected: o.annotationsNotReflected,
+		TranslateIP: there.podIP, Unavailable: virtual.Unavailable(),
 	}
 	if v := virtual.VirtualNode(); v != nil {
 		out.Patch = v.Spec.OffloadingPatch

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +16,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 )
@@ -37,12 +41,17 @@ func newClient(cfg *rest.Config) (client.WithWatch, error) {
 		corev1.SchemeGroupVersion.WithKind("Event"):                             namespaced,
 		corev1.SchemeGroupVersion.WithKind("Secret"):                            namespaced,
 		corev1.SchemeGroupVersion.WithKind("ConfigMap"):                         namespaced,
+		corev1.SchemeGroupVersion.WithKind("Service"):                           namespaced,
 		corev1.SchemeGroupVersion.WithKind("Node"):                              root,
 		coordinationv1.SchemeGroupVersion.WithKind("Lease"):                     namespaced,
 		certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"): root,
 		authenticationv1.SchemeGroupVersion.WithKind("TokenReview"):             root,
 		authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"):      root,
 		offv1.GroupVersion.WithKind("ShadowPod"):                                namespaced,
+		offv1.GroupVersion.WithKind("ShadowEndpointSlice"):                      namespaced,
+		discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"):                namespaced,
+		ipamv1alpha1.GroupVersion.WithKind("IP"):                                namespaced,
+		networkingv1beta1.GroupVersion.WithKind("Configuration"):                namespaced,
 		offv1.GroupVersion.WithKind("NamespaceMap"):                             namespaced,
 		offv1.GroupVersion.WithKind("VirtualNode"):                              namespaced,
 		corev1beta1.GroupVersion.WithKind("ForeignCluster"):                     root,
@@ -66,7 +75,7 @@ func warn(ctx context.Context, c client.Client, log *slog.Logger, node string, o
 			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
 		},
 		Type: corev1.EventTypeWarning, Reason: "FailedReflection", Message: message,
-		Source:         corev1.EventSource{Component: "liqo-pod-reflection", Host: node},
+		Source:         corev1.EventSource{Component: "liqo-" + strings.ToLower(gvk.Kind) + "-reflection", Host: node},
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
 	if err := c.Create(ctx, event); err != nil {

@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"strings"
+
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // virtualKubeletOptions are the flags of a virtual kubelet.
@@ -13,7 +15,9 @@ type virtualKubeletOptions struct {
 	nodeName, remoteKubeconfig, nodeIP, listen                string
 	metricsAddress                                            string
 	createNode, disableNetworkCheck, leaderElection           bool
-	podWorkers                                                int
+	reflectIPs, translateIPs                                  bool
+	podWorkers, serviceWorkers, endpointSliceWorkers          int
+	serviceType                                               offv1.ReflectionType
 	labelsNotReflected, annotationsNotReflected               []string
 	nodeExtraLabels, nodeExtraAnnotations                     map[string]string
 }
@@ -34,7 +38,13 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	fs.BoolVar(&o.createNode, "create-node", true, "make a Node")
 	fs.BoolVar(&o.disableNetworkCheck, "disable-network-check", false, "keep the Node ready while the network to the provider does not work")
 	fs.BoolVar(&o.leaderElection, "leader-election", false, "wait to be elected: for more than one replica, of which one works")
+	fs.BoolVar(&o.reflectIPs, "reflect-ips", true, "show the addresses of offloaded pods here, and those of endpoints there")
+	fs.BoolVar(&o.translateIPs, "translate-ips", true, "translate addresses as the Configuration of the provider says; without one they stay as they are")
 	fs.IntVar(&o.podWorkers, "pod-workers", 10, "pods handled at a time; 0 offloads none")
+	fs.IntVar(&o.serviceWorkers, "service-workers", 3, "Services handled at a time; 0 reflects none")
+	fs.IntVar(&o.endpointSliceWorkers, "endpointslice-workers", 10, "EndpointSlices handled at a time; 0 reflects none")
+	o.serviceType = offv1.DenyList
+	fs.Func("service-type", "which Services are reflected: DenyList or AllowList", reflectionType(&o.serviceType))
 	fs.Func("labels-not-reflected", "keys of labels that stay here, separated by commas; a trailing * matches the rest", commaList(&o.labelsNotReflected))
 	fs.Func("annotations-not-reflected", "the same for annotations", commaList(&o.annotationsNotReflected))
 	fs.Func("node-extra-labels", "labels for the Node, key=value separated by commas", pairs(&o.nodeExtraLabels))
@@ -57,8 +67,13 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	if o.createNode && o.nodeIP == "" {
 		missing = append(missing, errors.New("flag --node-ip is required to make a Node"))
 	}
-	if o.podWorkers < 0 {
-		missing = append(missing, errors.New("flag --pod-workers must not be negative"))
+	for _, workers := range []struct {
+		kind string
+		n    int
+	}{{"pod", o.podWorkers}, {"service", o.serviceWorkers}, {"endpointslice", o.endpointSliceWorkers}} {
+		if workers.n < 0 {
+			missing = append(missing, fmt.Errorf("flag --%s-workers is %d, want 0 or more", workers.kind, workers.n))
+		}
 	}
 	return o, errors.Join(missing...)
 }

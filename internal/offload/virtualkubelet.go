@@ -106,6 +106,8 @@ type KubeletFacts struct {
 	Options *offloadingv1beta1.VkOptionsTemplateSpec
 	// Labels and Annotations put on every object.
 	Labels, Annotations map[string]string
+	// KeepIPs keeps addresses of Pods and Endpoints from being shown, AddressesAsTheyAre from being translated.
+	KeepIPs, AddressesAsTheyAre bool
 }
 
 // Kubelet returns the Deployment of a VirtualNode's virtual kubelet: the VirtualNode's own template where it has one, else what follows
@@ -219,8 +221,21 @@ func kubeletArgs(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) []stri
 	if replicasOf(options) > 1 {
 		args = append(args, "--leader-election")
 	}
-	if pod, ok := options.ReflectorsConfig["pod"]; ok {
-		args = append(args, fmt.Sprintf("--pod-workers=%d", pod.NumWorkers))
+	if facts.KeepIPs {
+		args = append(args, "--reflect-ips=false")
+	}
+	if facts.AddressesAsTheyAre {
+		args = append(args, "--translate-ips=false")
+	}
+	for _, kind := range []string{"pod", "service", "endpointslice"} {
+		config, ok := options.ReflectorsConfig[kind]
+		if !ok {
+			continue
+		}
+		args = append(args, fmt.Sprintf("--%s-workers=%d", kind, config.NumWorkers))
+		if kind == "service" && config.Type != "" { // the others have rules of their own
+			args = append(args, fmt.Sprintf("--%s-type=%s", kind, config.Type))
+		}
 	}
 	labels, annotations := options.LabelsNotReflected, options.AnnotationsNotReflected
 	if p := node.Spec.OffloadingPatch; p != nil {

@@ -4,11 +4,14 @@
 package controllers
 
 import (
+	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -31,8 +34,25 @@ type Options struct {
 	GlobalLabels, GlobalAnnotations map[string]string
 	// ShadowPodWorkers is how many ShadowPods are handled at a time; 0 means 10.
 	ShadowPodWorkers int
+	// Addresses knows the network; nil means that addresses are nobody's concern.
+	Addresses Addresses
+	// OffloadedPods reads the Pods here that run in providers (label liqo.io/shadowPod), of which the manager's cache has none; nil means that
+	// none gets an address for other peers.
+	OffloadedPods cache.Cache
+	// KeepIPs keeps virtual kubelets from showing addresses of Pods and Endpoints, AddressesAsTheyAre from translating them.
+	KeepIPs, AddressesAsTheyAre bool
+	// Live reads past the cache; nil means the manager's reader.
+	Live client.Reader
 	// Now is the clock; nil means the machine's.
 	Now func() time.Time
+}
+
+// Addresses tells what addresses mean in this cluster.
+type Addresses interface {
+	// Own returns the ranges and addresses that belong to this cluster itself.
+	Own(ctx context.Context, c client.Reader) ([]netip.Prefix, error)
+	// Translation returns where addresses appear here that a consumer tells of, nil if they stay as they are; or what it waits for.
+	Translation(ctx context.Context, c client.Reader, consumer string) (translate func(netip.Addr) (netip.Addr, error), waiting string, err error)
 }
 
 const defaultShadowPodWorkers = 10
@@ -50,6 +70,7 @@ func Cache() map[client.Object]cache.ByObject {
 			Label:     label(api.LabelType, api.TypeVirtualNode),
 			Transform: stripNode,
 		},
+		&discoveryv1.EndpointSlice{}: {Label: label(offloadingv1beta1.LabelManagedBy, offloadingv1beta1.ManagedByShadowEndpointSlice)},
 		&appsv1.Deployment{}: {
 			Label: label(offloadingv1beta1.LabelComponent, offloadingv1beta1.ComponentVirtualKubelet),
 		},
@@ -70,6 +91,9 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.ShadowPodWorkers == 0 {
 		opts.ShadowPodWorkers = defaultShadowPodWorkers
 	}
+	if opts.Live == nil {
+		opts.Live = mgr.GetAPIReader()
+	}
 	for _, c := range []struct {
 		name  string
 		setup func(ctrl.Manager, Options) error
@@ -78,6 +102,8 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		{"mapping", setupMapping},
 		{"namespacemap", setupNamespaceMap},
 		{"shadowpod", setupShadowPod},
+		{"shadowendpointslice", setupShadowEndpointSlice},
+		{"podip", setupPodIP},
 		{"virtualnode", setupVirtualNode},
 		{"resourceslice-virtualnode", setupVirtualNodeCreation},
 	} {

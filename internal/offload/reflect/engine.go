@@ -303,7 +303,9 @@ func (e *Engine) watchTwin(ctx context.Context, local, namespace string) *twin {
 		}()
 	}
 	for _, r := range e.kinds {
-		changed := func(key types.NamespacedName, _, _ client.Object) { r.enqueue(types.NamespacedName{Namespace: local, Name: key.Name}) }
+		changed := func(key types.NamespacedName, _, _ client.Object) {
+			r.enqueue(types.NamespacedName{Namespace: local, Name: key.Name})
+		}
 		complete := func() { r.enqueueTwin(t) }
 		for _, resource := range r.Remote {
 			t.stores[r] = append(t.stores[r], newStore(resource, changed, complete))

@@ -1,0 +1,160 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/network"
+	offloadcontrollers "liqo.io/liqo/internal/offload/controllers"
+)
+
+func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
+	nodes, err := nodeAddresses(mgr)
+	if err != nil {
+		return err
+	}
+	out := offloadcontrollers.Options{
+		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace,
+		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
+		Addresses: addresses{liqoNamespace: opts.LiqoNamespace, translate: opts.EnableNetworking, nodes: nodes},
+		KeepIPs:   !opts.ReflectIPs, AddressesAsTheyAre: !opts.EnableNetworking,
+	}
+	if opts.EnableNetworking && opts.ReflectIPs {
+		if out.OffloadedPods, err = offloadcontrollers.OffloadedPods(mgr); err != nil {
+			return err
+		}
+	}
+	return offloadcontrollers.Setup(mgr, out)
+}
+
+// addresses tells the offloading module what addresses mean here.
+type addresses struct {
+	liqoNamespace string
+	// translate tells that the network between clusters is ours.
+	translate bool
+	// nodes reads the real nodes.
+	nodes client.Reader
+}
+
+// Own returns the ranges of this cluster and the addresses of its nodes.
+func (a addresses) Own(ctx context.Context, c client.Reader) ([]netip.Prefix, error) {
+	var networks ipamv1alpha1.NetworkList
+	if err := c.List(ctx, &networks, client.InNamespace(a.liqoNamespace)); err != nil {
+		return nil, fmt.Errorf("listing Networks: %w", err)
+	}
+	var own []netip.Prefix
+	for i := range networks.Items {
+		n := &networks.Items[i]
+		switch n.Labels[ipamv1alpha1.LabelNetworkType] {
+		case ipamv1alpha1.NetworkTypePod, ipamv1alpha1.NetworkTypeService, ipamv1alpha1.NetworkTypeExternal, ipamv1alpha1.NetworkTypeInternal:
+		default:
+			continue // a reserved range is not ours
+		}
+		text := n.Status.CIDR
+		if text == "" && n.Labels[ipamv1alpha1.LabelNetworkNotRemapped] == api.True { // told, not chosen
+			text = n.Spec.CIDR
+		}
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			own = append(own, prefix)
+		}
+	}
+	var nodes corev1.NodeList
+	if err := a.nodes.List(ctx, &nodes); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		for _, address := range nodes.Items[i].Status.Addresses {
+			if ip, err := netip.ParseAddr(address.Address); err == nil {
+				own = append(own, netip.PrefixFrom(ip, ip.BitLen()))
+			}
+		}
+	}
+	return own, nil
+}
+
+// Translation returns where addresses of a consumer appear here. Without a Configuration no network of ours joins the two clusters: what
+// joins them, if anything, shows addresses as they are.
+func (a addresses) Translation(ctx context.Context, c client.Reader, consumer string) (func(netip.Addr) (netip.Addr, error), string, error) {
+	if !a.translate {
+		return nil, "", nil
+	}
+	var networks ipamv1alpha1.NetworkList
+	if err := c.List(ctx, &networks, client.InNamespace(a.liqoNamespace)); err != nil {
+		return nil, "", fmt.Errorf("listing Networks: %w", err)
+	}
+	var configurations networkingv1beta1.ConfigurationList
+	if err := c.List(ctx, &configurations); err != nil {
+		return nil, "", fmt.Errorf("listing Configurations: %w", err)
+	}
+	found := false
+	for i := range configurations.Items {
+		found = found || concerns(&configurations.Items[i], consumer)
+	}
+	if !found {
+		return nil, "", nil
+	}
+	t, problems, ok := network.GatherTranslation(&network.Objects{
+		LiqoNamespace: a.liqoNamespace, Networks: networks.Items, Configurations: configurations.Items,
+	}, consumer)
+	if ok {
+		return t.ToView, "", nil
+	}
+	for _, p := range problems {
+		if p.ClusterID == consumer {
+			return nil, p.String(), nil
+		}
+	}
+	return nil, "where cluster " + consumer + " appears here is not known", nil
+}
+
+// concerns tells whether a Configuration is about a cluster.
+func concerns(c *networkingv1beta1.Configuration, clusterID string) bool {
+	id := c.Labels[api.LabelRemoteClusterID]
+	if id == "" {
+		id = c.Name
+	}
+	return c.DeletionTimestamp == nil && id == clusterID
+}
+
+// nodeAddresses caches the addresses of the real nodes: the cache of the manager holds the virtual ones.
+func nodeAddresses(mgr ctrl.Manager) (cache.Cache, error) {
+	real, err := labels.NewRequirement(api.LabelType, selection.NotIn, []string{api.TypeVirtualNode})
+	if err != nil {
+		return nil, fmt.Errorf("selecting real nodes: %w", err)
+	}
+	nodes, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Label: labels.NewSelector().Add(*real), Transform: keepNodeAddresses}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a cache of nodes: %w", err)
+	}
+	if err := mgr.Add(nodes); err != nil {
+		return nil, fmt.Errorf("adding the cache of nodes: %w", err)
+	}
+	return nodes, nil
+}
+
+// keepNodeAddresses leaves of a Node its name and addresses.
+func keepNodeAddresses(obj any) (any, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
+		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
+	}, nil
+}

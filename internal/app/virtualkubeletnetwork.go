@@ -1,0 +1,224 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/reflect"
+)
+
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
+
+// provider is what a virtual kubelet knows of its provider beside its own VirtualNode: where its addresses appear here, which nodes stand
+// for it, and which virtual kubelet takes care of what follows namespaces, when there are several for the same provider.
+type provider struct {
+	opts                     *virtualKubeletOptions
+	configurations, virtuals *reflect.View
+	state                    atomic.Pointer[providerState]
+	// changed is called when the state is another one.
+	changed func()
+	// loaded is closed when the state is complete for the first time.
+	loaded chan struct{}
+	once   sync.Once
+	mu     sync.Mutex
+}
+
+// providerState is what is known at one moment.
+type providerState struct {
+	// ready tells that all was read once.
+	ready bool
+	// configured tells that addresses are translated, translated that it is known how.
+	configured, translated bool
+	translation            network.Translation
+	// ours are the pod CIDRs of this cluster.
+	ours []netip.Prefix
+	// nodes stand for the provider, by name; the first one's virtual kubelet leads.
+	nodes  []string
+	leader string
+}
+
+func newProvider(opts *virtualKubeletOptions, changed func()) *provider {
+	p := &provider{opts: opts, changed: changed, loaded: make(chan struct{})}
+	p.state.Store(&providerState{})
+	p.configurations = reflect.NewView(reflect.Resource{Object: &networkingv1beta1.Configuration{}}, p.read)
+	p.virtuals = reflect.NewView(reflect.Resource{Object: &offv1.VirtualNode{}, Strip: stripVirtualNode}, p.read)
+	return p
+}
+
+func stripVirtualNode(obj client.Object) {
+	if v, ok := obj.(*offv1.VirtualNode); ok {
+		v.Spec = offv1.VirtualNodeSpec{ClusterID: v.Spec.ClusterID}
+	}
+}
+
+// run keeps the state up to date until ctx ends.
+func (p *provider) run(ctx context.Context, local client.WithWatch) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.configurations.Run(ctx, local, p.opts.tenantNamespace) })
+	group.Go(func() error { return p.virtuals.Run(ctx, local, p.opts.tenantNamespace) })
+	return group.Wait()
+}
+
+// read makes a new state of what is there.
+func (p *provider) read() {
+	p.mu.Lock() // two views tell of news, and the later state must win
+	defer p.mu.Unlock()
+	if !p.configurations.Synced() || !p.virtuals.Synced() {
+		return
+	}
+	now := &providerState{ready: true}
+	p.readNodes(now)
+	if p.opts.translateIPs {
+		p.readTranslation(now)
+	}
+	before := p.state.Swap(now)
+	p.once.Do(func() { close(p.loaded) })
+	if !before.equal(now) {
+		p.changed()
+	}
+}
+
+func (s *providerState) equal(o *providerState) bool {
+	return s.ready == o.ready && s.configured == o.configured && s.translated == o.translated && s.leader == o.leader &&
+		slices.Equal(s.nodes, o.nodes) && slices.Equal(s.ours, o.ours) &&
+		slices.Equal(s.translation.Pods, o.translation.Pods) && slices.Equal(s.translation.External, o.translation.External)
+}
+
+func (p *provider) readNodes(s *providerState) {
+	for _, obj := range p.virtuals.List() {
+		v, ok := obj.(*offv1.VirtualNode)
+		if !ok || v.Spec.ClusterID != p.opts.foreignClusterID {
+			continue
+		}
+		s.nodes = append(s.nodes, v.Name)
+		if v.DeletionTimestamp == nil && (s.leader == "" || v.Name < s.leader) {
+			s.leader = v.Name
+		}
+	}
+	slices.Sort(s.nodes)
+	if s.leader == "" && len(s.nodes) > 0 { // all are on their way out
+		s.leader = s.nodes[0]
+	}
+}
+
+func (p *provider) readTranslation(s *providerState) {
+	var objects network.Objects
+	for _, obj := range p.configurations.List() {
+		c, ok := obj.(*networkingv1beta1.Configuration)
+		if !ok || c.DeletionTimestamp != nil || c.Labels[api.LabelRemoteClusterID] != p.opts.foreignClusterID && c.Name != p.opts.foreignClusterID {
+			continue
+		}
+		s.configured = true
+		objects.Configurations = append(objects.Configurations, *c)
+		if c.Spec.Local == nil {
+			continue
+		}
+		for _, text := range c.Spec.Local.CIDR.Pod {
+			if prefix, err := netip.ParsePrefix(text); err == nil {
+				s.ours = append(s.ours, prefix)
+			}
+		}
+	}
+	if s.configured {
+		s.translation, _, s.translated = network.GatherTranslation(&objects, p.opts.foreignClusterID)
+	}
+}
+
+// podIP translates the address of a remote Pod; see kinds.PodOptions.
+func (p *provider) podIP(address string) (string, error) {
+	s := p.state.Load()
+	switch {
+	case !p.opts.reflectIPs:
+		return "", nil
+	case !s.ready, s.configured && !s.translated:
+		return "", nil
+	case !s.configured:
+		return address, nil
+	}
+	told, err := netip.ParseAddr(address)
+	if err != nil {
+		return "", fmt.Errorf("cluster %s tells an address that is none: %w", p.opts.foreignClusterID, err)
+	}
+	view, err := s.translation.ToView(told)
+	if err != nil {
+		return "", err
+	}
+	return view.String(), nil
+}
+
+// copyOptions are the facts for what follows namespaces.
+func (p *provider) copyOptions(s *providerState) kinds.CopyOptions {
+	o := kinds.CopyOptions{
+		Origin: p.opts.clusterID, Destination: p.opts.foreignClusterID,
+		LabelsNotReflected: p.opts.labelsNotReflected, AnnotationsNotReflected: p.opts.annotationsNotReflected,
+	}
+	switch {
+	case !s.ready:
+		o.Waiting = "the VirtualNodes and Configurations were not read yet"
+	case s.leader != p.opts.virtualNode:
+		o.Waiting = "the virtual kubelet of VirtualNode " + s.leader + " does it"
+	}
+	return o
+}
+
+// services are the facts about Services.
+func (p *provider) services(virtual *offv1.VirtualNode) kinds.ServiceOptions {
+	o := kinds.ServiceOptions{CopyOptions: p.copyOptions(p.state.Load())}
+	o.Type = p.opts.serviceType
+	if virtual == nil {
+		return o
+	}
+	for _, class := range virtual.Spec.LoadBalancerClasses {
+		if class.Default {
+			o.LoadBalancerClass = class.LoadBalancerClassName
+		}
+	}
+	return o
+}
+
+// endpointSlices are the facts about EndpointSlices.
+func (p *provider) endpointSlices() reflect.EndpointSliceOptions {
+	s := p.state.Load()
+	o := reflect.EndpointSliceOptions{Translate: s.configured}
+	o.CopyOptions = p.copyOptions(s)
+	o.Service = kinds.CopyOptions{Type: p.opts.serviceType}
+	switch {
+	case o.Waiting != "":
+	case p.opts.serviceWorkers == 0:
+		o.Waiting = "Services are not reflected"
+	case s.configured && (!s.translated || len(s.ours) == 0):
+		o.Waiting = "Configuration " + p.opts.foreignClusterID + " does not say yet where the clusters see each other"
+	}
+	o.AtTarget = func(node string) bool { return slices.Contains(s.nodes, node) }
+	o.Native = func(address string) bool {
+		a, err := netip.ParseAddr(address)
+		return err == nil && slices.ContainsFunc(s.ours, func(p netip.Prefix) bool { return p.Contains(a) })
+	}
+	return o
+}
+
+// reflectionType reads how a kind is reflected.
+func reflectionType(into *offv1.ReflectionType) func(string) error {
+	return func(value string) error {
+		for _, known := range []offv1.ReflectionType{offv1.DenyList, offv1.AllowList} {
+			if strings.EqualFold(value, string(known)) {
+				*into = known
+				return nil
+			}
+		}
+		return fmt.Errorf("%q is neither %s nor %s", value, offv1.DenyList, offv1.AllowList)
+	}
+}

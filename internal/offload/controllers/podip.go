@@ -1,0 +1,130 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kinds"
+)
+
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;create;delete
+
+// podIPs gives every Pod here that runs in a provider an IP, so that other peers reach it through this cluster. It costs one write per Pod.
+type podIPs struct {
+	client.Client
+	Options
+	events events.EventRecorder
+}
+
+// OffloadedPods makes the cache for Options.OffloadedPods; it runs with the manager.
+func OffloadedPods(mgr ctrl.Manager) (cache.Cache, error) {
+	pods, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}: {Label: labels.SelectorFromSet(labels.Set{offloadingv1beta1.LabelShadowPod: api.True}), Transform: stripOffloadedPod},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a cache of offloaded pods: %w", err)
+	}
+	if err := mgr.Add(pods); err != nil {
+		return nil, fmt.Errorf("adding the cache of offloaded pods: %w", err)
+	}
+	return pods, nil
+}
+
+// stripOffloadedPod keeps what decides about an IP.
+func stripOffloadedPod(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	out := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, DeletionTimestamp: pod.DeletionTimestamp,
+		},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP},
+	}
+	if value, found := pod.Annotations[kinds.AnnotationOffloaded]; found {
+		out.Annotations = map[string]string{kinds.AnnotationOffloaded: value}
+	}
+	return out, nil
+}
+
+func setupPodIP(mgr ctrl.Manager, opts Options) error {
+	if opts.OffloadedPods == nil {
+		return nil
+	}
+	r := &podIPs{Client: mgr.GetClient(), Options: opts, events: mgr.GetEventRecorder("podip")}
+	return ctrl.NewControllerManagedBy(mgr).Named("podip").
+		WatchesRawSource(source.Kind(opts.OffloadedPods, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{},
+			predicate.TypedFuncs[*corev1.Pod]{UpdateFunc: addressChanged})).
+		// One that is gone is made again; of what else happens to it nothing follows.
+		Watches(&ipamv1alpha1.IP{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &corev1.Pod{}, handler.OnlyControllerOwner()),
+			builder.WithPredicates(goneOnly)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: opts.ShadowPodWorkers}).
+		Complete(r)
+}
+
+// addressChanged drops the news of a Pod that nothing follows from.
+func addressChanged(e event.TypedUpdateEvent[*corev1.Pod]) bool {
+	before, after := e.ObjectOld, e.ObjectNew
+	return before.UID != after.UID || before.Status.PodIP != after.Status.PodIP || kinds.Finished(before) != kinds.Finished(after) ||
+		kinds.Offloaded(before) != kinds.Offloaded(after)
+}
+
+// Reconcile does one pass over the Pod that the request names.
+func (r *podIPs) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	pod := &corev1.Pod{}
+	found, err := exists(ctx, r.OffloadedPods, pod, req.NamespacedName)
+	if err != nil || !found { // the IP goes with its owner
+		return reconcile.Result{}, err
+	}
+	have := &ipamv1alpha1.IP{}
+	if found, err = exists(ctx, r.Client, have, req.NamespacedName); err != nil {
+		return reconcile.Result{}, err
+	}
+	if !found {
+		have = nil
+	}
+	switch action, want := offload.PodIP(pod, have); action {
+	case offload.IPCreate:
+		err := r.Create(ctx, want)
+		switch {
+		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			return reconcile.Result{}, nil
+		case apierrors.IsAlreadyExists(err): // the cache is late, or it is somebody else's, which the next pass sees
+			return reconcile.Result{RequeueAfter: staleDelay}, nil
+		case err != nil:
+			return reconcile.Result{}, fmt.Errorf("creating IP %s: %w", req.NamespacedName, err)
+		}
+	case offload.IPDelete:
+		return reconcile.Result{}, kube.Delete(ctx, r.Client, have) // its end brings us back
+	case offload.IPForeign:
+		r.events.Eventf(have, nil, corev1.EventTypeWarning, reasonPodNameTaken, "Create",
+			"pod %s of that name runs in another cluster, and peers do not reach it while this IP, which is not of the pod, has its name", req.NamespacedName)
+		return reconcile.Result{RequeueAfter: foreignRetry}, nil
+	}
+	return reconcile.Result{}, nil
+}

@@ -1,0 +1,216 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/api"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
+)
+
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowendpointslices,verbs=get;list;watch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowendpointslices/status,verbs=patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowendpointslices/finalizers,verbs=update
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
+
+// shadowEndpointSlices keeps, on the provider, the EndpointSlice of every ShadowEndpointSlice present, with the addresses that the consumer may
+// name, and not ready while it is out of reach.
+type shadowEndpointSlices struct {
+	client.Client
+	Options
+	events events.EventRecorder
+}
+
+func setupShadowEndpointSlice(mgr ctrl.Manager, opts Options) error {
+	r := &shadowEndpointSlices{Client: mgr.GetClient(), Options: opts, events: mgr.GetEventRecorder("shadowendpointslice")}
+	return ctrl.NewControllerManagedBy(mgr).Named("shadowendpointslice").
+		For(&offloadingv1beta1.ShadowEndpointSlice{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Owns(&discoveryv1.EndpointSlice{}).
+		Watches(&corev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
+			return r.of(ctx, obj.GetName())
+		}), builder.WithPredicates(peerChanged)).
+		Watches(&networkingv1beta1.Configuration{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
+			if id := obj.GetLabels()[api.LabelRemoteClusterID]; id != "" {
+				return r.of(ctx, id)
+			}
+			return r.of(ctx, obj.GetName())
+		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: opts.ShadowPodWorkers}).
+		Complete(&kube.Reconciler[*offloadingv1beta1.ShadowEndpointSlice]{Name: "shadowendpointslice", Client: mgr.GetClient(), Sync: r.sync})
+}
+
+// peerChanged drops the news of a ForeignCluster that nothing follows from.
+var peerChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*corev1beta1.ForeignCluster)
+	after, ok2 := e.ObjectNew.(*corev1beta1.ForeignCluster)
+	return !ok || !ok2 || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
+		!equality.Semantic.DeepEqual(before.Status.Modules.Networking, after.Status.Modules.Networking)
+}}
+
+// of names all ShadowEndpointSlices of a consumer.
+func (r *shadowEndpointSlices) of(ctx context.Context, consumer string) []reconcile.Request {
+	var namespaces corev1.NamespaceList
+	if err := r.List(ctx, &namespaces, client.MatchingLabels{api.LabelRemoteClusterID: consumer}); err != nil {
+		return nil // reading the cache fails only while the program ends
+	}
+	var out []reconcile.Request
+	for i := range namespaces.Items {
+		var list offloadingv1beta1.ShadowEndpointSliceList
+		if err := r.List(ctx, &list, client.InNamespace(namespaces.Items[i].Name)); err != nil {
+			return nil
+		}
+		for j := range list.Items {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[j])})
+		}
+	}
+	return out
+}
+
+func (r *shadowEndpointSlices) sync(ctx context.Context, shadow *offloadingv1beta1.ShadowEndpointSlice) error {
+	facts, after, err := r.facts(ctx, shadow.Namespace)
+	if err != nil {
+		return err
+	}
+	want, refused := offload.EndpointSlice(shadow, facts)
+	r.report(shadow, refused)
+	have := &discoveryv1.EndpointSlice{}
+	found, err := exists(ctx, r.Client, have, client.ObjectKeyFromObject(shadow))
+	if err != nil {
+		return err
+	}
+	if !found {
+		have = nil
+	}
+	switch offload.ShadowEndpoints(shadow, have, want) {
+	case offload.EndpointSliceCreate:
+		err = r.create(ctx, shadow, want)
+	case offload.EndpointSliceUpdate:
+		next := have.DeepCopy()
+		next.Labels, next.Annotations, next.Endpoints, next.Ports = want.Labels, want.Annotations, want.Endpoints, want.Ports
+		if err = r.Patch(ctx, next, client.MergeFrom(have)); apierrors.IsNotFound(err) {
+			err = kube.WaitFor(staleDelay, "Stale", "EndpointSlice %s/%s vanished while it was looked at", shadow.Namespace, shadow.Name)
+		}
+	case offload.EndpointSliceDelete:
+		err = kube.Delete(ctx, r.Client, have) // its end brings us back
+	case offload.EndpointSliceForeign:
+		err = r.taken(shadow)
+	}
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		r.events.Eventf(shadow, nil, corev1.EventTypeWarning, "Invalid", "Create", "the EndpointSlice is refused: %v", err)
+		return kube.Invalid("Invalid", "the EndpointSlice is refused: %v", err)
+	}
+	if err == nil && after > 0 {
+		return kube.WaitFor(after, "Patience", "cluster %s is out of reach", facts.Consumer)
+	}
+	return err
+}
+
+// facts gathers what the slices of a namespace depend on, and when they have to be looked at again.
+func (r *shadowEndpointSlices) facts(ctx context.Context, name string) (offload.EndpointFacts, time.Duration, error) {
+	var namespace corev1.Namespace
+	if err := r.Get(ctx, client.ObjectKey{Name: name}, &namespace); err != nil {
+		return offload.EndpointFacts{}, 0, fmt.Errorf("reading namespace %s: %w", name, err)
+	}
+	f := offload.EndpointFacts{Consumer: namespace.Labels[api.LabelRemoteClusterID]}
+	if f.Consumer == "" {
+		return f, 0, kube.Invalid("NoConsumer", "namespace %s belongs to no other cluster: it has no label %s", name, api.LabelRemoteClusterID)
+	}
+	peer := &corev1beta1.ForeignCluster{}
+	found, err := exists(ctx, r.Client, peer, client.ObjectKey{Name: f.Consumer})
+	if err != nil {
+		return f, 0, err
+	}
+	if !found {
+		peer = nil
+	}
+	var after time.Duration
+	f.Reachable, after = offload.PeerReachable(peer, r.Now())
+	if r.Addresses == nil {
+		return f, after, nil
+	}
+	if f.Own, err = r.Addresses.Own(ctx, r.Client); err != nil {
+		return f, 0, fmt.Errorf("gathering the ranges of this cluster: %w", err)
+	}
+	waiting := ""
+	if f.Translate, waiting, err = r.Addresses.Translation(ctx, r.Client, f.Consumer); err != nil {
+		return f, 0, fmt.Errorf("finding out where addresses of cluster %s appear here: %w", f.Consumer, err)
+	}
+	if waiting != "" {
+		return f, 0, kube.Wait("NoTranslation", "%s", waiting)
+	}
+	return f, after, nil
+}
+
+// report keeps the condition that tells what is refused, which is there only while something is, and tells the news.
+func (r *shadowEndpointSlices) report(shadow *offloadingv1beta1.ShadowEndpointSlice, refused []string) {
+	conditions := &shadow.Status.Conditions
+	if len(refused) == 0 {
+		meta.RemoveStatusCondition(conditions, offloadingv1beta1.EndpointsAccepted)
+		return
+	}
+	const shown = 3
+	message := strings.Join(refused[:min(shown, len(refused))], "; ")
+	if len(refused) > shown {
+		message += fmt.Sprintf("; and %d more", len(refused)-shown)
+	}
+	if meta.SetStatusCondition(conditions, metav1.Condition{
+		Type: offloadingv1beta1.EndpointsAccepted, Status: metav1.ConditionFalse, Reason: offloadingv1beta1.ReasonAddressRefused,
+		Message: message, ObservedGeneration: shadow.Generation,
+	}) {
+		r.events.Eventf(shadow, nil, corev1.EventTypeWarning, offloadingv1beta1.ReasonAddressRefused, "Translate", "%s", message)
+	}
+}
+
+// create makes the EndpointSlice. When the name is taken it finds out by whom, on the next pass if the cache is only late.
+func (r *shadowEndpointSlices) create(ctx context.Context, shadow *offloadingv1beta1.ShadowEndpointSlice, want *discoveryv1.EndpointSlice) error {
+	err := r.Create(ctx, want)
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return kube.Wait("NamespaceTerminating", "namespace %s is being deleted", shadow.Namespace)
+	case !apierrors.IsAlreadyExists(err):
+		return err
+	}
+	taken := &discoveryv1.EndpointSlice{}
+	there, err := exists(ctx, r.Live, taken, client.ObjectKeyFromObject(shadow))
+	switch {
+	case err != nil:
+		return err
+	case there && offload.ShadowEndpoints(shadow, taken, want) == offload.EndpointSliceForeign:
+		return r.taken(shadow)
+	default:
+		return kube.WaitFor(staleDelay, "Stale", "the cache has not heard of EndpointSlice %s/%s yet", shadow.Namespace, shadow.Name)
+	}
+}
+
+func (r *shadowEndpointSlices) taken(shadow *offloadingv1beta1.ShadowEndpointSlice) error {
+	r.events.Eventf(shadow, nil, corev1.EventTypeWarning, reasonPodNameTaken, "Create",
+		"an EndpointSlice of this name exists and does not belong to Liqo; it is left alone, and this one is created once the name is free")
+	return kube.WaitFor(foreignRetry, reasonPodNameTaken, "EndpointSlice %s/%s exists and is not ours", shadow.Namespace, shadow.Name)
+}

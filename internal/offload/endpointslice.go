@@ -1,0 +1,194 @@
+package offload
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
+)
+
+const shadowEndpointSliceKind = "ShadowEndpointSlice"
+
+// EndpointFacts are what a provider's EndpointSlice depends on beside its ShadowEndpointSlice.
+type EndpointFacts struct {
+	// Consumer is the ID of the cluster that the namespace belongs to.
+	Consumer string
+	// Reachable tells that the consumer, and the network to it, work.
+	Reachable bool
+	// Translate returns where an address that the consumer tells of appears here, or why it can't be the consumer's; nil leaves addresses as
+	// they are, for networks that are not ours.
+	Translate func(netip.Addr) (netip.Addr, error)
+	// Own are the ranges and addresses of this cluster itself: its pods, services and nodes.
+	Own []netip.Prefix
+}
+
+// EndpointSlice returns the EndpointSlice that a ShadowEndpointSlice keeps present, and one sentence for every endpoint that is left out because
+// the consumer may not name its address. What the consumer says about nodes and objects is made to be about its own.
+func EndpointSlice(shadow *offv1.ShadowEndpointSlice, f EndpointFacts) (*discoveryv1.EndpointSlice, []string) {
+	in := shadow.Spec.Template.DeepCopy()
+	out := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: shadow.Namespace, Name: shadow.Name, Labels: maps.Clone(shadow.Labels), Annotations: maps.Clone(shadow.Annotations),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(shadow, offv1.GroupVersion.WithKind(shadowEndpointSliceKind))},
+		},
+		AddressType: in.AddressType, Ports: in.Ports, Endpoints: []discoveryv1.Endpoint{},
+	}
+	if out.Labels == nil {
+		out.Labels = map[string]string{}
+	}
+	delete(out.Annotations, kinds.AnnotationLabels)
+	delete(out.Annotations, kinds.AnnotationAnnotations)
+	out.Labels[offv1.LabelManagedBy] = offv1.ManagedByShadowEndpointSlice
+	out.Labels[discoveryv1.LabelManagedBy] = offv1.EndpointSliceManager
+	var refused []string
+	for _, e := range in.Endpoints {
+		var addresses []string
+		for _, told := range e.Addresses {
+			address, err := f.address(told, in.AddressType)
+			if err != nil {
+				refused = append(refused, fmt.Sprintf("endpoint %q is left out: %v", told, err))
+				continue
+			}
+			addresses = append(addresses, address)
+		}
+		if len(addresses) == 0 {
+			continue
+		}
+		e.Addresses, e.NodeName, e.DeprecatedTopology = addresses, &f.Consumer, nil
+		if !f.Reachable {
+			e.Conditions.Ready = new(false)
+		}
+		if e.TargetRef != nil && !strings.HasPrefix(e.TargetRef.Kind, offv1.RemoteKindPrefix) {
+			e.TargetRef.Kind = offv1.RemoteKindPrefix + e.TargetRef.Kind
+		}
+		out.Endpoints = append(out.Endpoints, e)
+	}
+	return out, refused
+}
+
+// address is where an endpoint of the consumer appears here.
+func (f *EndpointFacts) address(told string, kind discoveryv1.AddressType) (string, error) {
+	if kind != discoveryv1.AddressTypeIPv4 && kind != discoveryv1.AddressTypeIPv6 {
+		return "", fmt.Errorf("addressType %q is not accepted, only IPv4 and IPv6 are", kind)
+	}
+	address, err := netip.ParseAddr(told)
+	if err != nil || address.Zone() != "" || address.Is4() != (kind == discoveryv1.AddressTypeIPv4) {
+		return "", fmt.Errorf("it is not an %s address", kind)
+	}
+	if why := special(address); why != "" {
+		return "", fmt.Errorf("it is %s", why)
+	}
+	if f.Translate != nil {
+		if address, err = f.Translate(address); err != nil {
+			return "", err
+		}
+		if why := special(address); why != "" {
+			return "", fmt.Errorf("it appears here as %s, which is %s", address, why)
+		}
+	}
+	if i := slices.IndexFunc(f.Own, func(own netip.Prefix) bool { return own.Contains(address) }); i >= 0 {
+		return "", fmt.Errorf("%s belongs to cluster-internal range %s of the provider", address, f.Own[i])
+	}
+	return address.String(), nil
+}
+
+// special says what an address is that belongs to no cluster, empty for all others.
+func special(a netip.Addr) string {
+	plain := a.Unmap()
+	switch {
+	case a.Is4In6():
+		return "an IPv4 address in disguise"
+	case plain.IsUnspecified() || plain.Is4() && plain.As4()[0] == 0:
+		return "the address of any host"
+	case plain.IsLoopback():
+		return "a loopback address"
+	case plain.IsLinkLocalUnicast():
+		return "a link-local address"
+	case plain.IsMulticast():
+		return "a multicast address"
+	case plain.Is4() && plain.As4()[0] >= 240:
+		return "a reserved address"
+	default:
+		return ""
+	}
+}
+
+// EndpointSliceAction is what a provider does about the EndpointSlice of a ShadowEndpointSlice.
+type EndpointSliceAction int
+
+// EndpointSlice actions.
+const (
+	// EndpointSliceKeep leaves it.
+	EndpointSliceKeep EndpointSliceAction = iota
+	// EndpointSliceCreate makes it.
+	EndpointSliceCreate
+	// EndpointSliceUpdate turns it into the wanted one.
+	EndpointSliceUpdate
+	// EndpointSliceDelete removes one that has to be made anew, or that an earlier ShadowEndpointSlice of that name left.
+	EndpointSliceDelete
+	// EndpointSliceForeign leaves it, because it is somebody else's.
+	EndpointSliceForeign
+)
+
+// ShadowEndpoints decides what to do about have, which may be nil, for a ShadowEndpointSlice of which want was made.
+func ShadowEndpoints(shadow *offv1.ShadowEndpointSlice, have, want *discoveryv1.EndpointSlice) EndpointSliceAction {
+	switch {
+	case !shadow.DeletionTimestamp.IsZero():
+		return EndpointSliceKeep // it goes with its owner
+	case have == nil:
+		return EndpointSliceCreate
+	}
+	owner := metav1.GetControllerOf(have)
+	switch {
+	case owner == nil || owner.Kind != shadowEndpointSliceKind || !strings.HasPrefix(owner.APIVersion, offv1.GroupVersion.Group+"/"):
+		return EndpointSliceForeign
+	case !have.DeletionTimestamp.IsZero():
+		return EndpointSliceKeep
+	case owner.UID != shadow.UID, have.AddressType != want.AddressType:
+		return EndpointSliceDelete
+	case !maps.Equal(have.Labels, want.Labels), !maps.Equal(have.Annotations, want.Annotations),
+		!equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints), !equality.Semantic.DeepEqual(have.Ports, want.Ports):
+		return EndpointSliceUpdate
+	default:
+		return EndpointSliceKeep
+	}
+}
+
+// peerGrace is how long a consumer has to be out of reach before its endpoints are told not to be ready: a tunnel that moves from one gateway
+// to the next is no reason to take a service away.
+const peerGrace = 5 * time.Second
+
+// PeerReachable tells whether a peer's API server, where we have an identity for it, and the network to it work; after, if not zero, is when to
+// ask again. A peer that nothing is known of is not reachable.
+func PeerReachable(peer *corev1beta1.ForeignCluster, now time.Time) (reachable bool, after time.Duration) {
+	if peer == nil {
+		return false, 0
+	}
+	conditions := peer.Status.Conditions
+	if peer.Status.Modules.Networking.Enabled {
+		conditions = slices.Concat(conditions, peer.Status.Modules.Networking.Conditions)
+	}
+	reachable = true
+	for _, c := range conditions {
+		if c.Type != corev1beta1.APIServerStatus && c.Type != corev1beta1.NetworkConnectionStatus ||
+			c.Status == corev1beta1.StatusEstablished || c.Type == corev1beta1.APIServerStatus && c.Status != corev1beta1.StatusError {
+			continue
+		}
+		if rest := peerGrace - now.Sub(c.LastTransitionTime.Time); rest > 0 {
+			after = max(after, min(rest, peerGrace))
+			continue
+		}
+		reachable = false
+	}
+	return reachable, after
+}
