@@ -116,7 +116,8 @@ func TestContractFlags(t *testing.T) {
 		"create publickey":       "remote-cluster-id public-key output",
 		"generate configuration": "output", "generate publickey": "gateway-type gateway-name output",
 		"delete configuration": "namespace", "delete gatewayserver": "namespace", "delete gatewayclient": "namespace", "delete publickey": "namespace",
-		"test network": "remote-kubeconfigs timeout fail-fast info np-nodes np-ext pod-np lb ip basic rm verbose",
+		"network explain": "remote-kubeconfig output directory",
+		"test network":    "remote-kubeconfigs timeout fail-fast info np-nodes np-ext pod-np lb ip basic rm verbose",
 	} {
 		command, rest, err := root.Find(strings.Fields(path))
 		if err != nil || len(rest) > 0 {
@@ -175,6 +176,10 @@ func TestRefusals(t *testing.T) {
 		"install --version v9":                                "--local-chart-path",
 		"install --repo-url x":                                "--local-chart-path",
 		"install nowhere":                                     `unknown command "nowhere"`,
+		"network explain a":                                   "want two arguments",
+		"network explain a b -o xml":                          "want json or yaml",
+		"network explain a b -f x --remote-kubeconfig y":      "use one of them",
+		"network explain a b -f /no/where":                    "/no/where",
 		"test network":                                        "required flag",
 		"test network -p a --np-nodes some":                   "want one of all, workers, control-planes",
 		"test network -p a --outside ftp://x":                 "want http://host",

@@ -82,7 +82,8 @@ func (a *app) networkCommand() *cobra.Command {
 		Example: example(`
 			# Pods of this cluster and of the one of milan.yaml reach each other; milan has no load balancers
 			%[1]s network connect --remote-kubeconfig milan.yaml --gw-server-service-type NodePort --wait`),
-	}, a.networkConnectCommand(&common), a.networkDisconnectCommand(&common), a.networkResetCommand(&common), a.networkRotateKeysCommand(&common))
+	}, a.networkConnectCommand(&common), a.networkDisconnectCommand(&common), a.networkResetCommand(&common), a.networkRotateKeysCommand(&common),
+		a.networkExplainCommand(&common))
 	common.add(command.PersistentFlags())
 	return command
 }

@@ -114,7 +114,7 @@ func (a *app) testNetwork(ctx context.Context, o *testNetworkOptions) (err error
 		return err
 	}
 	for _, path := range o.remotes {
-		provider, err := a.provider(ctx, path)
+		provider, err := a.provider(ctx, "--remote-kubeconfigs", path)
 		if err != nil {
 			return err
 		}
@@ -162,17 +162,17 @@ func (t *networkTest) cluster(id string) *cluster {
 	return all[slices.IndexFunc(all, func(c *cluster) bool { return c.id == id })]
 }
 
-// provider connects to the cluster of a kubeconfig and insists on an installation there.
-func (a *app) provider(ctx context.Context, kubeconfig string) (*cluster, error) {
+// provider connects to the cluster of a kubeconfig, given by a flag, and insists on an installation there.
+func (a *app) provider(ctx context.Context, flag, kubeconfig string) (*cluster, error) {
 	flags := connectionFlags()
 	*flags.KubeConfig = kubeconfig
 	*flags.Namespace = *a.kubeconfig.Namespace
 	c, err := a.connect(flags, "remote")
 	if err != nil {
-		return nil, fmt.Errorf("--remote-kubeconfigs %s: %w", kubeconfig, err)
+		return nil, fmt.Errorf("%s %s: %w", flag, kubeconfig, err)
 	}
 	if err := c.requireInstallation(ctx); err != nil {
-		return nil, fmt.Errorf("--remote-kubeconfigs %s: %w", kubeconfig, err)
+		return nil, fmt.Errorf("%s %s: %w", flag, kubeconfig, err)
 	}
 	c.Console = a.console().Scope(c.id)
 	return c, nil

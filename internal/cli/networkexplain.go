@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/network"
+)
+
+func (a *app) networkExplainCommand(common *networkCommonFlags) *cobra.Command {
+	var remotes []string
+	var directory string
+	var output outputFlag
+	command := &cobra.Command{
+		Use:   "explain SOURCE TARGET",
+		Short: "Tell every hop and rewrite of a packet between two pods, and where its way is broken",
+		Long: "Follow a packet from one pod to another and its answer back, through the plans that the nodes and gateways on the way carry out:\n" +
+			"under which address each sees the other, which host rewrites what, and, where the way is broken, which object is the reason\n" +
+			"and what cures it. The exit code is 1 where it is broken. No packet is sent and nothing is changed.\n\n" +
+			"An end is [cluster/]namespace/pod or [cluster/]address; without a cluster it is of the local one, and an address of TARGET is the\n" +
+			"one that SOURCE calls. All clusters on the way must be known: by --remote-kubeconfig, once for each, or from manifests in a directory\n" +
+			"with a folder for each cluster, named by its ID (the first one is the local one):\n\n" +
+			"  kubectl get nodes,pods,daemonsets,networks.ipam,ips,configurations,gatewayservers,gatewayclients,connections,publickeies,namespacemaps \\\n" +
+			"      -A -o yaml > dump/rome/objects.yaml",
+		Example: example(`
+			# From a pod of this cluster to one that was offloaded to milan
+			%[1]s network explain demo/home demo/hello --remote-kubeconfig milan.yaml
+			# From a pod in milan to one in naples, through this cluster
+			%[1]s network explain milan/demo-rome/a naples/demo-rome/b --remote-kubeconfig milan.yaml --remote-kubeconfig naples.yaml
+			# What happens to a packet to an address, from manifests only
+			%[1]s network explain rome/demo/home 10.71.0.7 -f dump -o yaml`),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return fmt.Errorf("want two arguments, SOURCE and TARGET, each [cluster/]namespace/pod or [cluster/]address, got %d", len(args))
+			}
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.StringArrayVar(&remotes, "remote-kubeconfig", nil, "Path to the kubeconfig of another cluster; repeated for each")
+	flags.StringVarP(&directory, "directory", "f", "", "Read the objects from manifests below this directory, and ask no cluster")
+	output.add(flags, "Print the explanation in this format")
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := output.validate(); err != nil {
+			return err
+		}
+		if directory != "" && len(remotes) > 0 {
+			return errors.New("the clusters are given by --directory and by --remote-kubeconfig: use one of them")
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), common.timeout)
+		defer cancel()
+		clusters, err := a.explained(ctx, directory, remotes)
+		if err != nil {
+			return err
+		}
+		return explain(a.console(), clusters, args[0], args[1], output.format)
+	}
+	return command
+}
+
+// explainedCluster is what an explanation knows of one cluster.
+type explainedCluster struct {
+	network.Cluster
+	objects network.Objects
+	maps    []offloadingv1beta1.NamespaceMap
+}
+
+// explained reads all clusters, the local one first.
+func (a *app) explained(ctx context.Context, directory string, remotes []string) ([]explainedCluster, error) {
+	if directory != "" {
+		return dumpedClusters(directory, *a.kubeconfig.Namespace)
+	}
+	local, err := a.installed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := []*cluster{local}
+	for _, path := range remotes {
+		remote, err := a.provider(ctx, "--remote-kubeconfig", path)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(all, func(c *cluster) bool { return c.id == remote.id }) {
+			return nil, fmt.Errorf("--remote-kubeconfig %s: cluster %s is named twice, or is the local one", path, remote.id)
+		}
+		all = append(all, remote)
+	}
+	clusters := make([]explainedCluster, len(all))
+	for i, c := range all {
+		clusters[i], err = readExplained(c.id, c.namespace, func(list client.ObjectList) error { return c.List(ctx, list) })
+		if err != nil {
+			return nil, c.error(err)
+		}
+	}
+	return clusters, nil
+}
+
+// readExplained collects the objects of one cluster by lists, and what they come to.
+func readExplained(id, liqoNamespace string, read func(client.ObjectList) error) (explainedCluster, error) {
+	c := explainedCluster{objects: network.Objects{LiqoNamespace: orDefault(liqoNamespace, api.Namespace)}}
+	var (
+		nodes          corev1.NodeList
+		pods           corev1.PodList
+		agents         appsv1.DaemonSetList
+		networks       ipamv1alpha1.NetworkList
+		ips            ipamv1alpha1.IPList
+		configurations networkingv1beta1.ConfigurationList
+		servers        networkingv1beta1.GatewayServerList
+		clients        networkingv1beta1.GatewayClientList
+		connections    networkingv1beta1.ConnectionList
+		keys           networkingv1beta1.PublicKeyList
+		maps           offloadingv1beta1.NamespaceMapList
+	)
+	for _, list := range []client.ObjectList{&nodes, &pods, &agents, &networks, &ips, &configurations, &servers, &clients, &connections, &keys, &maps} {
+		if err := read(list); err != nil {
+			return c, fmt.Errorf("listing objects for %T: %w", list, err)
+		}
+	}
+	c.maps = maps.Items
+	o := &c.objects
+	o.Pods = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.HostNetwork })
+	o.Nodes, o.Networks, o.IPs, o.Configurations = nodes.Items, networks.Items, ips.Items, configurations.Items
+	o.GatewayServers, o.GatewayClients, o.Connections, o.PublicKeys = servers.Items, clients.Items, connections.Items, keys.Items
+	o.Options = agentOptions(agents.Items, o.LiqoNamespace)
+	c.ID = id
+	c.Facts, c.Problems = network.Gather(o)
+	c.Active = activeGateways(o.Pods)
+	return c, nil
+}
+
+// agentOptions are how the agents of the nodes were started.
+func agentOptions(agents []appsv1.DaemonSet, namespace string) (options network.Options) {
+	for _, agent := range agents {
+		if agent.Namespace != namespace {
+			continue
+		}
+		for _, container := range agent.Spec.Template.Spec.Containers {
+			for _, arg := range slices.Concat(container.Command, container.Args) {
+				name, value, given := strings.Cut(arg, "=")
+				switch name {
+				case "--full-masquerade":
+					options.FullMasquerade = !given || value == "true"
+				case "--overlay-port":
+					if port, err := strconv.ParseUint(value, 10, 16); err == nil {
+						options.OverlayPort = uint16(port)
+					}
+				}
+			}
+		}
+	}
+	return options
+}
+
+// activeGateways are the gateway pods that say they are at work, by the cluster that they lead to.
+func activeGateways(pods []corev1.Pod) map[string]netip.Addr {
+	active := map[string]netip.Addr{}
+	for _, pod := range pods {
+		address, err := netip.ParseAddr(pod.Status.PodIP)
+		if err == nil && pod.Labels[networkingv1beta1.LabelActive] == api.True && pod.DeletionTimestamp == nil {
+			active[pod.Labels[api.LabelRemoteClusterID]] = address
+		}
+	}
+	return active
+}

@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/network"
+)
+
+// explain resolves both ends, prints the explanation, and fails where the way is broken.
+func explain(out *console.Console, clusters []explainedCluster, source, target, format string) error {
+	from, err := resolveEnd(clusters, source, nil)
+	if err != nil {
+		return fmt.Errorf("SOURCE %s: %w", source, err)
+	}
+	to, err := resolveEnd(clusters, target, &from)
+	if err != nil {
+		return fmt.Errorf("TARGET %s: %w", target, err)
+	}
+	if from.Cluster == to.Cluster {
+		return fmt.Errorf("%s and %s are both in cluster %s: its own network carries what they say, nothing of ours", from, to, from.Cluster)
+	}
+	plain := make([]network.Cluster, len(clusters))
+	for i, c := range clusters {
+		plain[i] = c.Cluster
+	}
+	explanation := network.Explain(plain, from, to)
+	if format == "" {
+		if _, err := fmt.Fprint(out.Out(), explanation.String()); err != nil {
+			return err
+		}
+	} else if err := write(out.Out(), explanationView(&explanation), format); err != nil {
+		return err
+	}
+	if explanation.Fault == nil {
+		return nil
+	}
+	for _, c := range clusters {
+		for _, problem := range c.Problems {
+			out.Warn("cluster %s: %s", c.ID, problem)
+		}
+	}
+	return fmt.Errorf("the way from %s to %s is broken: %s", from, to, explanation.Fault)
+}
+
+// resolveEnd finds out what the user means. The source comes along for a target that is given by the address that the source calls.
+func resolveEnd(clusters []explainedCluster, text string, source *network.End) (network.End, error) {
+	parts := strings.Split(text, "/")
+	local := &clusters[0]
+	named := false
+	if _, err := netip.ParseAddr(parts[len(parts)-1]); len(parts) == 3 || len(parts) == 2 && err == nil {
+		i := slices.IndexFunc(clusters, func(c explainedCluster) bool { return c.ID == parts[0] })
+		if i < 0 {
+			return network.End{}, fmt.Errorf("cluster %s is not among those given (%s)", parts[0], clusterNames(clusters))
+		}
+		local, parts, named = &clusters[i], parts[1:], true
+	}
+	switch len(parts) {
+	case 1:
+		address, err := netip.ParseAddr(parts[0])
+		if err != nil {
+			return network.End{}, errors.New("it is neither an address nor [cluster/]namespace/pod")
+		}
+		if source != nil && !named {
+			return seenAs(clusters, *source, address)
+		}
+		return local.endOf(address), nil
+	case 2:
+		return podEnd(clusters, local, parts[0], parts[1])
+	}
+	return network.End{}, errors.New("want [cluster/]namespace/pod or [cluster/]address")
+}
+
+func clusterNames(clusters []explainedCluster) string {
+	names := make([]string, len(clusters))
+	for i, c := range clusters {
+		names[i] = c.ID
+	}
+	return strings.Join(names, ", ")
+}
+
+// podEnd is a pod where it really runs: the one of this name may only show what runs in a provider.
+func podEnd(clusters []explainedCluster, c *explainedCluster, namespace, name string) (network.End, error) {
+	pod := c.pod(namespace, name)
+	if pod == nil {
+		return network.End{}, fmt.Errorf("there is no pod %s/%s in the pod network of cluster %s", namespace, name, c.ID)
+	}
+	i := slices.IndexFunc(c.objects.Nodes, func(n corev1.Node) bool { return n.Name == pod.Spec.NodeName })
+	if i < 0 {
+		return network.End{}, fmt.Errorf("pod %s/%s of cluster %s runs on no node yet", namespace, name, c.ID)
+	}
+	provider := c.objects.Nodes[i].Labels[api.LabelRemoteClusterID]
+	if provider == "" {
+		address, err := netip.ParseAddr(pod.Status.PodIP)
+		if err != nil {
+			return network.End{}, fmt.Errorf("pod %s/%s of cluster %s has no address yet", namespace, name, c.ID)
+		}
+		return network.End{Cluster: c.ID, Name: namespace + "/" + name, Address: address, Node: pod.Spec.NodeName}, nil
+	}
+	j := slices.IndexFunc(clusters, func(c explainedCluster) bool { return c.ID == provider })
+	if j < 0 {
+		return network.End{}, fmt.Errorf("pod %s/%s runs in cluster %s, which is not among those given (%s): add its --remote-kubeconfig",
+			namespace, name, provider, clusterNames(clusters))
+	}
+	twin := c.twin(provider, namespace)
+	if twin == "" {
+		return network.End{}, fmt.Errorf("namespace %s of cluster %s has no twin in cluster %s", namespace, c.ID, provider)
+	}
+	return podEnd(clusters, &clusters[j], twin, name)
+}
+
+func (c *explainedCluster) pod(namespace, name string) *corev1.Pod {
+	for i, pod := range c.objects.Pods {
+		if pod.Namespace == namespace && pod.Name == name {
+			return &c.objects.Pods[i]
+		}
+	}
+	return nil
+}
+
+// twin is what a namespace is called in a provider.
+func (c *explainedCluster) twin(provider, namespace string) string {
+	for _, m := range c.maps {
+		// The copy that a consumer left here carries the name of this cluster itself.
+		if m.Labels[api.LabelRemoteClusterID] == provider || m.Labels[api.LabelRemoteID] == provider || m.Name == provider {
+			if twin := m.Spec.DesiredMapping[namespace]; twin != "" {
+				return twin
+			}
+		}
+	}
+	return ""
+}
+
+// endOf is whatever has an address in its own cluster.
+func (c *explainedCluster) endOf(address netip.Addr) network.End {
+	end := network.End{Cluster: c.ID, Address: address}
+	for _, node := range c.Facts.Nodes {
+		if slices.Contains(node.Addresses, address) {
+			end.Name, end.Node = "node "+node.Name, node.Name
+		}
+	}
+	for _, pod := range c.objects.Pods {
+		if pod.Status.PodIP == address.String() && pod.DeletionTimestamp == nil {
+			if _, real := c.Facts.Node(pod.Spec.NodeName); real {
+				end.Name, end.Node = pod.Namespace+"/"+pod.Name, pod.Spec.NodeName
+			}
+		}
+	}
+	return end
+}
+
+// seenAs is what answers when the source calls an address: the translations undone one after the other, until a cluster knows it as its own.
+func seenAs(clusters []explainedCluster, source network.End, address netip.Addr) (network.End, error) {
+	at := source.Cluster
+	for range clusters { // no way is longer
+		i := slices.IndexFunc(clusters, func(c explainedCluster) bool { return c.ID == at })
+		if i < 0 {
+			return network.End{}, fmt.Errorf("it leads to cluster %s, which is not among those given (%s): add its --remote-kubeconfig", at, clusterNames(clusters))
+		}
+		c := &clusters[i]
+		peer, ok := c.peerSeenAt(address)
+		if !ok {
+			return c.endOf(address), nil
+		}
+		translation, _ := c.Facts.Translation(peer)
+		wire, err := translation.ToReal(address)
+		if err != nil {
+			return network.End{}, err
+		}
+		j := slices.IndexFunc(clusters, func(c explainedCluster) bool { return c.ID == peer })
+		if j < 0 {
+			at = peer
+			continue
+		}
+		back, ok := clusters[j].Facts.Translation(c.ID)
+		if !ok {
+			return network.End{}, fmt.Errorf("cluster %s does not know cluster %s: see its Configuration", peer, c.ID)
+		}
+		if address, err = back.FromWire(wire); err != nil {
+			return network.End{}, fmt.Errorf("in cluster %s: %w", peer, err)
+		}
+		at = peer
+	}
+	return network.End{}, errors.New("the clusters send it round in a circle: compare their Configurations")
+}
+
+// peerSeenAt is the peer one of whose ranges is seen at an address.
+func (c *explainedCluster) peerSeenAt(address netip.Addr) (string, bool) {
+	for _, peer := range c.Facts.Peers {
+		for _, view := range peer.Views() {
+			if view.Contains(address) {
+				return peer.ClusterID, true
+			}
+		}
+	}
+	return "", false
+}
+
+// explanationFields are an explanation for programs.
+type explanationFields struct {
+	From endFields `json:"from"`
+	To   endFields `json:"to"`
+	// Address is where the source sees the target, Seen where the target sees the source.
+	Address string       `json:"address,omitempty"`
+	Seen    string       `json:"seen,omitempty"`
+	There   []hopFields  `json:"there"`
+	Back    []hopFields  `json:"back"`
+	Whole   bool         `json:"whole"`
+	Fault   *faultFields `json:"fault,omitempty"`
+}
+
+type endFields struct {
+	Cluster string `json:"cluster"`
+	Name    string `json:"name,omitempty"`
+	Address string `json:"address"`
+	Node    string `json:"node,omitempty"`
+}
+
+type hopFields struct {
+	Cluster string       `json:"cluster,omitempty"`
+	Kind    string       `json:"kind"`
+	Name    string       `json:"name,omitempty"`
+	Steps   []stepFields `json:"steps"`
+}
+
+type stepFields struct {
+	Before string `json:"before"`
+	After  string `json:"after"`
+	By     string `json:"by"`
+}
+
+type faultFields struct {
+	Cluster string `json:"cluster"`
+	Object  string `json:"object"`
+	Text    string `json:"text"`
+}
+
+func explanationView(e *network.Explanation) explanationFields {
+	end := func(e network.End) endFields { return endFields{e.Cluster, e.Name, e.Address.String(), e.Node} }
+	hops := func(all []network.Hop) []hopFields {
+		out := []hopFields{}
+		for _, h := range all {
+			hop := hopFields{Cluster: h.Cluster, Kind: h.Kind, Name: h.Name, Steps: []stepFields{}}
+			for _, s := range h.Steps {
+				hop.Steps = append(hop.Steps, stepFields{s.Before.String(), s.After.String(), s.By})
+			}
+			out = append(out, hop)
+		}
+		return out
+	}
+	out := explanationFields{From: end(e.From), To: end(e.To), There: hops(e.There), Back: hops(e.Back), Whole: e.Fault == nil}
+	if e.Address.IsValid() {
+		out.Address = e.Address.String()
+	}
+	if e.Seen.IsValid() {
+		out.Seen = e.Seen.String()
+	}
+	if e.Fault != nil {
+		out.Fault = &faultFields{e.Fault.Cluster, e.Fault.Object, e.Fault.Text}
+	}
+	return out
+}
