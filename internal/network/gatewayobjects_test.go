@@ -1,0 +1,306 @@
+package network
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+func testOwner() *Owner {
+	return &Owner{Namespace: "liqo-tenant-milan", Name: "milan", UID: "u-1", ClusterID: "milan", Labels: map[string]string{api.LabelManaged: "true"}}
+}
+
+func TestGatewayDeployment(t *testing.T) {
+	r, err := render(t, `
+spec:
+  deployment:
+    metadata: {labels: {mine: "1", networking.liqo.io/component: other}}
+    spec:
+      replicas: 2
+      selector: {matchLabels: {mine: "1"}}
+      template:
+        metadata: {labels: {mine: "1"}}
+        spec: {serviceAccountName: somebody, containers: [{name: gateway, image: x}]}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := testOwner()
+	d := o.Deployment(r)
+	if d.Name != "gw-milan" || d.Spec.Template.Spec.ServiceAccountName != "gw-milan" || *d.Spec.Replicas != 2 {
+		t.Errorf("Deployment %s as %s, %d replicas", d.Name, d.Spec.Template.Spec.ServiceAccountName, *d.Spec.Replicas)
+	}
+	if diff := cmp.Diff(o.Selector(), d.Spec.Selector.MatchLabels); diff != "" {
+		t.Errorf("selector (-want +got):\n%s", diff)
+	}
+	for _, labels := range []map[string]string{d.Labels, d.Spec.Template.Labels} {
+		if labels["mine"] != "1" || labels[networkingv1beta1.LabelComponent] != networkingv1beta1.ComponentGateway || labels[api.LabelManaged] != "true" {
+			t.Errorf("labels %v", labels)
+		}
+	}
+}
+
+func TestUpdatesSettle(t *testing.T) {
+	r, err := render(t, `{spec: {deployment: {spec: {replicas: 1, template: {spec: {nodeSelector: {a: b}, containers: [{name: g, image: "x:1"}]}}}}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := testOwner().Deployment(r)
+	have := &appsv1.Deployment{}
+	UpdateDeployment(have, want)
+	// What the API server fills in, and what others put beside it, stays.
+	have.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	have.Spec.Template.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
+	have.Labels["theirs"] = "1"
+	settled := have.DeepCopy()
+	UpdateDeployment(have, want)
+	if diff := cmp.Diff(settled, have); diff != "" {
+		t.Errorf("a second pass changed something:\n%s", diff)
+	}
+	have.Spec.Template.Spec.Containers[0].Image = "y:1"
+	UpdateDeployment(have, want)
+	if have.Spec.Template.Spec.Containers[0].Image != "x:1" {
+		t.Error("a change by hand stays")
+	}
+	// What the template no longer says goes.
+	less := want.DeepCopy()
+	less.Spec.Template.Spec.NodeSelector = nil
+	UpdateDeployment(have, less)
+	if have.Spec.Template.Spec.NodeSelector != nil {
+		t.Error("what the template took back stays")
+	}
+}
+
+func TestGatewayService(t *testing.T) {
+	empty, err := render(t, `{spec: {deployment: {spec: {}}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := &networkingv1beta1.GatewayServerSpec{
+		Endpoint:      networkingv1beta1.ServerEndpoint{Port: 51840, NodePort: 30500, ServiceType: corev1.ServiceTypeNodePort, LoadBalancerIP: "192.0.2.9"},
+		ServiceLabels: map[string]string{"l": "1"}, ServiceAnnotations: map[string]string{"a": "1"},
+	}
+	s := testOwner().Service(spec, empty)
+	if p := s.Spec.Ports[0]; s.Name != "gw-milan" || s.Spec.Type != corev1.ServiceTypeNodePort || s.Spec.LoadBalancerIP != "" || p.Port != 51840 ||
+		p.NodePort != 30500 || p.TargetPort.IntVal != 51840 || p.Protocol != corev1.ProtocolUDP || s.Labels["l"] != "1" || s.Annotations["a"] != "1" {
+		t.Errorf("Service %+v", s)
+	}
+	spec.Endpoint.ServiceType = corev1.ServiceTypeLoadBalancer
+	if s = testOwner().Service(spec, empty); s.Spec.LoadBalancerIP != "192.0.2.9" {
+		t.Errorf("Service %+v", s.Spec)
+	}
+	// Addresses and ports that were given stay when something else changes.
+	spec.Endpoint.NodePort = 0
+	have := &corev1.Service{}
+	UpdateService(have, testOwner().Service(spec, empty))
+	have.Spec.ClusterIP, have.Spec.ClusterIPs, have.Spec.Ports[0].NodePort = "10.96.0.7", []string{"10.96.0.7"}, 31000
+	settled := have.DeepCopy()
+	UpdateService(have, testOwner().Service(spec, empty))
+	if diff := cmp.Diff(settled, have); diff != "" {
+		t.Errorf("a second pass changed something:\n%s", diff)
+	}
+	spec.Endpoint.Port = 51841
+	UpdateService(have, testOwner().Service(spec, empty))
+	if p := have.Spec.Ports[0]; have.Spec.ClusterIP != "10.96.0.7" || p.NodePort != 31000 || p.Port != 51841 {
+		t.Errorf("Service %+v", have.Spec)
+	}
+}
+
+func TestNamesOfGateways(t *testing.T) {
+	o := testOwner()
+	if err := o.Check(); err != nil {
+		t.Error(err)
+	}
+	o.Name = strings.Repeat("a", 61)
+	if err := o.Check(); err == nil || !strings.Contains(err.Error(), "63 characters") {
+		t.Errorf("error %v", err)
+	}
+	o = testOwner()
+	o.ClusterID = ""
+	if err := o.Check(); err == nil || !strings.Contains(err.Error(), api.LabelRemoteClusterID) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestOnePort(t *testing.T) {
+	type e = networkingv1beta1.ServerEndpoint
+	for _, c := range []struct {
+		given, want e
+		refuse      string
+	}{
+		{given: e{Port: 51840, NodePort: 30000}, want: e{Port: 51840, NodePort: 30000}},
+		{given: e{Ports: []int32{51840}, NodePorts: []int32{30000}}, want: e{Port: 51840, NodePort: 30000}},
+		{given: e{Ports: []int32{1, 2}}, refuse: "spec.endpoint.ports names 2 ports"},
+		{given: e{Port: 1, NodePorts: []int32{1, 2}}, refuse: "spec.endpoint.nodePorts names 2 ports"},
+		{given: e{}, refuse: "spec.endpoint.port is missing"},
+		{given: e{Port: 70000}, refuse: "70000 is no port"},
+		{given: e{Port: 1, ServiceType: corev1.ServiceTypeExternalName}, refuse: "choose ClusterIP, NodePort or LoadBalancer"},
+	} {
+		got, err := OnePort(c.given)
+		if c.refuse != "" {
+			if err == nil || !strings.Contains(err.Error(), c.refuse) {
+				t.Errorf("%+v: error %v, want %q", c.given, err, c.refuse)
+			}
+			continue
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
+			t.Errorf("%+v: %v %s", c.given, err, diff)
+		}
+	}
+	for _, c := range []struct {
+		given  networkingv1beta1.Endpoint
+		refuse string
+	}{
+		{given: networkingv1beta1.Endpoint{Addresses: []string{"a"}, Port: 1}},
+		{given: networkingv1beta1.Endpoint{Addresses: []string{"a"}, Ports: []int32{1}, Protocol: corev1.ProtocolUDP}},
+		{given: networkingv1beta1.Endpoint{Port: 1}, refuse: "needs addresses and port"},
+		{given: networkingv1beta1.Endpoint{Addresses: []string{"a"}, Port: 1, Protocol: corev1.ProtocolTCP}, refuse: "protocol is TCP"},
+		{given: networkingv1beta1.Endpoint{Addresses: []string{"a"}, Ports: []int32{1, 2}}, refuse: "names 2 ports"},
+	} {
+		got, err := OneDialedPort(c.given)
+		if (err == nil) != (c.refuse == "") || (err != nil && !strings.Contains(err.Error(), c.refuse)) {
+			t.Errorf("%+v: error %v, want %q", c.given, err, c.refuse)
+		}
+		if err == nil && (got.Port != 1 || got.Protocol != corev1.ProtocolUDP) {
+			t.Errorf("%+v: %+v", c.given, got)
+		}
+	}
+}
+
+func testNode(name string, ready bool, addresses ...string) corev1.Node {
+	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for i, a := range addresses {
+		kind := []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP}[i]
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: kind, Address: a})
+	}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: conditionStatus(ready)}}
+	return n
+}
+
+func testPod(name, node, ip string, ready bool) corev1.Pod {
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{PodIP: ip, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: conditionStatus(ready)}}},
+	}
+}
+
+func conditionStatus(ok bool) corev1.ConditionStatus {
+	if ok {
+		return corev1.ConditionTrue
+	}
+	return corev1.ConditionFalse
+}
+
+func TestServiceEndpoint(t *testing.T) {
+	nodes := []corev1.Node{testNode("z", true, "192.0.2.26", "198.51.100.26"), testNode("down", false, "192.0.2.99"), testNode("v6", true, "2001:db8::1")}
+	for i := range 7 {
+		nodes = append(nodes, testNode(fmt.Sprintf("n%d", i), true, fmt.Sprintf("192.0.2.%d", i)))
+	}
+	pods := []corev1.Pod{testPod("a", "n6", "10.0.0.1", false), testPod("b", "z", "10.0.0.2", true)}
+	service := func(kind corev1.ServiceType, nodePort int32, clusterIP string, ingress ...corev1.LoadBalancerIngress) *corev1.Service {
+		s := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "t", Name: "gw-milan"},
+			Spec:       corev1.ServiceSpec{Type: kind, ClusterIP: clusterIP, Ports: []corev1.ServicePort{{Port: 51840, NodePort: nodePort, Protocol: corev1.ProtocolUDP}}},
+		}
+		s.Status.LoadBalancer.Ingress = ingress
+		return s
+	}
+	for name, c := range map[string]struct {
+		service *corev1.Service
+		port    int32
+		want    []string
+		wait    string
+	}{
+		"node port: nodes of the pods first, then five others": {
+			service(corev1.ServiceTypeNodePort, 30500, "10.96.0.7"), 30500,
+			[]string{"192.0.2.26", "198.51.100.26", "192.0.2.6", "192.0.2.0", "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"}, "",
+		},
+		"node port not given yet": {service(corev1.ServiceTypeNodePort, 0, "10.96.0.7"), 0, nil, "waiting for the node port of Service t/gw-milan"},
+		"cluster IP":              {service(corev1.ServiceTypeClusterIP, 0, "10.96.0.7"), 51840, []string{"10.96.0.7"}, ""},
+		"no cluster IP":           {service(corev1.ServiceTypeClusterIP, 0, ""), 0, nil, "waiting for the ClusterIP"},
+		"load balancer": {
+			service(corev1.ServiceTypeLoadBalancer, 30500, "10.96.0.7", corev1.LoadBalancerIngress{IP: "203.0.113.5"}, corev1.LoadBalancerIngress{Hostname: "lb.example"}),
+			51840, []string{"203.0.113.5", "lb.example"}, "",
+		},
+		"no load balancer": {service(corev1.ServiceTypeLoadBalancer, 30500, "10.96.0.7"), 0, nil, "port 51840/UDP, to get an address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, wait := ServiceEndpoint(c.service, nodes, pods)
+			if c.wait != "" {
+				if e != nil || !strings.Contains(wait, c.wait) {
+					t.Fatalf("%+v, %q", e, wait)
+				}
+				return
+			}
+			if diff := cmp.Diff(&networkingv1beta1.Endpoint{Addresses: c.want, Port: c.port, Protocol: corev1.ProtocolUDP}, e); diff != "" || wait != "" {
+				t.Errorf("%q %s", wait, diff)
+			}
+		})
+	}
+}
+
+func TestActivePod(t *testing.T) {
+	active := testPod("c", "n3", "10.0.0.3", true)
+	active.Labels = map[string]string{networkingv1beta1.LabelActive: "true"}
+	a, b, down := testPod("a", "n1", "10.0.0.1", true), testPod("b", "n2", "10.0.0.2", true), testPod("0", "n0", "10.0.0.9", false)
+	present := &networkingv1beta1.InternalEndpoint{IP: "10.0.0.2", Node: "n2"}
+	for name, c := range map[string]struct {
+		pods    []corev1.Pod
+		present *networkingv1beta1.InternalEndpoint
+		want    string
+	}{
+		"none":                 {nil, present, ""},
+		"none ready":           {[]corev1.Pod{down}, present, ""},
+		"the one that says so": {[]corev1.Pod{a, b, active, down}, present, "10.0.0.3"},
+		"the present one":      {[]corev1.Pod{a, b}, present, "10.0.0.2"},
+		"a ready one":          {[]corev1.Pod{down, b, a}, nil, "10.0.0.1"},
+	} {
+		got := ActivePod(c.pods, c.present)
+		if (got == nil) != (c.want == "") || (got != nil && got.IP != c.want) {
+			t.Errorf("%s: %+v, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	data, err := KeyPair([KeyLength]byte{31: 0xff, 0: 0xff})
+	if err != nil {
+		t.Fatal(err)
+	}
+	private := data[networkingv1beta1.SecretPrivateKey]
+	if private[0]&7 != 0 || private[31]&0x80 != 0 || private[31]&0x40 == 0 {
+		t.Error("the private key is not clamped")
+	}
+	if err := CheckKeys(data); err != nil {
+		t.Error(err)
+	}
+	other, err := KeyPair([KeyLength]byte{1: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		private, public []byte
+		want            string
+	}{
+		{private, nil, "publicKey has 0 bytes"},
+		{private, other[networkingv1beta1.SecretPublicKey], "replace both"},
+		{[]byte("wPmCd2Y8yOl2SLKc4KDZn1EwEyGgo/g9Rfz8Wz0DcW4="), private, "privateKey has 44 bytes"},
+	} {
+		err := CheckKeys(map[string][]byte{networkingv1beta1.SecretPrivateKey: c.private, networkingv1beta1.SecretPublicKey: c.public})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want %q", err, c.want)
+		}
+		if err != nil && bytes.Contains([]byte(err.Error()), c.private[:8]) {
+			t.Error("the error shows a private key")
+		}
+	}
+}
