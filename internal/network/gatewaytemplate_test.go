@@ -95,10 +95,10 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		`{}`:                                   "spec.deployment is missing",
 		`{spec: {deployment: {spec: "x{{ "}}}`: "parsing spec.template.spec.deployment.spec",
-		`{spec: {deployment: {spec: {replicas: "{{ .Name }}"}}}}`:                                      `replicas comes to "milan": want a number`,
-		`{spec: {deployment: {spec: {paused: "{{ .Name }}"}}}}`:                                        `paused comes to "milan": want true or false`,
-		`{spec: {deployment: {spec: {template: {spec: {containers: [{args: ["{{ .Nmae }}"]}]}}}}}}`:    "containers[0].args[0]",
-		`{spec: {deployment: {spec: {replcas: 1}}}}`:                                                   `unknown field`,
+		`{spec: {deployment: {spec: {replicas: "{{ .Name }}"}}}}`:                                        `replicas comes to "milan": want a number`,
+		`{spec: {deployment: {spec: {paused: "{{ .Name }}"}}}}`:                                          `paused comes to "milan": want true or false`,
+		`{spec: {deployment: {spec: {template: {spec: {containers: [{args: ["{{ .Nmae }}"]}]}}}}}}`:      "containers[0].args[0]",
+		`{spec: {deployment: {spec: {replcas: 1}}}}`:                                                     `unknown field`,
 		`{spec: {deployment: {spec: {}}, service: {spec: {ports: [{port: "{{ .Spec.mtu }}0000000"}]}}}}`: "want a number",
 	} {
 		if _, err := render(t, text); err == nil || !strings.Contains(err.Error(), want) {
