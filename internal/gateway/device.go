@@ -32,7 +32,12 @@ type DevicePeer struct {
 }
 
 // ReadDevice asks WireGuard, in the kernel or in user space. That there is none yet is no error.
-func ReadDevice(client *wgctrl.Client) (Device, error) {
+func ReadDevice() (Device, error) {
+	client, err := wgctrl.New() // for every reading: the kernel's module may be loaded at any time
+	if err != nil {
+		return Device{}, fmt.Errorf("opening WireGuard: %w", err)
+	}
+	defer client.Close() //nolint:errcheck // it was only read from
 	read, err := client.Device(dataplane.TunnelLink)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) { // the process that holds it is not there, or not yet
 		return Device{}, nil

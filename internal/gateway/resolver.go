@@ -32,7 +32,9 @@ type Resolver struct {
 // NewResolver returns a Resolver that knows nothing; changed is told when something else is found.
 func NewResolver(changed func()) *Resolver {
 	return &Resolver{
-		lookup:  func(ctx context.Context, host string) ([]netip.Addr, error) { return net.DefaultResolver.LookupNetIP(ctx, "ip", host) },
+		lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		},
 		changed: changed, wake: make(chan struct{}, 1), found: map[string][]netip.Addr{},
 	}
 }

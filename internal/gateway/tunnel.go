@@ -105,16 +105,17 @@ func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, erro
 	if link, err := netlink.LinkByName(dataplane.TunnelLink); err == nil {
 		mtu = link.Attrs().MTU // what the agent has set stays
 	}
+	// First, so that it is there when the agent hears that the link came up.
+	socket, err := ipc.UAPIOpen(dataplane.TunnelLink)
+	if err != nil {
+		return nil, fmt.Errorf("opening the configuration socket of %s: %w", dataplane.TunnelLink, err)
+	}
 	dev, err := tun.CreateTUN(dataplane.TunnelLink, mtu)
 	if err != nil {
 		return nil, fmt.Errorf("making TUN device %s (is /dev/net/tun there?): %w", dataplane.TunnelLink, err)
 	}
 	if err := keep(dev.File()); err != nil {
 		return nil, errors.Join(fmt.Errorf("making TUN device %s outlive its process: %w", dataplane.TunnelLink, err), dev.Close())
-	}
-	socket, err := ipc.UAPIOpen(dataplane.TunnelLink)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the configuration socket of %s: %w", dataplane.TunnelLink, err), dev.Close())
 	}
 	listener, err := ipc.UAPIListen(dataplane.TunnelLink, socket)
 	if err != nil {

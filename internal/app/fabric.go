@@ -1,0 +1,167 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"liqo.io/liqo/internal/dataplane"
+	"liqo.io/liqo/internal/dataplane/agent"
+	"liqo.io/liqo/internal/dataplane/kernel"
+	"liqo.io/liqo/internal/network"
+)
+
+// cleanupTimeout is how long the end of the fabric agent may take, to find out whether the node is to be cleaned up and to do that.
+const cleanupTimeout = 15 * time.Second
+
+// Fabric runs the fabric agent as the arguments say: it leads packets for peers from this node to their gateways, and back, until ctx ends.
+// The node stays as it is then, so that traffic does not depend on the agent; unless the whole installation goes: then the node is left as
+// it was before. With the argument "cleanup" it does only that.
+func Fabric(ctx context.Context, args []string) error {
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	klog.SetSlogLogger(log)
+	if len(args) > 0 && args[0] == "cleanup" {
+		return cleanUp(ctx, log)
+	}
+	opts, err := parseFabric(args)
+	if err != nil {
+		return err
+	}
+	cfg, err := ownConfig()
+	if err != nil {
+		return fmt.Errorf("reaching this cluster: %w", err)
+	}
+	f, err := newFabric(cfg, opts, log)
+	if err != nil {
+		return err
+	}
+	if err := f.run(ctx); err != nil {
+		return err
+	}
+	// ctx has ended, what remains to be done must not.
+	end, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer stop()
+	if !f.uninstalled.check(end, log) {
+		return nil
+	}
+	return cleanUp(end, log)
+}
+
+// fabric is everything that runs.
+type fabric struct {
+	opts        *fabricOptions
+	facts       *networkFacts
+	choice      *gatewayChoice
+	agent       *agent.Agent
+	uninstalled *uninstallation
+	problems    problemLog
+	settled     atomic.Bool
+}
+
+func newFabric(cfg *rest.Config, opts *fabricOptions, log *slog.Logger) (*fabric, error) {
+	f := &fabric{opts: opts, problems: problemLog{log: log}}
+	k, err := kernel.New()
+	if err != nil {
+		return nil, fmt.Errorf("opening the kernel's network: %w", err)
+	}
+	f.agent = agent.New(agent.Options{Kernel: k, Own: fabricOwnership(), Want: f.want, Log: log, Settled: func() { f.settled.Store(true) }})
+	if f.facts, err = newNetworkFacts(cfg, opts.liqoNamespace, opts.options(), false, nil, f.agent.Facts); err != nil {
+		return nil, err
+	}
+	f.choice = newGatewayChoice(network.DefaultTiming(0, 0), f.agent.Facts)
+	if f.uninstalled, err = newUninstallation(cfg, opts.liqoNamespace, opts.daemonSet); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// fabricOwnership is what is the fabric agent's on a node: nodes have no tunnel.
+func fabricOwnership() dataplane.Ownership {
+	own := dataplane.Ours()
+	own.Tunnel = ""
+	return own
+}
+
+func (f *fabric) run(ctx context.Context) error {
+	served := endpoints{health: f.opts.healthAddress, metrics: f.opts.metricsAddress, ready: f.ready, registry: prometheus.NewRegistry()}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, part := range []func(context.Context) error{
+		func(ctx context.Context) error { return f.facts.run(ctx) },
+		f.choice.run,
+		f.agent.Run,
+		func(ctx context.Context) error { return agent.Watch(ctx, fabricOwnership(), f.agent.Look) },
+		f.uninstalled.run,
+		served.serve,
+	} {
+		group.Go(func() error { return part(ctx) })
+	}
+	return group.Wait()
+}
+
+// want is what this node needs now.
+func (f *fabric) want(ctx context.Context) ([]dataplane.State, error) {
+	facts, problems, err := f.facts.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f.problems.tell(problems)
+	host := network.Host{Name: f.opts.nodeName}
+	if node, ok := facts.Node(f.opts.nodeName); ok {
+		if host.MTU, host.Addresses, err = agent.Underlay(node.IP, dataplane.OverlayLink); err != nil {
+			return nil, err
+		}
+	}
+	return []dataplane.State{network.CompileNode(&facts, host, f.choice.of(facts.Peers))}, nil
+}
+
+func (f *fabric) ready() error {
+	if !f.settled.Load() {
+		return errors.New("the network of this node is not as it should be yet")
+	}
+	return nil
+}
+
+// cleanUp leaves nothing of ours on this node.
+func cleanUp(ctx context.Context, log *slog.Logger) error {
+	k, err := kernel.New()
+	if err != nil {
+		return fmt.Errorf("opening the kernel's network: %w", err)
+	}
+	a := agent.New(agent.Options{Kernel: k, Own: fabricOwnership(), Log: log,
+		Want: func(context.Context) ([]dataplane.State, error) { return []dataplane.State{{}}, nil }})
+	if err := a.Pass(ctx); err != nil {
+		return fmt.Errorf("cleaning up this node: %w", err)
+	}
+	return nil
+}
+
+// problemLog tells of each problem once: when it comes up.
+type problemLog struct {
+	log  *slog.Logger
+	told map[string]bool
+}
+
+func (l *problemLog) tell(problems []network.Problem) {
+	now := make(map[string]bool, len(problems))
+	for _, p := range problems {
+		text := p.String()
+		now[text] = true
+		switch {
+		case l.told[text]:
+		case p.Waiting:
+			l.log.Info("Waiting", "cluster", p.ClusterID, "for", text)
+		default:
+			l.log.Warn("An object has no effect", "cluster", p.ClusterID, "problem", text)
+		}
+	}
+	l.told = now
+}

@@ -1,0 +1,71 @@
+package app
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"liqo.io/liqo/internal/gateway"
+)
+
+// driverWireGuard is the value of label driver: there is no other one.
+const driverWireGuard = "wireguard"
+
+// gatewayMetrics are what a gateway tells of the way to its peer.
+type gatewayMetrics struct {
+	registry  *prometheus.Registry
+	histogram prometheus.Observer
+}
+
+// newGatewayMetrics makes metrics that ask for their values when they are read.
+func newGatewayMetrics(peer string, device func() gateway.Device, rtt func() time.Duration, connected func() bool) *gatewayMetrics {
+	labels := prometheus.Labels{"driver": driverWireGuard, "cluster_id": peer}
+	m := &gatewayMetrics{registry: prometheus.NewRegistry()}
+	histogram := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "liqo_peer_latency_histogram_us", Help: "Round trips through the tunnel, in microseconds.", ConstLabels: labels,
+		Buckets: prometheus.ExponentialBuckets(125, 2, 14), // to one second
+	})
+	m.histogram = histogram
+	m.registry.MustRegister(
+		histogram,
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "liqo_peer_receive_bytes_total", Help: "Bytes received from the peer through the tunnel.", ConstLabels: labels,
+		}, func() float64 { d := device(); received, _ := d.Traffic(); return float64(received) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "liqo_peer_transmit_bytes_total", Help: "Bytes sent to the peer through the tunnel.", ConstLabels: labels,
+		}, func() float64 { d := device(); _, sent := d.Traffic(); return float64(sent) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "liqo_peer_latency_us", Help: "Last round trip through the tunnel, in microseconds.", ConstLabels: labels,
+		}, func() float64 { return float64(rtt().Microseconds()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "liqo_peer_is_connected", Help: "1 while the peer answers through the tunnel, else 0.", ConstLabels: labels,
+		}, func() float64 {
+			if connected() {
+				return 1
+			}
+			return 0
+		}),
+		implementationMetric{},
+	)
+	return m
+}
+
+func (m *gatewayMetrics) heard(rtt time.Duration) { m.histogram.Observe(float64(rtt.Microseconds())) }
+
+// implementationMetric tells which WireGuard is at work, once that is known.
+type implementationMetric struct{}
+
+// Describe says nothing beforehand: the labels are not known yet.
+func (implementationMetric) Describe(chan<- *prometheus.Desc) {}
+
+// Collect gives one gauge with value 1.
+func (implementationMetric) Collect(metrics chan<- prometheus.Metric) {
+	used := gateway.InUse(gateway.Directory)
+	if used == "" {
+		return
+	}
+	metrics <- prometheus.MustNewConstMetric(
+		prometheus.NewDesc("liqo_wireguard_implementation", "The WireGuard that is at work: that of the kernel or the one in user space.",
+			nil, prometheus.Labels{"driver": driverWireGuard, "implementation": string(used)}),
+		prometheus.GaugeValue, 1)
+}

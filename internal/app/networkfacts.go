@@ -1,0 +1,184 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/dataplane/agent"
+	"liqo.io/liqo/internal/network"
+)
+
+// networkFacts keeps what the plan of a host is made from: it lists and watches as little as that takes, and of each object what counts.
+type networkFacts struct {
+	cache   cache.Cache
+	objects network.Objects // namespace and options; the lists are filled in for each reading
+	changed func()
+
+	mu     sync.Mutex
+	synced bool
+}
+
+// watching are additions to what is watched, by object.
+type watching map[client.Object]cache.ByObject
+
+// newNetworkFacts prepares to watch; with allPods those of the whole pod network, else only the gateways. changed is told of all news.
+func newNetworkFacts(cfg *rest.Config, liqoNamespace string, options network.Options, allPods bool, more watching, changed func()) (*networkFacts, error) {
+	real, err := labels.NewRequirement(api.LabelType, selection.NotEquals, []string{api.TypeVirtualNode})
+	if err != nil {
+		return nil, fmt.Errorf("selecting real nodes: %w", err)
+	}
+	pods := cache.ByObject{
+		Transform: keepPod,
+		Label:     labels.SelectorFromSet(labels.Set{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway}),
+	}
+	if allPods {
+		pods.Label = nil
+		pods.Field = fields.ParseSelectorOrDie("spec.hostNetwork=false,spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
+	}
+	by := map[client.Object]cache.ByObject{
+		&corev1.Node{}:                     {Label: labels.NewSelector().Add(*real), Transform: keepNode},
+		&corev1.Pod{}:                      pods,
+		&ipamv1alpha1.Network{}:            {},
+		&ipamv1alpha1.IP{}:                 {},
+		&networkingv1beta1.Configuration{}: {},
+		&networkingv1beta1.GatewayServer{}: {},
+		&networkingv1beta1.GatewayClient{}: {},
+		&networkingv1beta1.Connection{}:    {},
+		&networkingv1beta1.PublicKey{}:     {},
+	}
+	for object, how := range more {
+		by[object] = how
+	}
+	c, err := cache.New(cfg, cache.Options{
+		Scheme: networkScheme(), Mapper: networkMapper(), ByObject: by, DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultUnsafeDisableDeepCopy: new(true), // what is read here is only read
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a cache: %w", err)
+	}
+	return &networkFacts{
+		cache: c, objects: network.Objects{LiqoNamespace: liqoNamespace, Options: options}, changed: changed,
+	}, nil
+}
+
+// run watches until ctx ends. While the API server is away, what was heard last stays.
+func (f *networkFacts) run(ctx context.Context, kinds ...client.Object) error {
+	started := make(chan error, 1)
+	go func() { started <- f.cache.Start(ctx) }()
+	for _, kind := range append(kinds,
+		&corev1.Node{}, &corev1.Pod{}, &ipamv1alpha1.Network{}, &ipamv1alpha1.IP{}, &networkingv1beta1.Configuration{},
+		&networkingv1beta1.GatewayServer{}, &networkingv1beta1.GatewayClient{}, &networkingv1beta1.Connection{}, &networkingv1beta1.PublicKey{}) {
+		informer, err := f.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", kind, err)
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { f.changed() }, UpdateFunc: func(any, any) { f.changed() }, DeleteFunc: func(any) { f.changed() },
+		}); err != nil {
+			return fmt.Errorf("watching %T: %w", kind, err)
+		}
+	}
+	if f.cache.WaitForCacheSync(ctx) {
+		f.mu.Lock()
+		f.synced = true
+		f.mu.Unlock()
+		f.changed()
+	}
+	if err := <-started; err != nil && ctx.Err() == nil {
+		return fmt.Errorf("watching the cluster: %w", err)
+	}
+	return nil
+}
+
+// complete tells whether everything was heard at least once.
+func (f *networkFacts) complete() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.synced
+}
+
+// read returns the facts as they are known now; agent.ErrUnknown before everything was heard once.
+func (f *networkFacts) read(ctx context.Context) (network.Facts, []network.Problem, error) {
+	if !f.complete() {
+		return network.Facts{}, nil, agent.ErrUnknown
+	}
+	objects := f.objects
+	var (
+		nodes          corev1.NodeList
+		pods           corev1.PodList
+		networks       ipamv1alpha1.NetworkList
+		ips            ipamv1alpha1.IPList
+		configurations networkingv1beta1.ConfigurationList
+		servers        networkingv1beta1.GatewayServerList
+		clients        networkingv1beta1.GatewayClientList
+		connections    networkingv1beta1.ConnectionList
+		keys           networkingv1beta1.PublicKeyList
+	)
+	for _, list := range []client.ObjectList{&nodes, &pods, &networks, &ips, &configurations, &servers, &clients, &connections, &keys} {
+		if err := f.cache.List(ctx, list); err != nil {
+			return network.Facts{}, nil, fmt.Errorf("listing %T: %w", list, err)
+		}
+	}
+	objects.Nodes, objects.Pods, objects.Networks, objects.IPs = nodes.Items, pods.Items, networks.Items, ips.Items
+	objects.Configurations, objects.Connections, objects.PublicKeys = configurations.Items, connections.Items, keys.Items
+	objects.GatewayServers, objects.GatewayClients = servers.Items, clients.Items
+	facts, problems := network.Gather(&objects)
+	return facts, problems, nil
+}
+
+// keepNode leaves of a Node what the plan of a host depends on.
+func keepNode(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	return &corev1.Node{
+		ObjectMeta: keepMeta(&node.ObjectMeta),
+		Spec:       corev1.NodeSpec{PodCIDR: node.Spec.PodCIDR, PodCIDRs: node.Spec.PodCIDRs},
+		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
+	}, nil
+}
+
+// keepPod leaves of a Pod where it is, and of a gateway's also what it is.
+func keepPod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	kept := &corev1.Pod{
+		ObjectMeta: keepMeta(&pod.ObjectMeta),
+		Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork},
+		Status:     corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP, PodIPs: pod.Status.PodIPs},
+	}
+	if pod.Labels[networkingv1beta1.LabelComponent] != networkingv1beta1.ComponentGateway {
+		kept.Labels = nil
+		return kept, nil
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			kept.Status.Conditions = []corev1.PodCondition{{Type: condition.Type, Status: condition.Status}}
+		}
+	}
+	return kept, nil
+}
+
+func keepMeta(meta *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion,
+		Labels: meta.Labels, CreationTimestamp: meta.CreationTimestamp, DeletionTimestamp: meta.DeletionTimestamp,
+	}
+}

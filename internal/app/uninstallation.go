@@ -1,0 +1,120 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// doubt is how long an API server that refuses to tell about the DaemonSet is asked again.
+const doubt = 5 * time.Second
+
+// uninstallation finds out whether a DaemonSet was deleted, as opposed to one of its pods: whoever takes an installation away leaves no
+// time to ask, since accounts and rights go in the same moment.
+type uninstallation struct {
+	namespace, name string
+	cache           cache.Cache
+	client          client.Client
+	deleted         atomic.Bool
+}
+
+// newUninstallation prepares to watch; without a name nothing is ever found to be deleted.
+func newUninstallation(cfg *rest.Config, namespace, name string) (*uninstallation, error) {
+	u := &uninstallation{namespace: namespace, name: name}
+	if name == "" {
+		return u, nil
+	}
+	kind := u.object()
+	var err error
+	if u.cache, err = cache.New(cfg, cache.Options{
+		Scheme: networkScheme(), Mapper: networkMapper(), DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			kind: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", name)}}},
+		},
+	}); err != nil {
+		return nil, fmt.Errorf("making a cache of DaemonSet %s/%s: %w", namespace, name, err)
+	}
+	if u.client, err = client.New(cfg, client.Options{Scheme: networkScheme(), Mapper: networkMapper()}); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return u, nil
+}
+
+func (u *uninstallation) object() *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
+	object.Namespace, object.Name = u.namespace, u.name
+	return object
+}
+
+// run watches the DaemonSet until ctx ends.
+func (u *uninstallation) run(ctx context.Context) error {
+	if u.name == "" {
+		return nil
+	}
+	started := make(chan error, 1)
+	go func() { started <- u.cache.Start(ctx) }()
+	informer, err := u.cache.GetInformer(ctx, u.object(), cache.BlockUntilSynced(false))
+	if err == nil {
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: u.seen, UpdateFunc: func(_, object any) { u.seen(object) }, DeleteFunc: func(any) { u.deleted.Store(true) },
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("watching DaemonSet %s/%s: %w", u.namespace, u.name, err)
+	}
+	if err := <-started; err != nil && ctx.Err() == nil {
+		return fmt.Errorf("watching DaemonSet %s/%s: %w", u.namespace, u.name, err)
+	}
+	return nil
+}
+
+func (u *uninstallation) seen(object any) {
+	if o, ok := object.(client.Object); ok {
+		u.deleted.Store(o.GetDeletionTimestamp() != nil)
+	}
+}
+
+// check tells whether the DaemonSet is gone or going. If that was not seen, it asks; who does not get an answer, or no clear one, does not
+// take it for gone: an agent that starts next will know. Only an API server that keeps refusing to know us says that our account is gone too.
+func (u *uninstallation) check(ctx context.Context, log *slog.Logger) bool {
+	if u.name == "" {
+		return false
+	}
+	if u.deleted.Load() {
+		return true
+	}
+	end := time.Now().Add(doubt)
+	for {
+		object := u.object()
+		err := u.client.Get(ctx, client.ObjectKeyFromObject(object), object)
+		refused := apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err)
+		switch {
+		case err == nil:
+			return object.DeletionTimestamp != nil
+		case apierrors.IsNotFound(err):
+			return true
+		case !refused || time.Now().After(end):
+			if !refused {
+				log.Error("Leaving the node as it is", "error", fmt.Errorf("asking for DaemonSet %s/%s: %w", u.namespace, u.name, err))
+			}
+			return refused
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(doubt / 10):
+		}
+	}
+}
