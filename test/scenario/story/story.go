@@ -18,6 +18,7 @@ type Story struct {
 	*testing.T
 	*World
 	namespaces []string
+	before     map[*playground.Cluster]Snapshot
 }
 
 // Tell runs one story as a subtest. Liqo is installed and peered before; afterwards, unless the story says so itself by calling
@@ -35,7 +36,7 @@ func (w *World) Tell(t *testing.T, name string, body func(s *Story)) {
 			}
 		}()
 		w.ready(s)
-		before := w.snapshots(s)
+		s.before = w.snapshots(s)
 		body(s)
 		s.removeNamespaces()
 		if installed, err := w.Installed(s.Context(), w.Rome); err != nil || !installed {
@@ -44,7 +45,7 @@ func (w *World) Tell(t *testing.T, name string, body func(s *Story)) {
 		}
 		s.Step("nothing is left", func() {
 			for _, c := range w.Clusters() {
-				s.Same(c, before[c])
+				s.Same(c, s.before[c])
 			}
 		})
 	})
@@ -58,6 +59,17 @@ func (w *World) snapshots(s *Story) map[*playground.Cluster]Snapshot {
 		all[c] = snapshot
 	}
 	return all
+}
+
+// Renewed says that an object was given other contents on purpose, which stay; it is named as in a Snapshot.
+func (s *Story) Renewed(c *playground.Cluster, object string) {
+	s.Helper()
+	now, err := Take(s.Context(), c)
+	s.Must(err)
+	if _, was := s.before[c][object]; !was {
+		s.Fatalf("%s held no %s", c.ID, object)
+	}
+	s.before[c][object] = now[object]
 }
 
 // Same waits until the cluster holds what it held before, and fails with the difference.

@@ -29,8 +29,9 @@ type Plan struct {
 	Budget time.Duration
 	// Create are flags of "playground create cluster", by cluster ID; without any, a cluster has one node and the addresses that all have.
 	Create map[string][]string
-	// Install and Peer are flags of liqoctl.
-	Install, Peer []string
+	// Install are flags of "liqoctl install", Peer those of "liqoctl peer" by provider.
+	Install []string
+	Peer    map[string][]string
 }
 
 // World is three clusters.
@@ -127,8 +128,9 @@ func (w *World) ready(s *Story) {
 		s.Must(group.Wait())
 	})
 	s.Step("peer rome with milan and naples", func() {
-		s.Must(w.Machine.Peer(s.Context(), w.Rome, w.Milan, w.Plan.Peer...))
-		s.Must(w.Machine.Peer(s.Context(), w.Rome, w.Naples, w.Plan.Peer...))
+		for _, provider := range []*playground.Cluster{w.Milan, w.Naples} {
+			s.Must(w.Machine.Peer(s.Context(), w.Rome, provider, w.Plan.Peer[provider.ID]...))
+		}
 	})
 }
 

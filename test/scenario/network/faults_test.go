@@ -1,0 +1,212 @@
+package network
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/test/playground"
+	"liqo.io/liqo/test/scenario/story"
+)
+
+// What a fault may cost a TCP stream.
+const (
+	agentStall    = 200 * time.Millisecond
+	failoverStall = 3 * time.Second
+)
+
+// agents: those who set the network up may die; what they have set up stays.
+func agents(s *story.Story) {
+	rome, milan := s.Rome, s.Milan
+	p := gather(s, "agents", "home", "milan")
+	for _, c := range []*playground.Cluster{rome, milan} {
+		peer := map[string]string{"rome": "milan", "milan": "rome"}[c.ID]
+		var fabric corev1.PodList
+		s.Must(c.List(s.Context(), &fabric, client.InNamespace(api.Namespace), client.MatchingLabels{"app.kubernetes.io/name": "fabric"}))
+		if len(fabric.Items) != 2 {
+			s.Fatalf("%s has %d fabric agents, want one on each node", c.ID, len(fabric.Items))
+		}
+		at, err := gateways(s.Context(), c, peer)
+		s.Must(err)
+		s.Step("the agents of "+c.ID+" are killed while a stream runs at full speed", func() {
+			stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 0)
+			pause(s, 2*time.Second)
+			for i := range fabric.Items {
+				kill(s, &fabric.Items[i], "fabric")
+				pause(s, 500*time.Millisecond)
+			}
+			for i := range at {
+				kill(s, &at[i], "gateway")
+				pause(s, 500*time.Millisecond)
+			}
+			// The agents are up again and look at what they find.
+			pause(s, 3*time.Second)
+			p.flows(stream, agentStall)
+		})
+		standing(s, c, peer)
+	}
+}
+
+// failover: a gateway goes, its sibling takes over, and connections that are open stay open.
+func failover(s *story.Story) {
+	rome, milan := s.Rome, s.Milan
+	p := gather(s, "failover", "home", "milan")
+	sides := []struct {
+		c    *playground.Cluster
+		peer string
+	}{{rome, "milan"}, {milan, "rome"}}
+	for _, side := range sides {
+		s.Step("the gateway at work in "+side.c.ID+" is killed", func() {
+			gone := active(s, side.c, side.peer)
+			stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 0)
+			pause(s, 2*time.Second)
+			pids, err := playground.Processes(gone)
+			s.Must(err)
+			s.Must(playground.Kill(pids...))
+			pause(s, 6*time.Second)
+			p.flows(stream, failoverStall)
+			standing(s, side.c, side.peer)
+		})
+		s.Step("the pod of the gateway at work in "+side.c.ID+" is deleted", func() {
+			gone := active(s, side.c, side.peer)
+			stream := p.stream(p.inside("home", 1), rome, "milan", p.pods("milan")[0].Name, 0)
+			pause(s, 2*time.Second)
+			s.Must(side.c.Delete(s.Context(), gone, client.GracePeriodSeconds(0)))
+			pause(s, 6*time.Second)
+			p.flows(stream, failoverStall)
+			standing(s, side.c, side.peer)
+		})
+	}
+	s.Step("the gateway at work in rome is killed while neither API server runs", func() {
+		gone := active(s, rome, "milan")
+		pids, err := playground.Processes(gone)
+		s.Must(err)
+		stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 0)
+		for _, c := range []*playground.Cluster{rome, milan} {
+			component(s, "stop", "kube-apiserver", c.Node())
+		}
+		pause(s, 2*time.Second)
+		s.Must(playground.Kill(pids...))
+		pause(s, 6*time.Second)
+		p.flows(stream, failoverStall)
+		for _, c := range []*playground.Cluster{rome, milan} {
+			component(s, "start", "kube-apiserver", c.Node())
+		}
+		for _, c := range []*playground.Cluster{rome, milan} {
+			answers(s, c)
+		}
+		standing(s, rome, "milan")
+	})
+	s.Step("both gateways of rome are deleted at once: it takes longer, and comes back", func() {
+		stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 1<<20)
+		pods, err := gateways(s.Context(), rome, "milan")
+		s.Must(err)
+		for i := range pods {
+			s.Must(rome.Delete(s.Context(), &pods[i], client.GracePeriodSeconds(0)))
+		}
+		standing(s, rome, "milan")
+		connected(s, rome, "milan", networkingv1beta1.Connected, time.Minute)
+		p.asks(p.inside("home", 0), p.web(rome, "milan")...)
+		pause(s, 2*time.Second)
+		p.flows(stream, 20*time.Second)
+	})
+}
+
+// web is where a cluster sees the web servers of a group.
+func (p *people) web(c *playground.Cluster, group string) (authorities []string) {
+	p.Helper()
+	for _, address := range p.seen(c, group) {
+		authorities = append(authorities, address.String()+":"+webPort)
+	}
+	return authorities
+}
+
+// power: the node with the gateway at work loses its power, and gets it back.
+func power(s *story.Story) {
+	rome, milan := s.Rome, s.Milan
+	p := gather(s, "power", "home", "milan")
+	for _, side := range []struct {
+		c    *playground.Cluster
+		peer string
+	}{{rome, "milan"}, {milan, "rome"}} {
+		worker := side.c.Worker(2)
+		s.Step("the gateway at work in "+side.c.ID+" is on "+worker, func() {
+			// The other node is the control plane's, and that of the load balancer's address.
+			if at := active(s, side.c, side.peer); at.Spec.NodeName != worker {
+				pids, err := playground.Processes(at)
+				s.Must(err)
+				s.Must(playground.Kill(pids...))
+				active(s, side.c, side.peer, at.Name)
+				standing(s, side.c, side.peer)
+			}
+		})
+		s.Step("no power for "+worker, func() {
+			pod := p.on("milan", milan.Node())
+			home := p.on("home", rome.Node())
+			inside, err := playground.In(&home)
+			s.Must(err)
+			stream := p.stream(inside, rome, "milan", pod.Name, 0)
+			pause(s, 2*time.Second)
+			_, err = s.Playground(s.Context(), "kill", "node", worker)
+			s.Must(err)
+			s.Cleanup(func() { _, _ = s.Playground(background(s), "start", "node", worker) })
+			pause(s, 8*time.Second)
+			p.flows(stream, failoverStall)
+		})
+		s.Step("power for "+worker, func() {
+			_, err := s.Playground(s.Context(), "start", "node", worker)
+			s.Must(err)
+			ready(s, side.c, worker)
+			standing(s, side.c, side.peer)
+			s.PodsReady(rome, p.ns, 4, start)
+			s.PodsReady(milan, p.namespace(milan), 2, start)
+			for _, group := range p.groups {
+				for i := range p.pods(group) {
+					p.asks(p.inside(group, i), append(p.web(cluster(s, group), "home"), p.web(cluster(s, group), "milan")...)...)
+				}
+			}
+		})
+	}
+}
+
+// partition: nobody is told anything wrong, and everything goes on afterwards.
+func partition(s *story.Story) {
+	rome, milan := s.Rome, s.Milan
+	p := gather(s, "partition", "home", "milan", "naples")
+	var stream, other *playground.Stream
+	s.Step("cut rome off from milan", func() {
+		stream = p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 1<<20)
+		other = p.stream(p.inside("home", 1), rome, "naples", p.pods("naples")[1].Name, 1<<20)
+		pause(s, time.Second)
+		s.Must(s.Partition(s.Context(), rome, milan))
+		s.Cleanup(func() {
+			if err := s.Heal(background(s), rome, milan); err != nil {
+				s.Error(err)
+			}
+		})
+		connected(s, rome, "milan", networkingv1beta1.ConnectionError, 30*time.Second)
+		connected(s, milan, "rome", networkingv1beta1.ConnectionError, 30*time.Second)
+		connected(s, rome, "naples", networkingv1beta1.Connected, time.Second)
+	})
+	s.Step("the path to naples is not disturbed", func() {
+		pause(s, time.Second)
+		p.flows(other, time.Second)
+	})
+	s.Step("heal: connected again", func() {
+		began := time.Now()
+		s.Must(s.Heal(s.Context(), rome, milan))
+		connected(s, rome, "milan", networkingv1beta1.Connected, 30*time.Second)
+		connected(s, milan, "rome", networkingv1beta1.Connected, 30*time.Second)
+		fmt.Printf("             after %.1f s\n", time.Since(began).Seconds())
+		s.NodeReady("milan", true, time.Minute)
+		for _, group := range p.groups {
+			p.asks(p.inside(group, 0), append(p.web(cluster(s, group), "home"), p.web(cluster(s, group), "milan")...)...)
+		}
+		pause(s, time.Second)
+		p.flows(stream, time.Minute)
+	})
+}

@@ -1,0 +1,96 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/test/playground"
+	"liqo.io/liqo/test/scenario/story"
+)
+
+// gateways are the gateway pods of a cluster towards a peer.
+func gateways(ctx context.Context, c *playground.Cluster, peer string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := c.List(ctx, &list, client.InNamespace(api.TenantNamespace(peer)), client.MatchingLabels{
+		networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway, api.LabelRemoteClusterID: peer,
+	})
+	return list.Items, err
+}
+
+// active waits until exactly one gateway pod of a cluster towards a peer says that it is at work, and returns it; unless it is other.
+func active(s *story.Story, c *playground.Cluster, peer string, other ...string) *corev1.Pod {
+	s.Helper()
+	var found corev1.Pod
+	s.Eventually(time.Minute, fmt.Sprintf("one gateway of %s towards %s to be at work, other than %v", c.ID, peer, other), func(ctx context.Context) error {
+		pods, err := gateways(ctx, c, peer)
+		if err != nil {
+			return err
+		}
+		names := story.Names(pods)
+		pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
+			return pod.Labels[networkingv1beta1.LabelActive] != api.True || !story.Ready(pod) || slices.Contains(other, pod.Name)
+		})
+		if len(pods) != 1 {
+			return fmt.Errorf("%v of the pods %v are", story.Names(pods), names)
+		}
+		found = pods[0]
+		return nil
+	})
+	return &found
+}
+
+// standing waits until a cluster has two gateway pods towards a peer again, both Ready.
+func standing(s *story.Story, c *playground.Cluster, peer string) {
+	s.Helper()
+	s.Eventually(2*time.Minute, fmt.Sprintf("two gateways of %s towards %s to be Ready", c.ID, peer), func(ctx context.Context) error {
+		pods, err := gateways(ctx, c, peer)
+		if err != nil {
+			return err
+		}
+		if len(pods) != 2 || !story.Ready(pods[0]) || !story.Ready(pods[1]) {
+			return fmt.Errorf("the pods are %v", story.Names(pods))
+		}
+		return nil
+	})
+}
+
+// connected waits until the Connection of a cluster to a peer has that value.
+func connected(s *story.Story, c *playground.Cluster, peer, value string, within time.Duration) *networkingv1beta1.Connection {
+	s.Helper()
+	var found networkingv1beta1.Connection
+	s.Eventually(within, fmt.Sprintf("the connection of %s to %s to be %s", c.ID, peer, value), func(ctx context.Context) error {
+		var list networkingv1beta1.ConnectionList
+		if err := c.List(ctx, &list, client.InNamespace(api.TenantNamespace(peer))); err != nil {
+			return err
+		}
+		if len(list.Items) != 1 || list.Items[0].Status.Value != value {
+			return fmt.Errorf("it is %+v", list.Items)
+		}
+		found = list.Items[0]
+		return nil
+	})
+	return &found
+}
+
+// kill ends all processes of a container of a pod.
+func kill(s *story.Story, pod *corev1.Pod, container string) {
+	s.Helper()
+	pids, err := playground.Container(pod, container)
+	s.Must(err)
+	s.Must(playground.Kill(pids...))
+}
+
+// pause lets something go on for a while: here time itself is what is tested.
+func pause(s *story.Story, d time.Duration) {
+	select {
+	case <-s.Context().Done():
+	case <-time.After(d):
+	}
+}

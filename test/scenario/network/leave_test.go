@@ -1,0 +1,213 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/test/playground"
+	"liqo.io/liqo/test/scenario/story"
+)
+
+// wiring is what every node of every cluster has of a network, by node.
+func wiring(t *testing.T, w *story.World) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, c := range w.Clusters() {
+		for number := 1; number <= 2; number++ {
+			text, err := wiringOf(t.Context(), w, c.Worker(number))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[c.Worker(number)] = text
+		}
+	}
+	return all
+}
+
+// wiringOf is every link, address, route, rule, neighbour of the overlay and table of the firewall of a node, but for the pods' own links, and for
+// what the CNI and kube-proxy fill their own tables with.
+func wiringOf(ctx context.Context, w *story.World, node string) (string, error) {
+	var lines []string
+	for _, command := range []string{
+		"ip -o link", "ip -o -4 address", "ip -4 route show table all", "ip -4 rule", "ip neighbour show nud permanent", "bridge fdb show", "nft list tables",
+	} {
+		out, err := w.Machine.Exec(ctx, node, strings.Fields(command)...)
+		if err != nil {
+			return "", err
+		}
+		for line := range strings.Lines(out) {
+			if line = strings.TrimSpace(line); !passing(line) {
+				lines = append(lines, command+": "+stable(line))
+			}
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(slices.Compact(lines), "\n"), nil
+}
+
+// passing tells lines that are about a pod's link, or a bridge's table of what it has learnt.
+func passing(line string) bool {
+	return strings.Contains(line, "veth") || strings.Contains(line, "cni0") || strings.Contains(line, "33:33:") || strings.Contains(line, "01:00:5e:")
+}
+
+// stable leaves out the numbers of links, which count every pod that ever was.
+func stable(line string) string {
+	return regexp.MustCompile(`^\d+: |@if\d+|if\d+|\bqlen \d+|\blink-netnsid \d+`).ReplaceAllString(line, "")
+}
+
+// ours finds what is left of us on a node.
+func ours(s *story.Story, node string) (left []string) {
+	s.Helper()
+	text, err := wiringOf(s.Context(), s.World, node)
+	s.Must(err)
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "liqo") || strings.Contains(line, "18952") || strings.Contains(line, "18953") || strings.Contains(line, "proto 189") {
+			left = append(left, strings.TrimSpace(line))
+		}
+	}
+	return left
+}
+
+// disconnect: the network between two clusters goes without a trace, the peering stays, and it can be connected again.
+func disconnect(s *story.Story) {
+	rome, milan, naples := s.Rome, s.Milan, s.Naples
+	p := gather(s, "disconnect", "home", "naples")
+	views := func(c *playground.Cluster, peer string) string {
+		found, err := s.Liqoctl(s.Context(), "info", "peer", peer, "--kubeconfig", c.Kubeconfig, "--get", "network.CIDRs.remapped")
+		s.Must(err)
+		return found
+	}
+	seen := regexp.MustCompile(`\d+\.\d+\.\d+\.\d+/\d+`).FindAllString(views(rome, "milan"), -1)
+	if len(seen) < 2 {
+		s.Fatalf("rome sees milan at %v", seen)
+	}
+	between := []string{"--kubeconfig", rome.Kubeconfig, "--remote-kubeconfig", milan.Kubeconfig, "--wait"}
+
+	s.Step("reset the network between rome and milan", func() {
+		_, err := s.Liqoctl(s.Context(), append([]string{"network", "reset"}, between...)...)
+		s.Must(err)
+	})
+	s.Step("milan's nodes have nothing of ours, rome's nothing of milan", func() {
+		s.Eventually(soon, "milan's nodes to be clean", func(context.Context) error {
+			for number := 1; number <= 2; number++ {
+				if left := ours(s, milan.Worker(number)); len(left) > 0 {
+					return fmt.Errorf("node %s has\n%s", milan.Worker(number), strings.Join(left, "\n"))
+				}
+			}
+			return nil
+		})
+		s.Eventually(soon, "rome's nodes to forget milan", func(context.Context) error {
+			for number := 1; number <= 2; number++ {
+				for _, line := range ours(s, rome.Worker(number)) {
+					for _, view := range seen {
+						if strings.Contains(line, view) {
+							return fmt.Errorf("node %s has %s", rome.Worker(number), line)
+						}
+					}
+				}
+			}
+			return nil
+		})
+		for _, side := range []struct {
+			c    *playground.Cluster
+			peer string
+		}{{rome, "milan"}, {milan, "rome"}} {
+			s.Eventually(soon, side.c.ID+" to have no gateway", func(ctx context.Context) error {
+				pods, err := gateways(ctx, side.c, side.peer)
+				if err == nil && len(pods) > 0 {
+					err = fmt.Errorf("it has %v", story.Names(pods))
+				}
+				return err
+			})
+		}
+	})
+	s.Step("rome and naples talk on", func() {
+		p.asks(p.inside("home", 0), p.web(rome, "naples")...)
+		p.asks(p.inside("naples", 0), p.web(naples, "home")...)
+	})
+	s.Step("connect again", func() {
+		_, err := s.Liqoctl(s.Context(), append([]string{"network", "connect"}, between...)...)
+		s.Must(err)
+		standing(s, rome, "milan")
+		standing(s, milan, "rome")
+		s.NodeReady("milan", true, time.Minute)
+		// A gateway that was made anew has keys of its own.
+		s.Renewed(rome, "secrets liqo-tenant-milan/gw-milan")
+		s.Renewed(milan, "secrets liqo-tenant-rome/gw-rome")
+		s.Renewed(rome, "networking.liqo.io/publickeies liqo-tenant-milan/milan")
+		s.Renewed(milan, "networking.liqo.io/publickeies liqo-tenant-rome/rome")
+	})
+}
+
+// leave: with everything uninstalled the nodes are wired as before.
+func leave(s *story.Story, before map[string]string) {
+	s.Step("unpeer, and uninstall --purge", func() {
+		for _, provider := range []*playground.Cluster{s.Milan, s.Naples} {
+			s.Must(s.Unpeer(s.Context(), s.Rome, provider))
+		}
+		var group errgroup.Group
+		for _, c := range s.Clusters() {
+			group.Go(func() error { return s.Uninstall(s.Context(), c, true) })
+		}
+		s.Must(group.Wait())
+	})
+	s.Step("every object is as before the installation, and so is every node's network", func() {
+		for _, c := range s.Clusters() {
+			s.Same(c, s.Empty(c))
+			for number := 1; number <= 2; number++ {
+				node := c.Worker(number)
+				s.Eventually(soon, node+" to be wired as before", func(ctx context.Context) error {
+					now, err := wiringOf(ctx, s.World, node)
+					if err == nil && now != before[node] {
+						err = fmt.Errorf("it is not:\n%s", cmp.Diff(strings.Split(before[node], "\n"), strings.Split(now, "\n")))
+					}
+					return err
+				})
+			}
+		}
+	})
+}
+
+// without: where somebody else's network joins the clusters, Liqo makes none, and changes no address.
+func without(s *story.Story) {
+	rome, naples := s.Rome, s.Naples
+	s.Step("there is no agent and no gateway", func() {
+		for _, c := range s.Clusters() {
+			var pods corev1.PodList
+			s.Must(c.List(s.Context(), &pods))
+			for _, pod := range pods.Items {
+				if strings.Contains(pod.Name, "fabric") || strings.HasPrefix(pod.Name, "gw-") {
+					s.Errorf("%s has pod %s/%s", c.ID, pod.Namespace, pod.Name)
+				}
+			}
+			for number := 1; number <= 2; number++ {
+				if left := ours(s, c.Worker(number)); len(left) > 0 {
+					s.Errorf("node %s has\n%s", c.Worker(number), strings.Join(left, "\n"))
+				}
+			}
+		}
+	})
+	p := gather(s, "without", "home", "naples")
+	s.Step("addresses are what they are", func() {
+		there := p.pods("naples")
+		for i, pod := range s.Pods(rome, p.ns) {
+			if pod.Spec.NodeName == "naples" && !slices.ContainsFunc(there, func(t corev1.Pod) bool { return t.Name == pod.Name && t.Status.PodIP == pod.Status.PodIP }) {
+				s.Errorf("rome shows pod %d, %s, with the address %s, which is not its own", i, pod.Name, pod.Status.PodIP)
+			}
+		}
+		for name, address := range p.seen(naples, "home") {
+			if own := s.Pod(rome, p.ns, name).Status.PodIP; own != address.String() {
+				s.Errorf("naples sees pod %s as %s, its own address is %s", name, address, own)
+			}
+		}
+	})
+}

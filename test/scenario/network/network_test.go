@@ -1,0 +1,41 @@
+package network
+
+import (
+	"testing"
+	"time"
+
+	"liqo.io/liqo/test/scenario/story"
+)
+
+// budget is for everything, clusters included, on two cores.
+const budget = 14 * time.Minute
+
+// TestStories tells all stories on one world, each of which leaves it as it was. One of them alone: -run TestStories/matrix.
+func TestStories(t *testing.T) {
+	w := story.New(t, story.Plan{
+		Budget: budget,
+		Prefix: "network-",
+		Create: map[string][]string{
+			"rome":   {"--nodes", "2"},
+			"milan":  {"--nodes", "2"},
+			"naples": {"--nodes", "2", "--pod-cidr", "10.245.0.0/16", "--service-cidr", "10.97.0.0/16"},
+		},
+		Install: []string{"--set", "networking.gatewayTemplates.replicas=2"},
+		Peer:    map[string][]string{"naples": {"--gw-server-service-type", "NodePort"}},
+	})
+	before := wiring(t, w)
+	w.Tell(t, "matrix", matrix)
+	w.Tell(t, "agents", agents)
+	w.Tell(t, "failover", failover)
+	w.Tell(t, "power", power)
+	w.Tell(t, "partition", partition)
+	w.Tell(t, "nodes", nodes)
+	w.Tell(t, "keys", keys)
+	w.Tell(t, "nat", nat)
+	w.Tell(t, "command", command)
+	w.Tell(t, "disconnect", disconnect)
+	w.Tell(t, "leave", func(s *story.Story) { leave(s, before) })
+	// Whatever follows is on clusters that are told to make no network.
+	w.Plan.Install, w.Plan.Peer = []string{"--set", "networking.enabled=false"}, nil
+	w.Tell(t, "without", without)
+}

@@ -1,0 +1,265 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/test/playground"
+	"liqo.io/liqo/test/scenario/story"
+)
+
+const (
+	// start is how long a pod may take from its creation to Ready, on a machine that is busy with other things.
+	start = 60 * time.Second
+	// soon is how long a change in one cluster may take to be in effect in another.
+	soon = 30 * time.Second
+	// webPort and streamPort are those of the test server.
+	webPort, streamPort = "8080", "9000"
+)
+
+// people are the pods of a story: two of rome on a node each, and as many in milan and naples, each group behind a Service of its name.
+type people struct {
+	*story.Story
+	ns string
+	// groups are the names of the Services.
+	groups []string
+}
+
+// gather makes the groups: "home" in rome, the others in the provider they are named by.
+func gather(s *story.Story, ns string, groups ...string) *people {
+	p := &people{Story: s, ns: ns, groups: groups}
+	s.Step("pods of "+strings.Join(groups, ", "), func() {
+		s.Offload(ns)
+		for _, group := range groups {
+			deployment := story.DeploymentOn(group, ns, group, 2, playground.TestServer)
+			pod := &deployment.Spec.Template.Spec
+			if group == "home" {
+				pod.NodeSelector = nil
+				pod.Affinity = realNodes()
+			}
+			pod.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+				MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": group}},
+			}}
+			pod.Containers[0].Env = []corev1.EnvVar{{Name: "CLUSTER_NAME", Value: cluster(s, group).ID}}
+			pod.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
+				HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080)},
+			}}
+			s.Must(s.Rome.Create(s.Context(), deployment))
+			s.Must(s.Rome.Create(s.Context(), &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: group},
+				Spec: corev1.ServiceSpec{
+					Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"app": group},
+					Ports: []corev1.ServicePort{{Name: "web", Port: 8080}, {Name: "stream", Port: 9000}},
+				},
+			}))
+		}
+		s.PodsReady(s.Rome, ns, 2*len(groups), start)
+	})
+	return p
+}
+
+func realNodes() *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: "liqo.io/type", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"virtual-node"}},
+		}}},
+	}}}
+}
+
+// cluster is the one where a group's pods run.
+func cluster(s *story.Story, group string) *playground.Cluster {
+	return map[string]*playground.Cluster{"home": s.Rome, "milan": s.Milan, "naples": s.Naples}[group]
+}
+
+// namespace is what the story's namespace is called there.
+func (p *people) namespace(c *playground.Cluster) string {
+	if c == p.Rome {
+		return p.ns
+	}
+	return story.Twin(p.ns)
+}
+
+// pods are those of a group, as the cluster has them in which they run.
+func (p *people) pods(group string) []corev1.Pod {
+	p.Helper()
+	c := cluster(p.Story, group)
+	return p.Pods(c, p.namespace(c), client.MatchingLabels{"app": group})
+}
+
+// inside is a group's pod, to send from.
+func (p *people) inside(group string, number int) playground.Inside {
+	p.Helper()
+	inside, err := playground.In(&p.pods(group)[number])
+	p.Must(err)
+	return inside
+}
+
+// on is the pod of a group that runs on a node.
+func (p *people) on(group, node string) corev1.Pod {
+	p.Helper()
+	pods := p.pods(group)
+	i := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName == node })
+	if i < 0 {
+		p.Fatalf("no pod of %s is on node %s: the pods are %v", group, node, story.Names(pods))
+	}
+	return pods[i]
+}
+
+// seen waits until a cluster knows both addresses of a group, and returns them by pod: where the cluster sees each.
+func (p *people) seen(c *playground.Cluster, group string) map[string]netip.Addr {
+	p.Helper()
+	want := story.Names(p.pods(group))
+	var found map[string]netip.Addr
+	p.Eventually(soon, fmt.Sprintf("%s to know the endpoints of Service %s", c.ID, group), func(ctx context.Context) error {
+		var list discoveryv1.EndpointSliceList
+		if err := c.List(ctx, &list, client.InNamespace(p.namespace(c)), client.MatchingLabels{discoveryv1.LabelServiceName: group}); err != nil {
+			return err
+		}
+		found = map[string]netip.Addr{}
+		for _, slice := range list.Items {
+			for _, endpoint := range slice.Endpoints {
+				if endpoint.TargetRef == nil || endpoint.Conditions.Ready == nil || !*endpoint.Conditions.Ready {
+					continue
+				}
+				address, err := netip.ParseAddr(endpoint.Addresses[0])
+				if err != nil {
+					return err
+				}
+				found[endpoint.TargetRef.Name] = address
+			}
+		}
+		if got := slices.Sorted(maps.Keys(found)); !slices.Equal(got, want) {
+			return fmt.Errorf("endpoints lead to the pods %v, want %v", got, want)
+		}
+		return nil
+	})
+	return found
+}
+
+// everyone is where a cluster sees all pods, by name.
+func (p *people) everyone(c *playground.Cluster) map[string]netip.Addr {
+	p.Helper()
+	all := map[string]netip.Addr{}
+	for _, group := range p.groups {
+		maps.Copy(all, p.seen(c, group))
+	}
+	return all
+}
+
+// stream begins to receive, at full speed if rate is 0, from a pod of a group to one of another.
+func (p *people) stream(from playground.Inside, c *playground.Cluster, group string, pod string, rate int) *playground.Stream {
+	p.Helper()
+	address := net.JoinHostPort(p.seen(c, group)[pod].String(), streamPort)
+	stream, err := from.Receive(p.Context(), address, rate)
+	p.Must(err)
+	return stream
+}
+
+// flows ends a stream that must not have broken nor stalled for longer than that, and prints what it was like.
+func (p *people) flows(stream *playground.Stream, stall time.Duration) playground.Reception {
+	p.Helper()
+	got, err := stream.Stop()
+	p.Must(err)
+	fmt.Printf("             %.2f Gbit/s for %.1f s, longest stall %.0f ms, breaks %v\n", got.BitsPerSecond/1e9, got.Seconds, got.Longest, got.Breaks)
+	if len(got.Breaks) > 0 {
+		p.Errorf("the stream broke: %v", got.Breaks)
+	}
+	if got.Longest > float64(stall/time.Millisecond) {
+		p.Errorf("the stream stalled for %.0f ms, and must not for longer than %v: %v", got.Longest, stall, got.Stalls)
+	}
+	if got.Bytes == 0 {
+		p.Errorf("the stream carried nothing")
+	}
+	return got
+}
+
+// hosts makes a pod in the host network of every node of every cluster, and returns where to send from, by node.
+func (p *people) hosts() map[string]playground.Inside {
+	p.Helper()
+	insides := map[string]playground.Inside{}
+	p.Step("pods in the host network of every node", func() {
+		for _, c := range p.Clusters() {
+			set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "host"}}
+			labels := map[string]string{"app": "host"}
+			set.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+			set.Spec.Template.Labels = labels
+			grace := int64(1)
+			set.Spec.Template.Spec = corev1.PodSpec{
+				HostNetwork: true, TerminationGracePeriodSeconds: &grace, Affinity: realNodes(),
+				Containers: []corev1.Container{{
+					Name: "main", Image: playground.TestServer, Command: []string{"/testserver", "-http", ":8888", "-udp", "", "-stream", ""},
+					Env: []corev1.EnvVar{{Name: "CLUSTER_NAME", Value: c.ID}},
+				}},
+			}
+			p.Must(c.Create(p.Context(), set))
+		}
+		for _, c := range p.Clusters() {
+			for _, pod := range p.PodsReady(c, metav1.NamespaceDefault, 2, start) {
+				inside, err := playground.In(&pod)
+				p.Must(err)
+				inside.Name = "host " + pod.Spec.NodeName
+				insides[pod.Spec.NodeName] = inside
+			}
+		}
+	})
+	return insides
+}
+
+// removeHosts takes them back.
+func (p *people) removeHosts() {
+	p.Helper()
+	p.Step("without pods in the host network", func() {
+		for _, c := range p.Clusters() {
+			p.Must(c.Delete(p.Context(), &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "host"}},
+				client.PropagationPolicy(metav1.DeletePropagationForeground)))
+		}
+		for _, c := range p.Clusters() {
+			p.PodsReady(c, metav1.NamespaceDefault, 0, start)
+		}
+	})
+}
+
+// asks lets a place ask HOST:PORTs and hands over the answers, all of which have to come within a while.
+func (p *people) asks(from playground.Inside, authorities ...string) []playground.Answer {
+	p.Helper()
+	var answers []playground.Answer
+	p.Eventually(soon, fmt.Sprintf("%s to be answered by %v", from.Name, authorities), func(ctx context.Context) error {
+		var err error
+		if answers, err = from.WhoAmI(ctx, 3*time.Second, authorities...); err != nil {
+			return err
+		}
+		for _, answer := range answers {
+			if answer.Error != "" {
+				return fmt.Errorf("%s: %s", answer.URL, answer.Error)
+			}
+		}
+		return nil
+	})
+	return answers
+}
+
+// refused checks that none of them answers.
+func (p *people) refused(from playground.Inside, authorities ...string) {
+	p.Helper()
+	answers, err := from.WhoAmI(p.Context(), time.Second, authorities...)
+	p.Must(err)
+	for _, answer := range answers {
+		if answer.Error == "" {
+			p.Errorf("%s is answered by %s, and must not be: %+v", from.Name, answer.URL, answer)
+		}
+	}
+}
