@@ -26,6 +26,11 @@ import (
 // server is an API server with the objects by which liqoctl recognises an installation; no controller runs there.
 func server(t *testing.T) (kubeconfig string, c client.Client) {
 	t.Helper()
+	return serverOf(t, "rome")
+}
+
+func serverOf(t *testing.T, clusterID string) (kubeconfig string, c client.Client) {
+	t.Helper()
 	env, config := kubetesting.Environment(t)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
@@ -37,7 +42,7 @@ func server(t *testing.T) (kubeconfig string, c client.Client) {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}},
 		&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: api.ClusterIDConfigMap, Labels: map[string]string{"app.kubernetes.io/name": "clusterid-configmap"}},
-			Data:       map[string]string{api.ClusterIDKey: "rome"},
+			Data:       map[string]string{api.ClusterIDKey: clusterID},
 		},
 		&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: networkConfigMap},
