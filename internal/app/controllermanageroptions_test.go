@@ -4,6 +4,7 @@ import (
 	"flag"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -32,7 +33,8 @@ func TestControllerManagerOptions(t *testing.T) {
 	want := &ControllerManagerOptions{
 		ClusterID: "rome", LiqoNamespace: "liqo", DefaultNodeResources: defaultNodeResources(),
 		DefaultLimitsEnforcement: offloadingv1beta1.EnforcementNone, DefaultClassEnabled: true,
-		EnableAuthentication: true, EnableOffloading: true, Replicas: 1, WebhookPort: 9443,
+		EnableAuthentication: true, EnableNetworking: true, EnableOffloading: true, ReflectIPs: true, Replicas: 1, WebhookPort: 9443,
+		WatchGatewayTemplates: true, ConnectionUpdateInterval: 10 * time.Second,
 		WebhookService: "liqo-controller-manager-webhook", HealthAddress: ":8081",
 	}
 	if diff := cmp.Diff(want, opts); diff != "" {

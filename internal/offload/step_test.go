@@ -1,7 +1,10 @@
 package offload
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,10 +116,13 @@ func TestStepLawsByEnumeration(t *testing.T) {
 						if !synced && (shadow != nil || remote != nil) {
 							continue // nothing is known while nothing is synced
 						}
-						tried++
-						name := fmt.Sprintf("local %s, shadow %s, remote %s, namespace %s, synced %v", ln, sn, rn, mn, synced)
-						env := Env{Mapping: mapping, RemoteSynced: synced, Now: stepNow, Pod: stepPod}
-						checkStep(t, name, local, shadow, remote, env)
+						for _, unavailable := range []bool{false, true} {
+							tried++
+							name := fmt.Sprintf("local %s, shadow %s, remote %s, namespace %s, synced %v, unavailable %v", ln, sn, rn, mn, synced, unavailable)
+							env := Env{Mapping: mapping, RemoteSynced: synced, Now: stepNow, Pod: stepPod}
+							env.Pod.Unavailable = unavailable
+							checkStep(t, name, local, shadow, remote, env)
+						}
 					}
 				}
 			}
@@ -200,6 +206,9 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offv1.Shado
 		if ours && local.DeletionTimestamp == nil && remote != nil && !OwnedBy(remote, shadow) && now.Status.PodIP == remote.Status.PodIP && now.Status.PodIP != "" {
 			fail("it shows the state of another pod")
 		}
+		if said := now.Labels[kinds.LabelRemoteUnavailable] != ""; said && !env.Pod.Unavailable || ready(now) && env.Pod.Unavailable && !kinds.Finished(now) {
+			fail("it does not say whether the provider is out of reach")
+		}
 		if now.UID != local.UID || !equality.Semantic.DeepEqual(now.Spec, local.Spec) {
 			fail("it changes more than the state")
 		}
@@ -211,6 +220,66 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offv1.Shado
 				fail("silence was read as absence")
 			}
 		}
+	}
+}
+
+func ready(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+}
+
+// TestOutOfReachIsShownOnce: the pods of a provider that is out of reach are not ready, which takes one write, and one more when it is back.
+func TestOutOfReachIsShownOnce(t *testing.T) {
+	local := localPod("u1", labelled)
+	shadow := shadowFor(local, "s1", nil)
+	remote := remoteFor(shadow, remoteRuns)
+	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}
+	shown := Next(local, shadow, remote, env)
+	pod, _ := shown.Object.(*corev1.Pod)
+	for _, way := range []struct {
+		name               string
+		synced, unreadable bool
+	}{{"the network alone", true, false}, {"the API server, too", false, true}} {
+		away := env
+		away.Pod.Unavailable, away.RemoteSynced = true, way.synced
+		s, r := shadow, remote
+		if way.unreadable {
+			s, r = nil, nil
+		}
+		step := Next(pod, s, r, away)
+		gone, _ := step.Object.(*corev1.Pod)
+		if step.Action != PatchLocalStatus || gone == nil || ready(gone) || gone.Labels[kinds.LabelRemoteUnavailable] != "true" || gone.Status.Phase != corev1.PodRunning {
+			t.Fatalf("%s: %+v", way.name, step)
+		}
+		if again := Next(gone, s, r, away); again.Action != Nothing {
+			t.Errorf("%s, it is written again: %+v", way.name, again)
+		}
+		back := Next(gone, shadow, remote, env)
+		if now, _ := back.Object.(*corev1.Pod); back.Action != PatchLocalStatus || !ready(now) || now.Labels[kinds.LabelRemoteUnavailable] != "" {
+			t.Errorf("%s, it does not come back: %+v", way.name, back)
+		}
+		// Until what the provider has was read again, nothing is said.
+		blind := env
+		blind.RemoteSynced = false
+		if step := Next(gone, nil, nil, blind); step.Action != Nothing {
+			t.Errorf("%s, it comes back unseen: %+v", way.name, step)
+		}
+	}
+}
+
+// TestRefusedAddressIsTold: an address that the provider may not have is not shown, and the user hears why.
+func TestRefusedAddressIsTold(t *testing.T) {
+	local := localPod("u1", labelled)
+	shadow := shadowFor(local, "s1", nil)
+	remote := remoteFor(shadow, remoteRuns)
+	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}
+	env.Pod.TranslateIP = func(string) (string, error) { return "", errors.New("it is a loopback address") }
+	step := Next(local, shadow, remote, env)
+	if pod, _ := step.Object.(*corev1.Pod); step.Action != PatchLocalStatus || pod.Status.PodIP != "" || !strings.Contains(step.Warning, "a loopback address") {
+		t.Errorf("%+v", step)
+	}
+	env.Pod.TranslateIP = func(string) (string, error) { return "", nil } // not known yet
+	if step := Next(local, shadow, remote, env); step.Action != PatchLocalStatus || step.Warning != "" {
+		t.Errorf("%+v", step)
 	}
 }
 

@@ -28,6 +28,8 @@ type stepWorld struct {
 	remote  *corev1.Pod
 	mapping Mapping
 	up      bool
+	// away tells that the Node has not been ready for a while.
+	away    bool
 	history []string
 	// final is the phase and UID of a pod that has finished.
 	final map[types.UID]corev1.PodPhase
@@ -52,7 +54,10 @@ func (w *stepWorld) fatal(format string, args ...any) {
 // event lets somebody do something.
 func (w *stepWorld) event() {
 	w.now = w.now.Add(time.Duration(w.r.IntN(3000)) * time.Millisecond)
-	switch w.r.IntN(14) {
+	switch w.r.IntN(15) {
+	case 14:
+		w.away = !w.away
+		w.note("out of reach: %v", w.away)
 	case 0, 1:
 		if w.local == nil {
 			w.local = localPod(w.uid("u"), func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(w.now) })
@@ -137,6 +142,7 @@ func (w *stepWorld) provide() {
 
 func (w *stepWorld) next() Step {
 	env := Env{Mapping: w.mapping, RemoteSynced: w.up && w.mapping.Namespace != "", Now: w.now, Pod: stepPod}
+	env.Pod.Unavailable = w.away
 	shadow, remote := w.shadow, w.remote
 	if !env.RemoteSynced {
 		shadow, remote = nil, nil
@@ -207,7 +213,7 @@ func TestStepLawsInRandomWorlds(t *testing.T) {
 			}
 		}
 		// Rest: the link is up, the namespace is mapped, other consumers keep off, and the provider does its work.
-		w.quiet, w.up = true, true
+		w.quiet, w.up, w.away = true, true, false
 		if w.mapping.State != Mapped {
 			w.mapping = Mapping{State: Mapped, Namespace: "shop-rome"}
 		}
@@ -241,6 +247,9 @@ func (w *stepWorld) atRest() {
 	default:
 		if w.shadow == nil || w.remote == nil || !OwnedBy(w.remote, w.shadow) || !kinds.MadeFor(w.shadow, w.local) {
 			w.fatal("a pod does not run")
+		}
+		if w.local.Labels[kinds.LabelRemoteUnavailable] != "" || !ready(w.local) {
+			w.fatal("a pod that runs is not ready: %+v", w.local)
 		}
 		if w.local.Status.Phase != w.remote.Status.Phase || w.local.Labels[offv1.LabelShadowPod] == "" || w.local.Labels["color"] != w.shadow.Labels["color"] {
 			w.fatal("what is shown is not what is: %+v, %+v", w.local, w.remote)

@@ -1,0 +1,329 @@
+package offload
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/api"
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
+)
+
+var copyOptions = kinds.CopyOptions{Origin: "rome", Destination: "milan"}
+
+// copied is a kind whose laws are tried: how it is made, changed and accepted by an API server.
+type copied struct {
+	make   func(variant int) Object
+	rules  func() CopyRules
+	accept func(Object)
+}
+
+func servicesTried() copied {
+	return copied{
+		make: func(variant int) Object {
+			s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{"v": fmt.Sprint(variant)}}}
+			s.Spec.Ports = []corev1.ServicePort{{Port: int32(80 + variant), Protocol: corev1.ProtocolTCP}}
+			s.Spec.Type, s.Spec.ClusterIP = corev1.ServiceTypeClusterIP, "10.96.0.7"
+			switch variant {
+			case 1:
+				s.Spec.ClusterIP = "None"
+			case 2:
+				s.Annotations = map[string]string{kinds.AnnotationSkip: "yes"}
+			case 3:
+				s.Spec.Type = corev1.ServiceTypeNodePort
+			}
+			return s
+		},
+		rules: func() CopyRules {
+			return CopyRules{
+				Options: copyOptions,
+				Copy: func(local Object, namespace string) Copy {
+					s, _ := local.(*corev1.Service)
+					want, why := kinds.Service(s, namespace, kinds.ServiceOptions{CopyOptions: copyOptions})
+					if want == nil {
+						return Copy{Why: why}
+					}
+					return Copy{Want: want}
+				},
+				Merge: func(have, want Object) (Object, kinds.Change) {
+					h, _ := have.(*corev1.Service)
+					w, _ := want.(*corev1.Service)
+					return kinds.MergeService(h, w)
+				},
+			}
+		},
+		accept: func(obj Object) {
+			s, _ := obj.(*corev1.Service)
+			if s.Spec.ClusterIP == "" {
+				s.Spec.ClusterIP = "10.200.0.1"
+			}
+			for i := range s.Spec.Ports {
+				if s.Spec.Type == corev1.ServiceTypeNodePort && s.Spec.Ports[i].NodePort == 0 {
+					s.Spec.Ports[i].NodePort = 31000
+				}
+			}
+		},
+	}
+}
+
+func slicesTried() copied {
+	return copied{
+		make: func(variant int) Object {
+			s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: "web", Labels: map[string]string{discoveryv1.LabelServiceName: "web", "v": fmt.Sprint(variant)},
+			}, AddressType: discoveryv1.AddressTypeIPv4}
+			for i := range variant { // none of them with variant 0
+				s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}})
+			}
+			return s
+		},
+		rules: func() CopyRules {
+			return CopyRules{
+				Options: copyOptions,
+				Copy: func(local Object, namespace string) Copy {
+					s, _ := local.(*discoveryv1.EndpointSlice)
+					want, why, problem := kinds.EndpointSlice(s, namespace, kinds.EndpointSliceOptions{CopyOptions: copyOptions})
+					if want == nil {
+						return Copy{Why: why, Problem: problem}
+					}
+					return Copy{Want: want, Problem: problem}
+				},
+				Merge: func(have, want Object) (Object, kinds.Change) {
+					h, _ := have.(*offv1.ShadowEndpointSlice)
+					w, _ := want.(*offv1.ShadowEndpointSlice)
+					return kinds.MergeEndpointSlice(h, w)
+				},
+			}
+		},
+		accept: func(Object) {},
+	}
+}
+
+// TestCopyLawsInRandomWorlds lets the engine act at any moment of any history of an object and its copy, then lets everything come to rest,
+// and looks: it settles, changes nothing twice, leaves nothing behind, and never touches what is not its own.
+func TestCopyLawsInRandomWorlds(t *testing.T) {
+	for name, kind := range map[string]copied{"Service": servicesTried(), "EndpointSlice": slicesTried()} {
+		t.Run(name, func(t *testing.T) {
+			writes := 0
+			for seed := range uint64(2000) {
+				w := &copyWorld{t: t, r: rand.New(rand.NewPCG(seed, 2)), kind: kind, up: true, mapping: Mapping{State: Mapped, Namespace: "shop-rome"}}
+				w.note("seed %d", seed)
+				for range 40 {
+					w.event()
+					for range w.r.IntN(3) {
+						w.obey(w.next())
+					}
+				}
+				writes += w.writes
+				w.rest()
+			}
+			if writes < 2000 {
+				t.Errorf("only %d writes in all worlds", writes)
+			}
+		})
+	}
+}
+
+type copyWorld struct {
+	t             *testing.T
+	r             *rand.Rand
+	kind          copied
+	local, remote Object
+	mapping       Mapping
+	up            bool
+	uids, writes  int
+	history       []string
+}
+
+func (w *copyWorld) note(format string, args ...any) {
+	w.history = append(w.history, fmt.Sprintf(format, args...))
+}
+
+func (w *copyWorld) fatal(format string, args ...any) {
+	w.t.Helper()
+	w.t.Fatalf("%s\nhistory: %q", fmt.Sprintf(format, args...), w.history)
+}
+
+func (w *copyWorld) uid() types.UID { w.uids++; return types.UID(fmt.Sprint("u", w.uids)) }
+
+func (w *copyWorld) event() {
+	switch w.r.IntN(9) {
+	case 0, 1, 2:
+		variant := w.r.IntN(4)
+		var uid types.UID
+		if w.local != nil {
+			uid = w.local.GetUID()
+		} else {
+			uid = w.uid()
+		}
+		w.local = w.kind.make(variant)
+		w.local.SetUID(uid)
+		w.note("user writes variant %d", variant)
+	case 3:
+		w.local = nil
+		w.note("user deletes it")
+	case 4:
+		w.up = !w.up
+		w.note("link up: %v", w.up)
+	case 5:
+		if w.remote != nil {
+			w.remote = nil
+			w.note("the provider loses the copy")
+		}
+	case 6:
+		if w.remote == nil && w.mapping.State == Mapped && w.r.IntN(2) == 0 {
+			w.remote = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "web", UID: w.uid(), Labels: map[string]string{api.LabelOrigin: "naples", api.LabelDestination: "milan"}}}
+			w.note("somebody else takes the name")
+		} else if w.foreign() {
+			w.remote = nil
+			w.note("somebody else gives the name back")
+		}
+	case 7:
+		if w.remote != nil && !w.foreign() {
+			labels := w.remote.GetLabels()
+			labels["v"], labels["theirs"] = "drifted", "x"
+			w.note("the provider changes the copy")
+		}
+	default:
+		if w.r.IntN(4) == 0 {
+			if w.mapping.State == Mapped {
+				w.mapping, w.remote = Mapping{State: Unmapped}, nil
+			} else {
+				w.mapping = Mapping{State: Mapped, Namespace: "shop-rome"}
+			}
+			w.note("mapping %d", w.mapping.State)
+		}
+	}
+}
+
+func (w *copyWorld) foreign() bool { return w.remote != nil && !kinds.Owns(w.remote, copyOptions) }
+
+func (w *copyWorld) next() Step {
+	synced := w.up && w.mapping.State == Mapped
+	remote := w.remote
+	if !synced {
+		remote = nil
+	}
+	var localBefore, remoteBefore any
+	if w.local != nil {
+		localBefore = w.local.DeepCopyObject()
+	}
+	if remote != nil {
+		remoteBefore = remote.DeepCopyObject()
+	}
+	step := NextCopy(w.local, remote, w.mapping, synced, w.kind.rules())
+	if w.local != nil && !equality.Semantic.DeepEqual(localBefore, w.local) || remote != nil && !equality.Semantic.DeepEqual(remoteBefore, remote) {
+		w.fatal("a decision changed what it was about: %s", step.Why)
+	}
+	if again := NextCopy(w.local, remote, w.mapping, synced, w.kind.rules()); !equality.Semantic.DeepEqual(step, again) {
+		w.fatal("the same facts, another step: %v, %v", step, again)
+	}
+	return step
+}
+
+func (w *copyWorld) obey(step Step) {
+	if step.Action == Nothing {
+		return
+	}
+	w.writes++
+	w.note("STEP %s: %s", step.Action, step.Why)
+	switch step.Action {
+	case CreateRemote:
+		if w.remote != nil {
+			w.fatal("made over another")
+		}
+		step.Object.SetUID(w.uid())
+		w.kind.accept(step.Object)
+		w.remote = step.Object
+	case PatchRemote:
+		if w.foreign() || w.remote.GetUID() != step.Object.GetUID() {
+			w.fatal("a foreign object was changed")
+		}
+		if equality.Semantic.DeepEqual(w.remote, step.Object) {
+			w.fatal("a write that changes nothing")
+		}
+		w.kind.accept(step.Object)
+		w.remote = step.Object
+	case DeleteRemote:
+		if w.foreign() || w.remote.GetUID() != step.Object.GetUID() || !step.Confirm {
+			w.fatal("a foreign object was deleted, or one on hearsay")
+		}
+		w.remote = nil
+	default:
+		w.fatal("no business of a copy: %s", step.Action)
+	}
+}
+
+// rest lets the world come to rest and looks at it.
+func (w *copyWorld) rest() {
+	w.up, w.mapping = true, Mapping{State: Mapped, Namespace: "shop-rome"}
+	if w.foreign() {
+		if step := w.next(); w.local != nil && w.kind.rules().Copy(w.local, "x").Want != nil && (step.Warning == "" || step.After == 0) {
+			w.fatal("the user does not hear that the name is taken, or nobody looks again: %v", step)
+		}
+		w.remote = nil
+	}
+	for range 4 {
+		w.obey(w.next())
+	}
+	if step := w.next(); step.Action != Nothing {
+		w.fatal("it does not settle: %s, %s", step.Action, step.Why)
+	}
+	wanted := w.local != nil && w.kind.rules().Copy(w.local, "shop-rome").Want != nil
+	if wanted != (w.remote != nil) {
+		w.fatal("there is a copy: %v, wanted: %v", w.remote != nil, wanted)
+	}
+	if wanted && w.remote.GetLabels()["v"] != w.local.GetLabels()["v"] {
+		w.fatal("the copy is not right: %v", w.remote.GetLabels())
+	}
+}
+
+// TestCopyWaits: nothing is concluded from what is not known.
+func TestCopyWaits(t *testing.T) {
+	kind := servicesTried()
+	local, mapped := kind.make(0), Mapping{State: Mapped, Namespace: "shop-rome"}
+	have := kind.rules().Copy(local, "shop-rome").Want
+	kind.accept(have)
+	for name, row := range map[string]struct {
+		local, remote Object
+		mapping       Mapping
+		synced        bool
+		waiting       string
+	}{
+		"nobody told of the map":      {local, nil, Mapping{}, false, ""},
+		"no twin":                     {local, nil, Mapping{State: Unmapped}, false, ""},
+		"the twin goes":               {nil, have, Mapping{State: MappingTerminating, Namespace: "shop-rome"}, true, ""},
+		"not synced":                  {local, nil, mapped, false, ""},
+		"another one does it":         {local, nil, mapped, true, "another one does it"},
+		"another one does it, orphan": {nil, have, mapped, true, "another one does it"},
+	} {
+		rules := kind.rules()
+		rules.Options.Waiting = row.waiting
+		if step := NextCopy(row.local, row.remote, row.mapping, row.synced, rules); step.Action != Nothing || step.Warning != "" {
+			t.Errorf("%s: %+v", name, step)
+		}
+	}
+	dying := local.DeepCopyObject().(Object)
+	dying.SetDeletionTimestamp(&metav1.Time{Time: stepNow})
+	if step := NextCopy(dying, have, mapped, true, kind.rules()); step.Action != DeleteRemote {
+		t.Errorf("of an object that is being deleted: %+v", step)
+	}
+	going := have.DeepCopyObject().(Object)
+	going.SetDeletionTimestamp(&metav1.Time{Time: stepNow})
+	if step := NextCopy(local, going, mapped, true, kind.rules()); step.Action != Nothing {
+		t.Errorf("of a copy that is being deleted: %+v", step)
+	}
+	rules := kind.rules()
+	rules.Copy = func(Object, string) Copy { return Copy{Want: have, Problem: errors.New("an endpoint is left out")} }
+	if step := NextCopy(local, have, mapped, true, rules); step.Warning != "an endpoint is left out" {
+		t.Errorf("the user does not hear of a problem: %+v", step)
+	}
+}

@@ -1,0 +1,94 @@
+package offload
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+)
+
+func TestPodIP(t *testing.T) {
+	pod := func(change func(*corev1.Pod)) *corev1.Pod {
+		return localPod("u1", func(p *corev1.Pod) {
+			labelled(p)
+			p.Status.PodIP = "10.71.0.5"
+			if change != nil {
+				change(p)
+			}
+		})
+	}
+	action, want := PodIP(pod(nil), nil)
+	if action != IPCreate {
+		t.Fatalf("action %d", action)
+	}
+	if diff := cmp.Diff(&ipamv1alpha1.IP{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web", Labels: map[string]string{"offloading.liqo.io/pod-name": "web", "offloading.liqo.io/pod-namespace": "shop"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "u1", Controller: new(true)}},
+		},
+		Spec: ipamv1alpha1.IPSpec{IP: "10.71.0.5"},
+	}, want); diff != "" {
+		t.Error(diff)
+	}
+	given := func(change func(*ipamv1alpha1.IP)) *ipamv1alpha1.IP {
+		out := want.DeepCopy()
+		out.Status.IP = "10.70.0.9"
+		if change != nil {
+			change(out)
+		}
+		return out
+	}
+	users := given(func(ip *ipamv1alpha1.IP) { ip.OwnerReferences = nil })
+	for name, row := range map[string]struct {
+		pod  *corev1.Pod
+		have *ipamv1alpha1.IP
+		want IPAction
+	}{
+		"right":                      {pod(nil), given(nil), IPKeep},
+		"no address yet":             {pod(func(p *corev1.Pod) { p.Status.PodIP = "" }), nil, IPKeep},
+		"an address that is none":    {pod(func(p *corev1.Pod) { p.Status.PodIP = "x" }), nil, IPKeep},
+		"an IPv6 address":            {pod(func(p *corev1.Pod) { p.Status.PodIP = "fd00::1" }), nil, IPKeep},
+		"the label alone":            {pod(func(p *corev1.Pod) { p.Annotations = nil }), nil, IPKeep},
+		"another address":            {pod(func(p *corev1.Pod) { p.Status.PodIP = "10.71.0.6" }), given(nil), IPDelete},
+		"no address any more":        {pod(func(p *corev1.Pod) { p.Status.PodIP = "" }), given(nil), IPDelete},
+		"ended":                      {pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), given(nil), IPDelete},
+		"ended, none":                {pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), nil, IPKeep},
+		"being deleted":              {pod(deleting), given(nil), IPKeep},
+		"being deleted, none":        {pod(deleting), nil, IPKeep},
+		"of an earlier pod":          {pod(nil), given(func(ip *ipamv1alpha1.IP) { ip.OwnerReferences[0].UID = "u0" }), IPDelete},
+		"already on its way out":     {pod(nil), given(func(ip *ipamv1alpha1.IP) { ip.DeletionTimestamp = &metav1.Time{Time: stepNow} }), IPKeep},
+		"a user's":                   {pod(nil), users, IPForeign},
+		"a user's, of a pod without": {pod(func(p *corev1.Pod) { p.Status.PodIP = "" }), users, IPKeep},
+	} {
+		if got, _ := PodIP(row.pod, row.have); got != row.want {
+			t.Errorf("%s: %d, want %d", name, got, row.want)
+		}
+	}
+}
+
+func TestExposedAddress(t *testing.T) {
+	ip := func(name, spec, status string) *ipamv1alpha1.IP {
+		return &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: ipamv1alpha1.IPSpec{IP: spec}, Status: ipamv1alpha1.IPStatus{IP: status}}
+	}
+	for name, row := range map[string]struct {
+		pod  string
+		ips  []*ipamv1alpha1.IP
+		want string
+		bad  bool
+	}{
+		"nobody exposes it":           {"", nil, "", true},
+		"a pod that nobody exposes":   {"web", nil, "", false},
+		"one that waits":              {"", []*ipamv1alpha1.IP{ip("a", "192.0.2.9", "")}, "", false},
+		"one":                         {"", []*ipamv1alpha1.IP{ip("a", "192.0.2.9", "10.70.0.4")}, "10.70.0.4", false},
+		"of several the first":        {"", []*ipamv1alpha1.IP{ip("b", "192.0.2.9", "10.70.0.5"), ip("a", "192.0.2.9", "10.70.0.4")}, "10.70.0.4", false},
+		"the first that has one":      {"", []*ipamv1alpha1.IP{ip("b", "192.0.2.9", "10.70.0.5"), ip("a", "192.0.2.9", "")}, "10.70.0.5", false},
+		"not that of another address": {"web", []*ipamv1alpha1.IP{ip("a", "192.0.2.8", "10.70.0.4")}, "", false},
+	} {
+		if got, err := ExposedAddress("192.0.2.9", row.pod, row.ips); got != row.want || (err != nil) != row.bad {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
