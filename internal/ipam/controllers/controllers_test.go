@@ -1,0 +1,256 @@
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/ipam"
+	"liqo.io/liqo/internal/kube"
+	apitesting "liqo.io/liqo/internal/testing"
+)
+
+// controllerOptions let several managers live in one process.
+func controllerOptions() ctrlconfig.Controller {
+	return ctrlconfig.Controller{SkipNameValidation: ptr(true)}
+}
+
+// TestControllersOnAPIServer goes through the life of a cluster's ranges and addresses, with the rights that the chart gives.
+func TestControllersOnAPIServer(t *testing.T) {
+	c := newCluster(t)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome-1"}}
+	virtual := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
+	c.create(t, node, virtual)
+	for node, address := range map[*corev1.Node]string{node: "172.30.1.2", virtual: "10.33.0.7"} {
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+		if err := c.Status().Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := c.run(t)
+
+	// What the chart made: the pod CIDR of the other address family is left out, the ranges of the cluster are where they are.
+	for name, cidr := range map[string]string{
+		"pod-cidr": "10.200.0.0/16", "service-cidr": "10.90.0.0/16", "external-cidr": "10.70.0.0/16", "internal-cidr": "10.80.0.0/16",
+		"reserved-10-71-0-0-16": "10.71.0.0/16", "reserved-192-168-0-0-16": "192.168.0.0/16",
+	} {
+		if n := c.network(t, liqo, name, cidr, kube.ReasonReconciled); len(n.Finalizers) != 0 {
+			t.Errorf("Network %s of the chart has finalizers %v: it would outlive the installation", name, n.Finalizers)
+		}
+	}
+
+	// A peer that is our twin, and whose nodes live beside ours.
+	c.namespace(t, "milan")
+	c.create(t, newNetwork("milan", "pod", "10.200.0.0/16"))
+	c.network(t, "milan", "pod", "10.201.0.0/16", kube.ReasonReconciled)
+	c.create(t, newNetwork("milan", "external", "10.70.0.0/16"), newNetwork("milan", "nodes", "172.30.0.0/16"), newNetwork("milan", "virtual", "10.33.0.0/16"))
+	c.network(t, "milan", "external", "10.72.0.0/16", kube.ReasonReconciled)
+	c.network(t, "milan", "nodes", "172.31.0.0/16", kube.ReasonReconciled)
+	c.network(t, "milan", "virtual", "10.33.0.0/16", kube.ReasonReconciled)
+	c.told(t, "milan", "pod", reasonRemapped, "10.200.0.0/16 is 10.201.0.0/16 in this cluster: the wanted range overlaps 10.200.0.0/16 (Network liqo/pod-cidr)")
+
+	// No room: the condition names the ranges; a range that is released is given.
+	c.create(t, newNetwork("milan", "big-1", "10.0.0.0/8"))
+	full := c.network(t, "milan", "big-1", "", ipam.ReasonExhausted)
+	if message := full.Status.Conditions[0].Message; !strings.Contains(message, "10.0.0.0/8 overlaps 10.70.0.0/16 (Network liqo/external-cidr)") || !strings.Contains(message, "/8 is free in the pools") {
+		t.Errorf("told %q", message)
+	}
+	c.told(t, "milan", "big-1", ipam.ReasonExhausted, "10.0.0.0/8")
+	c.remove(t, full)
+	c.gone(t, full)
+
+	c.create(t, newNetwork("milan", "twin", "10.200.0.0/16"))
+	twin := c.network(t, "milan", "twin", "10.202.0.0/16", kube.ReasonReconciled)
+	c.remove(t, twin)
+	c.gone(t, twin)
+	c.create(t, newNetwork("milan", "third", "10.202.0.0/16"))
+	c.network(t, "milan", "third", "10.202.0.0/16", kube.ReasonReconciled)
+
+	testAddresses(t, c)
+	testService(t, c)
+
+	// A restart changes nothing.
+	before := c.everything(t)
+	stop()
+	c.run(t)
+	c.create(t, newIP("milan", "after", "1.1.1.1"))
+	after := c.ip(t, "milan", "after", kube.ReasonReconciled)
+	c.remove(t, after)
+	c.gone(t, after)
+	if now := c.everything(t); now != before {
+		t.Errorf("after a restart:\n%s\nbefore:\n%s", now, before)
+	}
+}
+
+func testAddresses(t *testing.T, c *cluster) {
+	c.create(t, newIP("milan", "host", "172.16.9.9"))
+	host := c.ip(t, "milan", "host", kube.ReasonReconciled)
+	if external := netip.MustParsePrefix("10.70.0.0/16"); host.Status.CIDR != external.String() || !external.Contains(netip.MustParseAddr(host.Status.IP)) {
+		t.Errorf("status %+v", host.Status)
+	}
+	host.Status.IP = "10.70.9.9"
+	if err := c.Status().Update(t.Context(), host); err == nil || !strings.Contains(err.Error(), "status.ip is immutable once set") {
+		t.Errorf("an address was changed: %v", err)
+	}
+
+	// A Network of one's own is held by its IPs, and waited for.
+	own := newIP("milan", "own", "172.16.9.8")
+	own.Spec.NetworkRef = &corev1.ObjectReference{Name: "own"}
+	c.create(t, own)
+	c.ip(t, "milan", "own", ipam.ReasonWaiting)
+	c.create(t, newNetwork("milan", "own", "10.40.0.0/30"))
+	own = c.ip(t, "milan", "own", kube.ReasonReconciled)
+	crowd := newIP("milan", "crowd", "172.16.9.7")
+	crowd.Spec.NetworkRef = own.Spec.NetworkRef
+	third := newIP("milan", "third", "172.16.9.6")
+	third.Spec.NetworkRef = own.Spec.NetworkRef
+	c.create(t, crowd)
+	c.ip(t, "milan", "crowd", kube.ReasonReconciled)
+	c.create(t, third)
+	c.ip(t, "milan", "third", ipam.ReasonExhausted)
+	c.remove(t, own)
+	if got := c.ip(t, "milan", "third", kube.ReasonReconciled); got.Status.IP != own.Status.IP {
+		t.Errorf("the address %s was released, and %s given", own.Status.IP, got.Status.IP)
+	}
+	network := newNetwork("milan", "own", "")
+	c.remove(t, network)
+	c.network(t, "milan", "own", "10.40.0.0/30", reasonInUse)
+	c.remove(t, third)
+	c.remove(t, crowd)
+	c.gone(t, network)
+
+	// What other versions left.
+	old := newIP("milan", "old", "172.16.9.5")
+	old.Finalizers = []string{ipamv1alpha1.FinalizerIP, ipamv1alpha1.FinalizerIPMapping}
+	c.create(t, old)
+	c.remove(t, old)
+	c.gone(t, old)
+
+	c.create(t, newIP("milan", "metadata", "169.254.169.254"))
+	c.ip(t, "milan", "metadata", ipam.ReasonInvalid)
+}
+
+func testService(t *testing.T, c *cluster) {
+	ip := newIP("milan", "printer", "172.16.3.3")
+	ip.Spec.ServiceTemplate = &ipamv1alpha1.ServiceTemplate{
+		Metadata: ipamv1alpha1.ObjectMeta{Labels: map[string]string{"floor": "2"}},
+		Spec:     corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "ipp", Port: 80, TargetPort: intstr.FromInt32(631)}}},
+	}
+	c.create(t, ip)
+	c.ip(t, "milan", "printer", kube.ReasonReconciled)
+	service, slice := &corev1.Service{}, &discoveryv1.EndpointSlice{}
+	key := client.ObjectKey{Namespace: "milan", Name: "printer"}
+	read := func() {
+		t.Helper()
+		if err := errors.Join(c.Get(t.Context(), key, service), c.Get(t.Context(), key, slice)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read()
+	if service.Labels["floor"] != "2" || service.Labels[api.LabelManaged] != api.True || service.Spec.ClusterIP == "" || len(service.Spec.Selector) != 0 {
+		t.Errorf("the Service: %+v", service)
+	}
+	if slice.Endpoints[0].Addresses[0] != "172.16.3.3" || *slice.Ports[0].Port != 631 || slice.Labels[discoveryv1.LabelServiceName] != "printer" {
+		t.Errorf("the EndpointSlice: %+v", slice)
+	}
+
+	// It is made again, follows its template, and goes with it.
+	c.remove(t, slice)
+	eventually := func(what string, check func() error) {
+		t.Helper()
+		apitesting.Eventually(t, within, what, check)
+	}
+	eventually("the EndpointSlice to be back", func() error { return c.Get(t.Context(), key, &discoveryv1.EndpointSlice{}) })
+	change := func(do func(*ipamv1alpha1.IP)) {
+		t.Helper()
+		apitesting.Eventually(t, within, "the IP to be changed", func() error {
+			if err := c.Get(t.Context(), key, ip); err != nil {
+				return err
+			}
+			do(ip)
+			return c.Update(t.Context(), ip)
+		})
+	}
+	change(func(ip *ipamv1alpha1.IP) { ip.Spec.ServiceTemplate.Spec.Ports[0].TargetPort = intstr.FromInt32(9100) })
+	eventually("the port to be changed", func() error {
+		read()
+		if *slice.Ports[0].Port != 9100 || service.Spec.Ports[0].TargetPort.IntVal != 9100 {
+			return fmt.Errorf("ports %v and %v", slice.Ports, service.Spec.Ports)
+		}
+		return nil
+	})
+	change(func(ip *ipamv1alpha1.IP) { ip.Spec.ServiceTemplate.Spec.Ports[0].Port = 99999 })
+	c.ip(t, "milan", "printer", reasonServiceRefused)
+	change(func(ip *ipamv1alpha1.IP) { ip.Spec.ServiceTemplate.Spec.Selector = map[string]string{"a": "b"} })
+	c.ip(t, "milan", "printer", ipam.ReasonInvalid)
+	read() // still there
+	change(func(ip *ipamv1alpha1.IP) { ip.Spec.ServiceTemplate = nil })
+	c.gone(t, service)
+	c.gone(t, slice)
+	c.ip(t, "milan", "printer", kube.ReasonReconciled)
+
+	// A Service that is somebody else's stays as it is.
+	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "milan", Name: "foreign"}, Spec: corev1.ServiceSpec{
+		Ports: []corev1.ServicePort{{Port: 1}}, Selector: map[string]string{"app": "foreign"},
+	}}
+	c.create(t, foreign)
+	thief := newIP("milan", "thief", "172.16.3.4")
+	thief.Spec.ServiceTemplate = &ipamv1alpha1.ServiceTemplate{
+		Metadata: ipamv1alpha1.ObjectMeta{Name: "foreign"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 2}}},
+	}
+	c.create(t, thief)
+	got := c.ip(t, "milan", "thief", ipam.ReasonConflict)
+	if got.Status.IP == "" || !strings.Contains(got.Status.Conditions[0].Message, "Service milan/foreign") {
+		t.Errorf("status %+v", got.Status)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || foreign.Spec.Ports[0].Port != 1 {
+		t.Errorf("the foreign Service: %v %v", foreign.Spec.Ports, err)
+	}
+}
+
+// told waits for an event about an object.
+func (c *cluster) told(t *testing.T, namespace, name, reason, part string) {
+	t.Helper()
+	apitesting.Eventually(t, within, "event "+reason, func() error {
+		var list eventsv1.EventList
+		if err := c.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		for _, event := range list.Items {
+			if event.Regarding.Name == name && event.Reason == reason && strings.Contains(event.Note, part) {
+				return nil
+			}
+		}
+		return fmt.Errorf("none about %s with %q among %d", name, part, len(list.Items))
+	})
+}
+
+// everything is what all Networks and IPs have, and when it was last written.
+func (c *cluster) everything(t *testing.T) string {
+	t.Helper()
+	var networks ipamv1alpha1.NetworkList
+	var ips ipamv1alpha1.IPList
+	if err := errors.Join(c.List(t.Context(), &networks), c.List(t.Context(), &ips)); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, n := range networks.Items {
+		fmt.Fprintln(&out, n.Namespace, n.Name, n.Status.CIDR, n.ResourceVersion)
+	}
+	for _, ip := range ips.Items {
+		fmt.Fprintln(&out, ip.Namespace, ip.Name, ip.Status.IP, ip.ResourceVersion)
+	}
+	return out.String()
+}

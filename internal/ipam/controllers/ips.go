@@ -1,0 +1,172 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/ipam"
+	"liqo.io/liqo/internal/kube"
+)
+
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips/status,verbs=patch
+
+// ips gives IPs their addresses, and the Services that they ask for.
+type ips struct {
+	client   client.Client
+	live     client.Reader
+	events   events.EventRecorder
+	external types.NamespacedName
+	services *services
+	book     book
+}
+
+// Reconcile plans all IPs.
+func (r *ips) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	var list ipamv1alpha1.IPList
+	if err := r.client.List(ctx, &list); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing IPs: %w", err)
+	}
+	current, err := r.book.current(ctx, ipEntries(&list), func(ctx context.Context) (entries, error) {
+		var there ipamv1alpha1.IPList
+		err := r.live.List(ctx, &there)
+		return ipEntries(&there), err
+	})
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing IPs: %w", err)
+	}
+	if !current {
+		return reconcile.Result{RequeueAfter: behindDelay}, nil
+	}
+	var networks ipamv1alpha1.NetworkList
+	if err := r.client.List(ctx, &networks); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing Networks: %w", err)
+	}
+	made, err := r.services.list(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	plan := ipam.IPs(ipam.IPObjects{IPs: list.Items, Networks: networks.Items, External: r.external})
+	var out outcomes
+	var group errgroup.Group
+	group.SetLimit(writers)
+	for i := range list.Items {
+		ip := &list.Items[i]
+		if !ip.DeletionTimestamp.IsZero() && len(ip.Finalizers) == 0 || settled(ip, plan[client.ObjectKeyFromObject(ip)]) {
+			continue
+		}
+		ip = ip.DeepCopy() // objects of the cache are shared
+		group.Go(func() error {
+			if ip.DeletionTimestamp.IsZero() {
+				out.add(r.give(ctx, ip, plan[client.ObjectKeyFromObject(ip)], made))
+			} else {
+				out.add(r.release(ctx, ip))
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // what went wrong is in out
+	out.add(r.services.sweep(ctx, list.Items, made))
+	if out.behind {
+		return reconcile.Result{RequeueAfter: behindDelay}, out.err()
+	}
+	return reconcile.Result{}, out.err()
+}
+
+// settled tells of the most common IP by far, without copying it, that it is as planned: with an address, no Service and no problem.
+func settled(ip *ipamv1alpha1.IP, plan ipam.IPPlan) bool {
+	if !ip.DeletionTimestamp.IsZero() || ip.Spec.ServiceTemplate != nil || plan.Problem != (ipam.Problem{}) || ip.Status.IP != plan.Addr.String() {
+		return false
+	}
+	condition := meta.FindStatusCondition(ip.Status.Conditions, kube.ConditionReady)
+	return condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == ip.Generation
+}
+
+// give writes what was planned for an IP.
+func (r *ips) give(ctx context.Context, ip *ipamv1alpha1.IP, plan ipam.IPPlan, made made) error {
+	before := ip.DeepCopy()
+	if ip.Status.IP == "" && plan.Addr.IsValid() {
+		ip.Status.IP = plan.Addr.String()
+	}
+	if ip.Status.CIDR == "" && plan.CIDR.IsValid() {
+		ip.Status.CIDR = plan.CIDR.String()
+	}
+	problem, failed := plan.Problem, error(nil)
+	if problem.Reason != ipam.ReasonInvalid {
+		refused, err := r.services.ensure(ctx, ip, made)
+		if failed = err; problem == (ipam.Problem{}) {
+			problem = refused
+		}
+	}
+	told := meta.FindStatusCondition(before.Status.Conditions, kube.ConditionReady)
+	meta.SetStatusCondition(&ip.Status.Conditions, readyCondition(ip.Generation, problem))
+	written, err := patchStatus(ctx, r.client, ip, before, "IP")
+	if written || err != nil {
+		r.book.wrote(client.ObjectKeyFromObject(ip), entry{ip.UID, ip.Status.IP}, err)
+	}
+	if err != nil {
+		return err
+	}
+	if written {
+		tell(r.events, ip, told, problem, "Give")
+	}
+	return failed
+}
+
+// release takes off the finalizers that other versions put on IPs: there is nothing to be done before one goes.
+func (r *ips) release(ctx context.Context, ip *ipamv1alpha1.IP) error {
+	before := ip.DeepCopy()
+	old := controllerutil.RemoveFinalizer(ip, ipamv1alpha1.FinalizerIP)
+	if !controllerutil.RemoveFinalizer(ip, ipamv1alpha1.FinalizerIPMapping) && !old {
+		return nil
+	}
+	return patch(ctx, r.client, ip, before, "taking the finalizers off IP")
+}
+
+func ipEntries(list *ipamv1alpha1.IPList) entries {
+	out := make(entries, len(list.Items))
+	for i := range list.Items {
+		ip := &list.Items[i]
+		out[client.ObjectKeyFromObject(ip)] = entry{ip.UID, ip.Status.IP}
+	}
+	return out
+}
+
+// patch writes what differs, if the object is still the one that was read.
+func patch(ctx context.Context, c client.Client, obj, before client.Object, what string) error {
+	if err := c.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("%s %s: %w", what, client.ObjectKeyFromObject(obj), err)
+	}
+	return nil
+}
+
+// patchStatus writes the status if it differs, and if the object is still the one that was read; it tells whether it wrote.
+func patchStatus(ctx context.Context, c client.Client, obj, before client.Object, kind string) (bool, error) {
+	if equality.Semantic.DeepEqual(obj, before) {
+		return false, nil
+	}
+	if err := c.Status().Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return false, fmt.Errorf("writing the status of %s %s: %w", kind, client.ObjectKeyFromObject(obj), err)
+	}
+	return true, nil
+}
+
+// tell announces a problem once.
+func tell(to events.EventRecorder, about client.Object, before *metav1.Condition, p ipam.Problem, action string) {
+	if p == (ipam.Problem{}) || p.Reason == ipam.ReasonWaiting || before != nil && before.Reason == p.Reason && before.Message == p.Message {
+		return
+	}
+	to.Eventf(about, nil, corev1.EventTypeWarning, p.Reason, action, "%s", p.Message)
+}

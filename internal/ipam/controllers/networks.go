@@ -1,0 +1,190 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/ipam"
+	"liqo.io/liqo/internal/kube"
+)
+
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks/status,verbs=patch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch
+// +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+const (
+	// reasonInUse tells that a Network can't go because of its IPs.
+	reasonInUse = "InUse"
+	// reasonRemapped is that of the event which tells that a range was not free here.
+	reasonRemapped = "Remapped"
+)
+
+// networks gives Networks their ranges.
+type networks struct {
+	client   client.Client
+	live     client.Reader
+	events   events.EventRecorder
+	pools    []netip.Prefix
+	external types.NamespacedName
+	book     book
+}
+
+// Reconcile plans all Networks.
+func (r *networks) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	var list ipamv1alpha1.NetworkList
+	if err := r.client.List(ctx, &list); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing Networks: %w", err)
+	}
+	current, err := r.book.current(ctx, networkEntries(&list), func(ctx context.Context) (entries, error) {
+		var there ipamv1alpha1.NetworkList
+		err := r.live.List(ctx, &there)
+		return networkEntries(&there), err
+	})
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing Networks: %w", err)
+	}
+	if !current {
+		return reconcile.Result{RequeueAfter: behindDelay}, nil
+	}
+	var ips ipamv1alpha1.IPList
+	if err := r.client.List(ctx, &ips); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing IPs: %w", err)
+	}
+	hosts, err := r.hosts(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	plan := ipam.Networks(ipam.NetworkObjects{Networks: list.Items, Pools: r.pools, Hosts: hosts})
+	holders := r.holders(ips.Items)
+	var out outcomes
+	var group errgroup.Group
+	group.SetLimit(writers)
+	for i := range list.Items {
+		// Objects of the cache are shared.
+		n := list.Items[i].DeepCopy()
+		group.Go(func() error {
+			key := client.ObjectKeyFromObject(n)
+			if n.DeletionTimestamp.IsZero() {
+				out.add(r.give(ctx, n, plan[key]))
+			} else {
+				out.add(r.release(ctx, n, holders[key]))
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // what went wrong is in out
+	if out.behind {
+		return reconcile.Result{RequeueAfter: behindDelay}, out.err()
+	}
+	return reconcile.Result{}, out.err()
+}
+
+// hosts are the addresses of the nodes. The API server's own cache is new enough, and is asked for a few times in the life of a peering.
+func (r *networks) hosts(ctx context.Context) ([]ipam.Host, error) {
+	var nodes corev1.NodeList
+	if err := r.live.List(ctx, &nodes, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
+		return nil, fmt.Errorf("listing Nodes: %w", err)
+	}
+	var out []ipam.Host
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		if node.Labels[api.LabelType] == api.TypeVirtualNode {
+			continue // its address is that of a virtual kubelet's pod
+		}
+		for _, address := range node.Status.Addresses {
+			if addr, err := netip.ParseAddr(address.Address); err == nil && address.Type == corev1.NodeInternalIP {
+				out = append(out, ipam.Host{Name: "node " + node.Name, Addr: addr})
+			}
+		}
+	}
+	return out, nil
+}
+
+// holders are IPs with an address of each Network, one for each.
+func (r *networks) holders(ips []ipamv1alpha1.IP) map[types.NamespacedName]types.NamespacedName {
+	out := map[types.NamespacedName]types.NamespacedName{}
+	for i := range ips {
+		if ips[i].Status.IP != "" {
+			out[ipam.NetworkOf(&ips[i], r.external)] = client.ObjectKeyFromObject(&ips[i])
+		}
+	}
+	return out
+}
+
+// give writes what was planned for a Network.
+func (r *networks) give(ctx context.Context, n *ipamv1alpha1.Network, plan ipam.NetworkPlan) error {
+	if n.Annotations[ipamv1alpha1.AnnotationPreinstalled] != api.True {
+		before := n.DeepCopy()
+		if controllerutil.AddFinalizer(n, ipamv1alpha1.FinalizerNetwork) {
+			if err := patch(ctx, r.client, n, before, "adding the finalizer to Network"); err != nil {
+				return err
+			}
+		}
+	}
+	before := n.DeepCopy()
+	given := ""
+	if plan.CIDR.IsValid() {
+		given = plan.CIDR.String()
+	}
+	n.Status.CIDR = given
+	if n.Status.CIDR == "" {
+		n.Status.CIDR = before.Status.CIDR // what it has, it keeps, even if it can't be read
+	}
+	told := meta.FindStatusCondition(before.Status.Conditions, kube.ConditionReady)
+	meta.SetStatusCondition(&n.Status.Conditions, readyCondition(n.Generation, plan.Problem))
+	written, err := patchStatus(ctx, r.client, n, before, "Network")
+	if written || err != nil {
+		r.book.wrote(client.ObjectKeyFromObject(n), entry{n.UID, n.Status.CIDR}, err)
+	}
+	if err != nil || !written {
+		return err
+	}
+	if plan.Instead != "" && before.Status.CIDR == "" {
+		r.events.Eventf(n, nil, corev1.EventTypeNormal, reasonRemapped, "Give", "%s is %s in this cluster: the wanted range overlaps %s", n.Spec.CIDR, given, plan.Instead)
+	}
+	tell(r.events, n, told, plan.Problem, "Give")
+	return nil
+}
+
+// release lets a Network go that nobody has an address of.
+func (r *networks) release(ctx context.Context, n *ipamv1alpha1.Network, holder types.NamespacedName) error {
+	before := n.DeepCopy()
+	if holder != (types.NamespacedName{}) && controllerutil.ContainsFinalizer(n, ipamv1alpha1.FinalizerNetwork) {
+		told := meta.FindStatusCondition(before.Status.Conditions, kube.ConditionReady)
+		inUse := ipam.Problem{Reason: reasonInUse, Message: fmt.Sprintf("waiting for IP %s, and maybe others, to be deleted: it has an address of this Network", holder)}
+		meta.SetStatusCondition(&n.Status.Conditions, readyCondition(n.Generation, inUse))
+		if written, err := patchStatus(ctx, r.client, n, before, "Network"); err != nil || !written {
+			return err
+		}
+		tell(r.events, n, told, inUse, "Release")
+		return nil
+	}
+	if !controllerutil.RemoveFinalizer(n, ipamv1alpha1.FinalizerNetwork) {
+		return nil
+	}
+	return patch(ctx, r.client, n, before, "taking the finalizer off Network")
+}
+
+func networkEntries(list *ipamv1alpha1.NetworkList) entries {
+	out := make(entries, len(list.Items))
+	for i := range list.Items {
+		n := &list.Items[i]
+		out[client.ObjectKeyFromObject(n)] = entry{n.UID, n.Status.CIDR}
+	}
+	return out
+}

@@ -1,0 +1,82 @@
+package ipam
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+)
+
+// ManagedBy is who owns the EndpointSlices that Service makes.
+const ManagedBy = "ipam.liqo.io"
+
+// Service is the Service that an IP asks for, with the EndpointSlice that leads it to spec.ip; both are nil if it asks for none. They are in the
+// IP's namespace: whoever may make an IP there must not be able to make a Service elsewhere.
+func Service(ip *ipamv1alpha1.IP) (*corev1.Service, *discoveryv1.EndpointSlice, Problem) {
+	template := ip.Spec.ServiceTemplate
+	if template == nil {
+		return nil, nil, Problem{}
+	}
+	spec := template.Spec.DeepCopy()
+	switch {
+	case template.Metadata.Namespace != "" && template.Metadata.Namespace != ip.Namespace:
+		return nil, nil, problem(ReasonInvalid, "spec.serviceTemplate.metadata.namespace is %s: leave it empty, the Service is always made in the IP's own namespace %s",
+			template.Metadata.Namespace, ip.Namespace)
+	case len(spec.Selector) > 0:
+		return nil, nil, problem(ReasonInvalid, "spec.serviceTemplate.spec.selector selects pods: remove it, spec.ip is the only endpoint")
+	case spec.Type == corev1.ServiceTypeExternalName:
+		return nil, nil, problem(ReasonInvalid, "spec.serviceTemplate.spec.type is ExternalName, which has no endpoints: use ClusterIP, NodePort or LoadBalancer")
+	}
+	meta := metav1.ObjectMeta{
+		Namespace: ip.Namespace, Name: template.Metadata.Name, Labels: template.Metadata.Labels, Annotations: template.Metadata.Annotations,
+	}
+	if meta.Name == "" {
+		meta.Name = ip.Name
+	}
+	service := &corev1.Service{ObjectMeta: *meta.DeepCopy(), Spec: *spec}
+	service.Finalizers = template.Metadata.Finalizers
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: meta.Namespace, Name: meta.Name,
+			Labels: map[string]string{discoveryv1.LabelServiceName: meta.Name, discoveryv1.LabelManagedBy: ManagedBy},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{ip.Spec.IP}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
+	}
+	for i := range spec.Ports {
+		port := &spec.Ports[i]
+		target := port.Port
+		if port.TargetPort.Type == intstr.String && port.TargetPort.StrVal != "" {
+			return nil, nil, problem(ReasonInvalid, "spec.serviceTemplate.spec.ports[%d].targetPort is the name %q, but an address has no named ports: give a number", i, port.TargetPort.StrVal)
+		}
+		if port.TargetPort.IntVal != 0 {
+			target = port.TargetPort.IntVal
+		}
+		protocol := port.Protocol
+		if protocol == "" {
+			protocol = corev1.ProtocolTCP
+		}
+		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{
+			Name: ptr.To(port.Name), Port: ptr.To(target), Protocol: ptr.To(protocol), AppProtocol: port.AppProtocol,
+		})
+	}
+	return service, slice, Problem{}
+}
+
+// Revision tells one template, with the address that it leads to, from another one.
+func Revision(service *corev1.Service, slice *discoveryv1.EndpointSlice) (string, error) {
+	text, err := json.Marshal([]any{service, slice})
+	if err != nil {
+		return "", fmt.Errorf("marshalling Service %s: %w", keyOf(&service.ObjectMeta), err)
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write(text) // never fails
+	return fmt.Sprintf("%016x", hash.Sum64()), nil
+}
