@@ -42,8 +42,6 @@ type ControllerManagerOptions struct {
 	WatchGatewayTemplates bool
 	// ConnectionUpdateInterval is how often gateways tell that they are connected.
 	ConnectionUpdateInterval time.Duration
-	// ReflectIPs lets virtual kubelets show addresses of pods and endpoints.
-	ReflectIPs bool
 	// Replicas of this program: more than one elect a leader.
 	Replicas int
 	// WebhookPort to listen on, and the Service in front of it.
@@ -78,7 +76,6 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.WatchGatewayTemplates, "watch-gateway-templates", true, "let gateways follow a changed template at once")
 	flags.DurationVar(&o.ConnectionUpdateInterval, "connection-update-interval", 10*time.Second, "how often gateways tell that they are connected; silent for three times that, they count as lost")
 	flags.BoolVar(&o.EnableOffloading, "enable-offloading", true, "run the offloading module")
-	flags.BoolVar(&o.ReflectIPs, "reflect-ips", true, "show the addresses of offloaded pods here, and those of endpoints in providers")
 	flags.IntVar(&o.Replicas, "replicas", 1, "number of replicas of this program; more than one elect a leader")
 	flags.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhooks")
 	flags.StringVar(&o.WebhookService, "webhook-service", "liqo-controller-manager-webhook", "Service in front of the webhooks")

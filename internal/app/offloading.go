@@ -29,9 +29,8 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace,
 		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
 		Addresses: addresses{liqoNamespace: opts.LiqoNamespace, translate: opts.EnableNetworking, nodes: nodes},
-		KeepIPs:   !opts.ReflectIPs, AddressesAsTheyAre: !opts.EnableNetworking,
 	}
-	if opts.EnableNetworking && opts.ReflectIPs {
+	if opts.EnableNetworking {
 		if out.OffloadedPods, err = offloadcontrollers.OffloadedPods(mgr); err != nil {
 			return err
 		}

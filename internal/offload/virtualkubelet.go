@@ -106,8 +106,6 @@ type KubeletFacts struct {
 	Options *offloadingv1beta1.VkOptionsTemplateSpec
 	// Labels and Annotations put on every object.
 	Labels, Annotations map[string]string
-	// KeepIPs keeps addresses of Pods and Endpoints from being shown, AddressesAsTheyAre from being translated.
-	KeepIPs, AddressesAsTheyAre bool
 }
 
 // Kubelet returns the Deployment of a VirtualNode's virtual kubelet: the VirtualNode's own template where it has one, else what follows
@@ -220,12 +218,6 @@ func kubeletArgs(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) []stri
 	}
 	if replicasOf(options) > 1 {
 		args = append(args, "--leader-election")
-	}
-	if facts.KeepIPs {
-		args = append(args, "--reflect-ips=false")
-	}
-	if facts.AddressesAsTheyAre {
-		args = append(args, "--translate-ips=false")
 	}
 	for _, kind := range []string{"pod", "service", "endpointslice"} {
 		config, ok := options.ReflectorsConfig[kind]

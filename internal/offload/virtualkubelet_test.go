@@ -16,7 +16,9 @@ func kubeletFacts() KubeletFacts {
 	return KubeletFacts{ClusterID: "rome", Labels: map[string]string{"liqo.io/managed": "true"}, Options: &offloadingv1beta1.VkOptionsTemplateSpec{
 		ContainerImage: "registry.example/virtual-kubelet:v1", PullPolicy: corev1.PullIfNotPresent, CreateNode: true,
 		ExtraArgs: []string{"--extra"}, NodeExtraLabels: map[string]string{"b": "2", "a": "1"}, LabelsNotReflected: []string{"secret"},
-		ReflectorsConfig: map[string]offloadingv1beta1.ReflectorConfig{"pod": {NumWorkers: 7}}, MetricsEnabled: true, MetricsAddress: ":5872",
+		ReflectorsConfig: map[string]offloadingv1beta1.ReflectorConfig{
+			"pod": {NumWorkers: 7}, "service": {NumWorkers: 2, Type: offloadingv1beta1.AllowList}, "endpointslice": {Type: offloadingv1beta1.AllowList},
+		}, MetricsEnabled: true, MetricsAddress: ":5872",
 	}}
 }
 
@@ -44,7 +46,8 @@ func TestKubelet(t *testing.T) {
 	want := []string{
 		"--virtual-node=milan", "--node-name=milan", "--tenant-namespace=liqo-tenant-milan", "--cluster-id=rome", "--foreign-cluster-id=milan",
 		"--remote-kubeconfig=/var/run/liqo/identity/kubeconfig", "--create-node=false", "--disable-network-check=false", "--node-ip=$(POD_IP)",
-		"--listen=:10250", "--pod-workers=7", "--labels-not-reflected=secret,also", "--node-extra-labels=a=1,b=2", "--metrics-address=:5872", "--extra",
+		"--listen=:10250", "--pod-workers=7", "--service-workers=2", "--service-type=AllowList", "--endpointslice-workers=0",
+		"--labels-not-reflected=secret,also", "--node-extra-labels=a=1,b=2", "--metrics-address=:5872", "--extra",
 	}
 	if diff := cmp.Diff(want, container.Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)

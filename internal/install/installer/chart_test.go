@@ -219,7 +219,7 @@ func TestProxyHasNoRights(t *testing.T) {
 // TestConsumerRolesStayNarrow: what a peer may do here is written by hand, and this is all of it that writes.
 func TestConsumerRolesStayNarrow(t *testing.T) {
 	allowed := map[string]bool{
-		"resourceslices": true, "renews": true, "namespacemaps": true, "shadowpods": true, // copies of the peer's own objects
+		"resourceslices": true, "renews": true, "namespacemaps": true, "shadowpods": true, "shadowendpointslices": true, "services": true, // copies of the peer's own objects
 		"pods/exec": true, "pods/attach": true, "pods/portforward": true, // create opens the stream
 	}
 	objects := render(t, minimal)

@@ -39,8 +39,6 @@ type Options struct {
 	// OffloadedPods reads the Pods here that run in providers (label liqo.io/shadowPod), of which the manager's cache has none; nil means that
 	// none gets an address for other peers.
 	OffloadedPods cache.Cache
-	// KeepIPs keeps virtual kubelets from showing addresses of Pods and Endpoints, AddressesAsTheyAre from translating them.
-	KeepIPs, AddressesAsTheyAre bool
 	// Live reads past the cache; nil means the manager's reader.
 	Live client.Reader
 	// Now is the clock; nil means the machine's.

@@ -235,7 +235,6 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 	}
 	want := offload.Kubelet(node, offload.KubeletFacts{
 		ClusterID: r.ClusterID, Options: &options.Spec, Labels: r.GlobalLabels, Annotations: r.GlobalAnnotations,
-		KeepIPs: r.KeepIPs, AddressesAsTheyAre: r.AddressesAsTheyAre,
 	})
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
 	missing := false
