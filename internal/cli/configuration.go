@@ -143,17 +143,17 @@ func (a *app) createConfigurationCommand() *cobra.Command {
 	var wait bool
 	var timeout time.Duration
 	command := &cobra.Command{
-		Use:     "configuration [NAME]",
+		Use:     "configuration",
 		Aliases: []string{"config", "conf"},
 		Short:   "Tell the address ranges of a peer",
 		Long: "Create a Configuration: tell this cluster the address ranges of a peer's pods and the peer's external CIDR, as that cluster\n" +
-			"knows them. Its name is the peer's cluster ID unless another is given.",
+			"knows them. Its name is the peer's cluster ID.",
 		Example: example(`
 			# What generate configuration printed in the cluster milan, typed in
 			%[1]s create configuration --remote-cluster-id milan --pod-cidr 10.244.0.0/16 --external-cidr 10.70.0.0/16 --wait`),
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.NoArgs,
 	}
-	command.RunE = func(cmd *cobra.Command, args []string) error {
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
 		for _, err := range []error{output.validate(), parseCIDRs("pod-cidr", remote.Pod), parseCIDRs("external-cidr", remote.External)} {
@@ -165,19 +165,17 @@ func (a *app) createConfigurationCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		name := nameOr(args, peer)
 		if output.format != "" {
-			return local.printObject(configuration(api.TenantNamespace(peer), name, peer, remote), output.format)
+			return local.printObject(configuration(api.TenantNamespace(peer), peer, peer, remote), output.format)
 		}
 		namespace, err := local.ensureTenantNamespace(ctx, peer)
 		if err != nil {
 			return err
 		}
-		want := configuration(namespace, name, peer, remote)
-		object := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		object := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
 		if err := local.created(ctx, object, func() {
 			setLabel(object, api.LabelRemoteClusterID, peer)
-			object.Spec.Remote = want.Spec.Remote
+			object.Spec.Remote.CIDR = remote
 		}); err != nil || !wait {
 			return err
 		}

@@ -236,7 +236,7 @@ func TestNetworkOnAPIServers(t *testing.T) {
 		}
 	}
 
-	has(refused(both("network connect")), "local cluster rome", "networking.internal=true")
+	has(refused(both("network connect")), "local cluster rome", "networking.internal=true", "administrator")
 	rome.installTemplates(t)
 	milan.installTemplates(t)
 	has(must(both("network connect --dry-run")), "(local) Tenant namespace milan would be created", "(remote) GatewayServer rome would be created")

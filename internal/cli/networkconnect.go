@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -65,6 +66,9 @@ func (p *pair) connectNetwork(ctx context.Context, o *networkOptions) (*tunnel, 
 // whyNoNetwork tells why a cluster can't be connected; empty when it can.
 func (c *cluster) whyNoNetwork(ctx context.Context) (string, error) {
 	networks, err := c.ownNetworks(ctx, ipamv1alpha1.NetworkTypeExternal)
+	if apierrors.IsForbidden(err) {
+		return "the user of the kubeconfig may not read its Networks", nil
+	}
 	if err != nil {
 		return "", err
 	}
@@ -84,7 +88,7 @@ func (c *cluster) whyNoNetwork(ctx context.Context) (string, error) {
 func (c *cluster) canConnect(ctx context.Context) error {
 	why, err := c.whyNoNetwork(ctx)
 	if err == nil && why != "" {
-		err = c.error(fmt.Errorf("no tunnel can be made, %s: install it again with networking.enabled=true and networking.internal=true", why))
+		err = c.error(fmt.Errorf("no tunnel can be made, %s: the cluster has to be installed with networking.enabled=true and networking.internal=true, and its user be an administrator", why))
 	}
 	return err
 }
@@ -307,7 +311,7 @@ func (c *cluster) serverEndpoint(ctx context.Context, server *networkingv1beta1.
 	err := c.wait(ctx, step, server, func() verdict {
 		endpoint := server.Status.Endpoint
 		if endpoint == nil || len(endpoint.Addresses) == 0 || (endpoint.Port == 0 && len(endpoint.Ports) == 0) || stale(server) {
-			return notYet("it has no address to dial in status.endpoint%s%s", reasons(server.Status.Conditions), balancerHint(server))
+			return notYet("it has no address to dial in status.endpoint%s%s", reasons(readiness(server.Status.Conditions)), balancerHint(server))
 		}
 		return yes()
 	})
@@ -329,6 +333,11 @@ func stale(server *networkingv1beta1.GatewayServer) bool {
 		}
 	}
 	return false
+}
+
+// readiness are the conditions without the one about the tunnel, which has to wait for what is waited for here.
+func readiness(conditions []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool { return c.Type == networkingv1beta1.Connected })
 }
 
 // balancerHint tells why a Service of type LoadBalancer may stay without an address.

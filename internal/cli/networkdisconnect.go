@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
@@ -31,7 +32,12 @@ func (c *cluster) remainsOf(ctx context.Context, peer string) (*remains, error) 
 		to   *[]client.Object
 	}{{kindClient, &out.clients}, {kindServer, &out.servers}, {kindPublicKey, &out.keys}, {kindConfiguration, &out.configurations}} {
 		list := part.kind.list()
-		if err := c.listOfPeer(ctx, list, namespace, peer); err != nil {
+		err := c.listOfPeer(ctx, list, namespace, peer)
+		if apierrors.IsForbidden(err) { // a user who may do no more than peer
+			c.Warn("The user of the kubeconfig may not look for a network with %s: if there is one it stays", peer)
+			return &remains{cluster: c}, nil
+		}
+		if err != nil {
 			return nil, err
 		}
 		if *part.to, err = objectsOf(list); err != nil {

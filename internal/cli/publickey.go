@@ -79,15 +79,15 @@ func (a *app) createPublicKeyCommand() *cobra.Command {
 	var peer, text string
 	var output outputFlag
 	command := &cobra.Command{
-		Use:     "publickey [NAME]",
+		Use:     "publickey",
 		Aliases: []string{"pk", "pkey"},
 		Short:   "Tell the key of a peer's gateway",
 		Long: "Create a PublicKey: tell this cluster the WireGuard public key of a peer's gateway, without which the peer is not let in.\n" +
-			"Its name is the peer's cluster ID unless another is given.",
+			"Its name is the peer's cluster ID.",
 		Example: example(`
 			%[1]s create publickey --remote-cluster-id milan --public-key V5CPzlnz2Y39n9dL7kXpEcb6UqzIHgZbVYXXh2E1w3g=`),
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := output.validate(); err != nil {
 				return err
 			}
@@ -99,15 +99,14 @@ func (a *app) createPublicKeyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			name := nameOr(args, peer)
 			if output.format != "" {
-				return local.printObject(publicKey(api.TenantNamespace(peer), name, peer, key), output.format)
+				return local.printObject(publicKey(api.TenantNamespace(peer), peer, peer, key), output.format)
 			}
 			namespace, err := local.ensureTenantNamespace(cmd.Context(), peer)
 			if err != nil {
 				return err
 			}
-			object := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			object := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
 			return local.created(cmd.Context(), object, func() { fillPublicKey(object, peer, key) })
 		},
 	}
