@@ -30,9 +30,10 @@ const (
 	GatewayChildPrefix = "gw-"
 	// GatewayPort is the port of the tunnel, over UDP, where none is given.
 	GatewayPort = 51840
-	// SecretPrivateKey and SecretPublicKey are the keys, of 32 bytes each, in the Secret of a gateway.
+	// SecretPrivateKey is the private key, of 32 bytes, in the Secret of a gateway.
 	SecretPrivateKey = "privateKey"
-	SecretPublicKey  = "publicKey"
+	// SecretPublicKey is the public one, of 32 bytes.
+	SecretPublicKey = "publicKey"
 )
 
 // GatewayChild is the name of what is made for a gateway.

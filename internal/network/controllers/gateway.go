@@ -47,7 +47,7 @@ const (
 	// staleDelay is how long a pass waits that found the API server ahead of the cache.
 	staleDelay = 50 * time.Millisecond
 	// secretDelay is how often a Secret is looked for that somebody else is to make: it may lie outside the cache.
-	secretDelay = 5 * time.Second
+	secretDelay = 2 * time.Second
 	// refusedDelay is how often something is tried again that the API server refused.
 	refusedDelay = 30 * time.Second
 )

@@ -66,7 +66,6 @@ func (r *gateways) watches(mgr ctrl.Manager, name string, gateway client.Object,
 	c := mgr.GetClient()
 	b := ctrl.NewControllerManagedBy(mgr).Named(name).
 		For(gateway, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		// A gateway of the other kind that had the names of the children may be gone now.
 		Watches(&networkingv1beta1.Connection{}, handler.EnqueueRequestsFromMapFunc(every(c, list, true)), builder.WithPredicates(valueChanged())).
 		Watches(&networkingv1beta1.PublicKey{}, handler.EnqueueRequestsFromMapFunc(every(c, list, true)), builder.WithPredicates(presenceChanged()))
 	if r.WatchTemplates {
@@ -102,7 +101,7 @@ func (r *gateways) server(s *networkingv1beta1.GatewayServer) (*gateway, error) 
 	if spec.Endpoint, err = network.OnePort(spec.Endpoint); err != nil {
 		return nil, kube.Invalid(reasonInvalid, "%v", err)
 	}
-	seen, err := unstructured(spec)
+	seen, err := asMap(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +125,7 @@ func (r *gateways) dialer(c *networkingv1beta1.GatewayClient) (*gateway, error) 
 	if spec.Endpoint, err = network.OneDialedPort(spec.Endpoint); err != nil {
 		return nil, kube.Invalid(reasonInvalid, "%v", err)
 	}
-	seen, err := unstructured(spec)
+	seen, err := asMap(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -143,8 +142,8 @@ func (r *gateways) dialer(c *networkingv1beta1.GatewayClient) (*gateway, error) 
 	}, nil
 }
 
-// unstructured is a specification by the names of its JSON.
-func unstructured(spec any) (map[string]any, error) {
+// asMap is a specification by the names of its JSON.
+func asMap(spec any) (map[string]any, error) {
 	seen, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
 	if err != nil {
 		return nil, fmt.Errorf("reading a specification: %w", err)

@@ -29,7 +29,7 @@ func news() predicate.Predicate {
 
 // watch is a source of the news of a kind in the cache of the surroundings.
 func (s *surroundings) watch(obj client.Object, to handler.MapFunc) source.Source {
-	return source.Kind(s.cache, obj, handler.TypedEnqueueRequestsFromMapFunc[client.Object](to), predicate.TypedPredicate[client.Object](news()))
+	return source.Kind(s.cache, obj, handler.TypedEnqueueRequestsFromMapFunc[client.Object](to), news())
 }
 
 // toGateway maps a child to the gateway that it was made for; a gateway of the other kind does no harm.
