@@ -23,6 +23,7 @@ func Canonical(s State) State {
 	s.WireGuard = slices.Clone(s.WireGuard)
 	slices.SortFunc(s.WireGuard, func(a, b WireGuard) int { return strings.Compare(a.Link, b.Link) })
 	for i := range s.WireGuard {
+		s.WireGuard[i].PrivateKey = clamped(s.WireGuard[i].PrivateKey)
 		s.WireGuard[i].Peers = canonicalPeers(s.WireGuard[i].Peers)
 	}
 	if s.Table != nil {
@@ -30,6 +31,16 @@ func Canonical(s State) State {
 		s.Table = &table
 	}
 	return s
+}
+
+// clamped is the key as every implementation keeps it (RFC 7748, section 5); no key stays none.
+func clamped(k PrivateKey) PrivateKey {
+	if k == (PrivateKey{}) {
+		return k
+	}
+	k[0] &= 248
+	k[31] = k[31]&127 | 64
+	return k
 }
 
 func canonicalPeers(peers []Peer) []Peer {
@@ -62,6 +73,13 @@ func canonicalRules(rules []FilterRule) []FilterRule {
 	for i := range rules {
 		r := &rules[i]
 		r.Rewrite.To = maskedPrefix(r.Rewrite.To)
+		switch {
+		case r.Match.Transport != AnyTransport:
+		case r.Match.SYN:
+			r.Match.Transport = TCP
+		case r.Match.ICMPError:
+			r.Match.Transport = ICMP
+		}
 		for _, s := range []*Selector{&r.Match.Source, &r.Match.Destination, &r.Match.QuotedSource, &r.Match.QuotedDestination} {
 			s.Prefix = maskedPrefix(s.Prefix)
 		}

@@ -10,8 +10,8 @@ import (
 // and until the last one is gone. It is empty when nothing of ours differs. What is not ours by own is left alone whatever have
 // says. What hangs on a Tunnel link that is not there is left out: see Missing. Uninstalling is a Diff to an empty State.
 //
-// Two things can't be done without a gap: a VXLAN link that differs in what can't change takes its routes along, and so does the last address
-// of a link.
+// Two things can't be done without a gap: a VXLAN link that differs in what can't change takes its routes and neighbours along, and so does
+// the last address of a link.
 func Diff(have, want State, own Ownership) []Change {
 	d := differ{have: Canonical(own.of(have)), want: Canonical(want), own: own}
 	d.phase(d.filters)
@@ -48,7 +48,7 @@ type differ struct {
 	own        Ownership
 	sets       []Change
 	removals   [][]Change
-	disturbed  map[string]bool // links whose routes may go when addresses go
+	disturbed  map[string]bool // links whose routes and next hops may go when addresses go
 }
 
 func (d *differ) phase(f func() (sets, removals []Change)) {
@@ -120,8 +120,8 @@ func (d *differ) lose(link string) {
 	d.have.Routes = keep(d.have.Routes, func(r Route) bool { return r.Link != link })
 }
 
-// addresses: an address that goes may take others of its network and the routes of its link along, so on a link that stays it goes first,
-// and they are set again.
+// addresses: an address that goes may take others of its network along, and the last one of a link takes the routes and next hops of the link,
+// so on a link that stays it goes first, and they are set again.
 func (d *differ) addresses() (sets, removals []Change) {
 	d.disturbed = map[string]bool{}
 	for _, have := range d.have.Addresses {
@@ -162,7 +162,7 @@ func (d *differ) neighbours() (sets, removals []Change) {
 		wantMACs[forwarding{link: f.link, mac: f.mac}] = true
 	}
 	for _, n := range d.want.Neighbours {
-		if !d.missing(n.Link) && (haveHops[hop{n.Link, n.IP}] != n.MAC || !haveForwarding[forwarding{n.Link, n.MAC, n.Underlay}]) {
+		if !d.missing(n.Link) && (d.disturbed[n.Link] || haveHops[hop{n.Link, n.IP}] != n.MAC || !haveForwarding[forwarding{n.Link, n.MAC, n.Underlay}]) {
 			sets = append(sets, Change{Neighbour: &n})
 		}
 	}

@@ -78,8 +78,8 @@ type Match struct {
 	Source, Destination   Selector
 	Transport             Transport
 	DestinationPort       uint16 // with TCP or UDP
-	SYN                   bool   // with TCP: opens a connection or answers to that
-	ICMPError             bool   // with ICMP: destination unreachable, time exceeded or parameter problem: quotes a packet
+	SYN                   bool   // TCP: opens a connection or answers to that
+	ICMPError             bool   // ICMP: destination unreachable, time exceeded or parameter problem: quotes a packet
 	QuotedSource          Selector
 	QuotedDestination     Selector
 	New                   bool // the first packet of a connection, to connection tracking

@@ -18,14 +18,14 @@ const (
 func (v *validator) table(t *Table) {
 	sets, maps, chains := map[string]bool{}, map[string]bool{}, map[string]Chain{}
 	for _, s := range t.Sets {
-		v.check(!sets[s.Name] && isName(s.Name) && s.Name != ReservedSet, "set "+s.Name, "the name is there twice, empty, reserved, too long or has other than letters, digits and _")
+		v.check(!sets[s.Name] && isName(s.Name) && s.Name != ReservedSet, "set "+s.Name, "the name is there twice, empty, reserved, too long or has other than letters, digits, _ and -")
 		sets[s.Name] = true
 		for _, p := range s.Elements {
 			v.check(p.IsValid() && p.Addr().Is4() && (s.Intervals || p.IsSingleIP()), "set "+s.Name, fmt.Sprintf("%s is not an IPv4 address, or prefix in a set with intervals", p))
 		}
 	}
 	for _, m := range t.Maps {
-		v.check(!maps[m.Name] && !sets[m.Name] && isName(m.Name), "map "+m.Name, "the name is there twice, empty, reserved, too long or has other than letters, digits and _")
+		v.check(!maps[m.Name] && !sets[m.Name] && isName(m.Name), "map "+m.Name, "the name is there twice, empty, reserved, too long or has other than letters, digits, _ and -")
 		maps[m.Name] = true
 		for k, value := range m.Elements {
 			v.check(k.Is4() && value.Is4(), "map "+m.Name, fmt.Sprintf("%s : %s are not IPv4 addresses", k, value))
@@ -33,7 +33,7 @@ func (v *validator) table(t *Table) {
 	}
 	for _, c := range t.Chains {
 		_, twice := chains[c.Name]
-		v.check(!twice && isName(c.Name), "chain "+c.Name, "the name is there twice, empty, reserved, too long or has other than letters, digits and _")
+		v.check(!twice && isName(c.Name), "chain "+c.Name, "the name is there twice, empty, reserved, too long or has other than letters, digits, _ and -")
 		chains[c.Name] = c
 	}
 	for _, c := range t.Chains {
@@ -91,11 +91,11 @@ func (v *validator) rule(object string, r FilterRule, c Chain) {
 		v.check(false, object, fmt.Sprintf("transport %q is not known", m.Transport))
 	}
 	v.check(m.DestinationPort == 0 || m.Transport == TCP || m.Transport == UDP, object, "a port needs transport tcp or udp")
-	v.check(!m.SYN || m.Transport == TCP, object, "SYN needs transport tcp")
-	v.check(!m.ICMPError || m.Transport == ICMP, object, "an ICMP error needs transport icmp")
+	v.check(!m.SYN || m.Transport == TCP, object, "SYN is of transport tcp")
+	v.check(!m.ICMPError || m.Transport == ICMP, object, "an ICMP error is of transport icmp")
 	quotes := m.QuotedSource != Selector{} || m.QuotedDestination != Selector{} || r.Rewrite.Field == QuotedSourceField || r.Rewrite.Field == QuotedDestinationField
 	v.check(!quotes || m.ICMPError, object, "only an ICMP error quotes a packet")
-	v.check(r.ClampMSS == 0 || m.Transport == TCP && m.SYN, object, "clamping the MSS needs transport tcp and SYN")
+	v.check(r.ClampMSS == 0 || m.SYN, object, "clamping the MSS needs SYN")
 	v.rewrite(object, r.Rewrite)
 	v.verdict(object, r, c)
 }
@@ -124,8 +124,10 @@ func (v *validator) verdict(object string, r FilterRule, c Chain) {
 	v.check((r.Verdict == ToSource) == (r.Address != netip.Addr{}) && (r.Verdict != ToSource || r.Address.Is4()), object, "an IPv4 address goes with a translation of the source")
 }
 
+// isName says whether nft could read the name.
 func isName(s string) bool {
-	return s != "" && len(s) <= maximumName && !slices.ContainsFunc([]byte(s), func(c byte) bool {
-		return c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
+	letter := func(c byte) bool { return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+	return s != "" && len(s) <= maximumName && letter(s[0]) && !slices.ContainsFunc([]byte(s), func(c byte) bool {
+		return !letter(c) && c != '-' && (c < '0' || c > '9')
 	})
 }

@@ -106,7 +106,7 @@ func (k *Kernel) setAddress(a dataplane.Address) error {
 	return nil
 }
 
-// deleteAddress takes the secondary addresses of the same network along, and after the last address of a link its routes.
+// deleteAddress takes the secondary addresses of the same network along, and after the last address of a link its routes and next hops.
 func (k *Kernel) deleteAddress(a dataplane.Address) error {
 	i := slices.Index(k.inet, a)
 	if i < 0 {
@@ -120,6 +120,7 @@ func (k *Kernel) deleteAddress(a dataplane.Address) error {
 	}
 	if !slices.ContainsFunc(k.inet, func(o dataplane.Address) bool { return o.Link == a.Link }) {
 		k.loseRoutes(a.Link)
+		k.loseHops(a.Link)
 	}
 	k.routes = slices.DeleteFunc(k.routes, func(r dataplane.Route) bool {
 		return r.Source.IsValid() && !k.isLocal(r.Source) || r.Link == a.Link && r.Via.IsValid() && !r.OnLink && !k.reaches(r.Link, r.Via)

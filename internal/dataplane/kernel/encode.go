@@ -89,7 +89,7 @@ func lookup(set string, not bool) expr.Any {
 }
 
 // encode is the rule in expressions of nftables: matches in the order of Match, then rewrite, clamp, counter, verdict. Of a rule that
-// Validate accepts.
+// Validate accepts, in canonical form.
 func encode(r dataplane.FilterRule) []expr.Any {
 	out := encodeMatch(r.Match)
 	if r.Rewrite.Field != dataplane.NoField {

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -170,17 +171,35 @@ func (k *Kernel) setRule(r dataplane.Rule) error {
 	return k.handle.RuleAdd(wanted)
 }
 
+// deleteRule removes that very rule. A request can't say "no such condition", so the kernel may take another of the same priority and table: that
+// one is put back.
 func (k *Kernel) deleteRule(r dataplane.Rule) error {
-	rules, err := k.ourRules(r.Table)
-	if err != nil {
-		return err
-	}
-	for _, is := range rules {
-		if rule(is) == r {
-			if err := gone(k.handle.RuleDel(&is)); err != nil {
-				return err
+	for {
+		rules, err := k.ourRules(r.Table)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(rules, func(is netlink.Rule) bool { return rule(is) == r })
+		if i < 0 {
+			return nil
+		}
+		if err := gone(k.handle.RuleDel(&rules[i])); err != nil {
+			return err
+		}
+		left, err := k.ourRules(r.Table)
+		if err != nil {
+			return err
+		}
+		for j, is := range rules {
+			if j == i || slices.ContainsFunc(left, func(l netlink.Rule) bool { return rule(l) == rule(is) }) {
+				continue
+			}
+			if err := k.handle.RuleAdd(&is); err != nil {
+				return fmt.Errorf("putting back %q: %w", rule(is), err)
 			}
 		}
+		if len(left) == len(rules) {
+			return errors.New("the kernel did not remove it")
+		}
 	}
-	return nil
 }

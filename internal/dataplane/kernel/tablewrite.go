@@ -56,6 +56,7 @@ func (k *Kernel) deleteTable(name string) error {
 
 // setTable puts the table into the place of whatever was there.
 func (k *Kernel) setTable(t dataplane.Table) error {
+	t = *dataplane.Canonical(dataplane.State{Table: &t}).Table
 	return k.transaction(func(c *nftables.Conn) error {
 		table := family(t.Name)
 		c.AddTable(table)

@@ -1,4 +1,4 @@
-package dataplane_test
+package conformance
 
 import (
 	"fmt"
@@ -9,23 +9,29 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// A dice throws random states that are valid: of nodes and gateways, out of small pools, so that things collide.
-type dice struct{ *rand.Rand }
+// Dice throw random states that are valid: of nodes and gateways, out of small pools, so that things collide.
+type Dice struct {
+	*rand.Rand
+	own dataplane.Ownership
+}
 
-func newDice(seed uint64) dice { return dice{rand.New(rand.NewPCG(seed, 18952))} }
+// NewDice throw the same for the same seed.
+func NewDice(seed uint64, own dataplane.Ownership) Dice {
+	return Dice{rand.New(rand.NewPCG(seed, 18952)), own}
+}
 
-func (d dice) maybe() bool { return d.IntN(2) == 0 }
+func (d Dice) maybe() bool { return d.IntN(2) == 0 }
 
-func (d dice) addr() netip.Addr {
+func (d Dice) addr() netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(d.IntN(3)), 0, byte(1 + d.IntN(8))})
 }
 
-func (d dice) prefix() netip.Prefix {
+func (d Dice) prefix() netip.Prefix {
 	p, _ := d.addr().Prefix([]int{8, 14, 16, 24, 30, 31, 32}[d.IntN(7)])
 	return p
 }
 
-func (d dice) prefixes(n int, single bool) []netip.Prefix {
+func (d Dice) prefixes(n int, single bool) []netip.Prefix {
 	var out []netip.Prefix
 	for range d.IntN(n + 1) {
 		if single {
@@ -37,20 +43,21 @@ func (d dice) prefixes(n int, single bool) []netip.Prefix {
 	return out
 }
 
-// hostAddress is the one that routes may have as their source.
-var hostAddress = netip.MustParseAddr("172.16.0.1")
+// HostAddress is what every host of the suite has, and routes have as their source.
+var HostAddress = netip.MustParseAddr("172.16.0.1")
 
 func mac(a netip.Addr) dataplane.MAC {
 	b := a.As4()
 	return dataplane.MAC{2, 0x4c, b[0], b[1], b[2], b[3]}
 }
 
-func (d dice) state(tunnel bool) dataplane.State {
+// State of a host, with or without a tunnel.
+func (d Dice) State(tunnel bool) dataplane.State {
 	var s dataplane.State
 	if d.IntN(20) == 0 {
 		return s
 	}
-	vxlan := dataplane.Link{Name: dataplane.OverlayLink, Kind: dataplane.VXLAN, MTU: 1400 + 50*d.IntN(2), VNI: 18952, Port: 6091, Local: hostAddress, MAC: mac(hostAddress)}
+	vxlan := dataplane.Link{Name: d.own.Overlay, Kind: dataplane.VXLAN, MTU: 1400 + 50*d.IntN(2), VNI: 18952, Port: 6091, Local: HostAddress, MAC: mac(HostAddress)}
 	if d.IntN(8) == 0 {
 		vxlan.Port++
 	}
@@ -76,14 +83,14 @@ func (d dice) state(tunnel bool) dataplane.State {
 	return s
 }
 
-func (d dice) tunnel(s *dataplane.State) {
-	s.Links = append(s.Links, dataplane.Link{Name: dataplane.TunnelLink, Kind: dataplane.Tunnel, MTU: 1300 + 40*d.IntN(2)})
+func (d Dice) tunnel(s *dataplane.State) {
+	s.Links = append(s.Links, dataplane.Link{Name: d.own.Tunnel, Kind: dataplane.Tunnel, MTU: 1300 + 40*d.IntN(2)})
 	for i := range 2 {
 		if d.IntN(3) > 0 {
-			s.Addresses = append(s.Addresses, dataplane.Address{Link: dataplane.TunnelLink, Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 18, byte(1 + i)}), 30)})
+			s.Addresses = append(s.Addresses, dataplane.Address{Link: d.own.Tunnel, Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 18, byte(1 + i)}), 30)})
 		}
 	}
-	w := dataplane.WireGuard{Link: dataplane.TunnelLink, PrivateKey: dataplane.PrivateKey{byte(1 + d.IntN(2))}, ListenPort: uint16(d.IntN(2) * 51820)}
+	w := dataplane.WireGuard{Link: d.own.Tunnel, PrivateKey: dataplane.PrivateKey{1, byte(1 + d.IntN(2))}, ListenPort: uint16(d.IntN(2) * 51820)}
 	allowed := map[netip.Prefix]bool{}
 	for i := range d.IntN(3) {
 		p := dataplane.Peer{PublicKey: dataplane.PublicKey{byte(i + 1)}, Keepalive: time.Duration(d.IntN(2)) * 25 * time.Second}
@@ -101,7 +108,7 @@ func (d dice) tunnel(s *dataplane.State) {
 	s.WireGuard = append(s.WireGuard, w)
 }
 
-func (d dice) routing(s *dataplane.State, tunnel bool) {
+func (d Dice) routing(s *dataplane.State, tunnel bool) {
 	seen := map[string]bool{}
 	for range d.IntN(8) {
 		r := dataplane.Route{Table: dataplane.OverlayTable + d.IntN(2), Destination: d.prefix()}
@@ -114,14 +121,14 @@ func (d dice) routing(s *dataplane.State, tunnel bool) {
 		case d.IntN(5) == 0:
 			r.Type = dataplane.Unreachable
 		case tunnel && len(s.Addresses) > 0 && d.maybe():
-			r.Link = dataplane.TunnelLink
+			r.Link = d.own.Tunnel
 			if d.maybe() {
 				r.Via = netip.MustParseAddr("169.254.18.2")
 			}
 		default:
-			r.Link, r.Via, r.OnLink, r.MTU = dataplane.OverlayLink, d.addr(), true, d.IntN(2)*1340
+			r.Link, r.Via, r.OnLink, r.MTU = d.own.Overlay, d.addr(), true, d.IntN(2)*1340
 			if d.maybe() {
-				r.Source = hostAddress
+				r.Source = HostAddress
 			}
 		}
 		s.Routes = append(s.Routes, r)
@@ -129,14 +136,14 @@ func (d dice) routing(s *dataplane.State, tunnel bool) {
 	for range d.IntN(3) {
 		r := dataplane.Rule{Priority: 900 + d.IntN(2), Table: dataplane.OverlayTable + d.IntN(2)}
 		if d.maybe() {
-			r.InLink = dataplane.OverlayLink
+			r.InLink = d.own.Overlay
 		}
 		s.Rules = append(s.Rules, r)
 	}
 }
 
-func (d dice) table() *dataplane.Table {
-	t := &dataplane.Table{Name: dataplane.FilterTable}
+func (d Dice) table() *dataplane.Table {
+	t := &dataplane.Table{Name: d.own.Table}
 	t.Sets = append(t.Sets,
 		dataplane.AddressSet{Name: "remotes", Intervals: true, Elements: d.prefixes(6, false)},
 		dataplane.AddressSet{Name: "members", Elements: d.prefixes(6, true)})
@@ -147,7 +154,7 @@ func (d dice) table() *dataplane.Table {
 	t.Maps = append(t.Maps, m)
 	t.Chains = append(t.Chains, dataplane.Chain{Name: "out", Rules: d.rules(3)})
 	base := dataplane.Chain{Name: "raw", Hook: dataplane.Prerouting, Priority: dataplane.Raw, Rules: d.rules(2)}
-	base.Rules = append(base.Rules, dataplane.FilterRule{Match: dataplane.Match{InLink: dataplane.LinkName{Name: dataplane.OverlayLink}}, Verdict: dataplane.Jump, Chain: "out"})
+	base.Rules = append(base.Rules, dataplane.FilterRule{Match: dataplane.Match{InLink: dataplane.LinkName{Name: d.own.Overlay}}, Verdict: dataplane.Jump, Chain: "out"})
 	nat := dataplane.Chain{Name: "nat", Hook: dataplane.Postrouting, NAT: true, Priority: dataplane.SourceNAT - 1, Drop: false}
 	nat.Rules = append(nat.Rules, dataplane.FilterRule{Verdict: []dataplane.Verdict{dataplane.KeepSource, dataplane.Masquerade}[d.IntN(2)]},
 		dataplane.FilterRule{Verdict: dataplane.ToSource, Address: d.addr()})
@@ -155,7 +162,7 @@ func (d dice) table() *dataplane.Table {
 	return t
 }
 
-func (d dice) selector() dataplane.Selector {
+func (d Dice) selector() dataplane.Selector {
 	switch d.IntN(4) {
 	case 0:
 		return dataplane.Selector{Prefix: d.prefix(), Not: d.maybe()}
@@ -166,27 +173,28 @@ func (d dice) selector() dataplane.Selector {
 }
 
 // rules throws few different ones, so that structures are often equal.
-func (d dice) rules(n int) []dataplane.FilterRule {
+func (d Dice) rules(n int) []dataplane.FilterRule {
 	var out []dataplane.FilterRule
 	if d.IntN(3) > 0 {
 		n = 0
 	}
 	for range n {
-		out = append(out, d.rule())
+		out = append(out, d.Rule())
 	}
 	return out
 }
 
-func (d dice) rule() dataplane.FilterRule {
+// Rule of a chain without hook; its sets are remotes and members, its map is real2ext.
+func (d Dice) Rule() dataplane.FilterRule {
 	r := dataplane.FilterRule{Counter: d.maybe(), Verdict: []dataplane.Verdict{dataplane.NextRule, dataplane.Accept, dataplane.Drop, dataplane.Return}[d.IntN(4)]}
 	m := &r.Match
 	m.Source, m.Destination = d.selector(), d.selector()
 	m.New, m.DestinationTranslated = d.IntN(4) == 0, d.IntN(4) == 0
 	if d.maybe() {
-		m.InLink = dataplane.LinkName{Name: dataplane.OverlayLink, Not: d.maybe()}
+		m.InLink = dataplane.LinkName{Name: d.own.Overlay, Not: d.maybe()}
 	}
 	if d.IntN(4) == 0 {
-		m.OutLink = dataplane.LinkName{Name: dataplane.TunnelLink, Not: d.maybe()}
+		m.OutLink = dataplane.LinkName{Name: d.own.Tunnel, Not: d.maybe()}
 	}
 	m.Transport = []dataplane.Transport{dataplane.AnyTransport, dataplane.TCP, dataplane.UDP, dataplane.ICMP}[d.IntN(4)]
 	if m.Transport == dataplane.TCP || m.Transport == dataplane.UDP {
@@ -208,7 +216,3 @@ func (d dice) rule() dataplane.FilterRule {
 	}
 	return r
 }
-
-func netipPrefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
-
-func pair(k, v netip.Addr) map[netip.Addr]netip.Addr { return map[netip.Addr]netip.Addr{k: v} }

@@ -1,0 +1,29 @@
+package fake_test
+
+import (
+	"testing"
+
+	"liqo.io/liqo/internal/dataplane"
+	"liqo.io/liqo/internal/dataplane/conformance"
+	"liqo.io/liqo/internal/dataplane/fake"
+)
+
+// worlds is how many random ones the laws of differences are held against.
+const worlds = 20000
+
+func newHost(*testing.T) conformance.Host {
+	k := fake.New(conformance.HostAddress)
+	own := dataplane.Ours()
+	return conformance.Host{
+		Kernel:     k,
+		Own:        own,
+		AddTunnel:  func() { k.AddTunnel(own.Tunnel, 1420) },
+		RemoveLink: k.RemoveLink,
+		SetDown:    k.SetDown,
+		Close:      func() {},
+	}
+}
+
+func TestDiffInRandomWorlds(t *testing.T) { conformance.Laws(t, newHost, worlds) }
+
+func TestFakeConforms(t *testing.T) { conformance.Suite(t, newHost) }
