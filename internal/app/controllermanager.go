@@ -25,6 +25,8 @@ const (
 	leaderLease = "66cf253f.ctrlmgr.liqo.io"
 	// endTimeout is how long the parts of the program may take to end.
 	endTimeout = 5 * time.Second
+	// silentIntervals is for how many intervals a gateway may say nothing of a tunnel that works: it repeats itself after six.
+	silentIntervals = 9
 	// syncTimeout is how long a readiness check waits for the caches.
 	syncTimeout = 500 * time.Millisecond
 )
@@ -117,7 +119,7 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		Labels:             opts.GlobalLabels,
 		Annotations:        opts.GlobalAnnotations,
 		VirtualKubeletPods: pods,
-		ConnectionSilence:  3 * opts.ConnectionUpdateInterval,
+		ConnectionSilence:  silentIntervals * opts.ConnectionUpdateInterval,
 	})
 }
 

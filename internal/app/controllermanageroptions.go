@@ -40,7 +40,7 @@ type ControllerManagerOptions struct {
 	IPAMPools []netip.Prefix
 	// WatchGatewayTemplates makes gateways follow a changed template at once.
 	WatchGatewayTemplates bool
-	// ConnectionUpdateInterval is how often gateways tell that they are connected.
+	// ConnectionUpdateInterval is how often gateways look whether they have news of their tunnel.
 	ConnectionUpdateInterval time.Duration
 	// Replicas of this program: more than one elect a leader.
 	Replicas int
@@ -74,7 +74,7 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.EnableNetworking, "enable-networking", true, "run the networking module")
 	flags.Func("ipam-pools", "ranges in which those of peers are put that are in use here: 10.0.0.0/8,...", o.setPools)
 	flags.BoolVar(&o.WatchGatewayTemplates, "watch-gateway-templates", true, "let gateways follow a changed template at once")
-	flags.DurationVar(&o.ConnectionUpdateInterval, "connection-update-interval", 10*time.Second, "how often gateways tell that they are connected; silent for three times that, they count as lost")
+	flags.DurationVar(&o.ConnectionUpdateInterval, "connection-update-interval", 10*time.Second, "how often gateways look whether they have news of their tunnel; silent for nine times that, it counts as lost")
 	flags.BoolVar(&o.EnableOffloading, "enable-offloading", true, "run the offloading module")
 	flags.IntVar(&o.Replicas, "replicas", 1, "number of replicas of this program; more than one elect a leader")
 	flags.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhooks")

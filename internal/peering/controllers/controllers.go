@@ -39,7 +39,7 @@ type Options struct {
 	Labels, Annotations map[string]string
 	// VirtualKubeletPods caches the pods of virtual kubelets: those with the label offloading.liqo.io/component=virtual-kubelet.
 	VirtualKubeletPods cache.Cache
-	// ConnectionSilence is how long a gateway may be silent about a tunnel that works before it counts as lost; 30 seconds when 0.
+	// ConnectionSilence is how long a gateway may be silent about a tunnel that works before it counts as lost; 90 seconds when 0.
 	ConnectionSilence time.Duration
 
 	// Now and Random are the clock and the source of randomness; time.Now and crypto/rand when nil.
@@ -70,7 +70,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		opts.Random = rand.Reader
 	}
 	if opts.ConnectionSilence == 0 {
-		opts.ConnectionSilence = 30 * time.Second
+		opts.ConnectionSilence = 90 * time.Second
 	}
 	if opts.RemoteConfig == nil {
 		opts.RemoteConfig = remote.Config

@@ -41,9 +41,9 @@ func TestNetworkOfAForeignClusterOnAPIServer(t *testing.T) {
 	rome.create(t, gateway)
 	rome.create(t, connection)
 	eventually(t, rome, fc, "connecting", network(corev1beta1.NetworkConnectionStatus, corev1beta1.StatusPending))
-	// The last word of a gateway, 28 of the 30 seconds ago.
+	// The last word of a gateway, 88 of the 90 seconds ago.
 	connection.Status = networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.Connected, Latency: &networkingv1beta1.ConnectionLatency{
-		Value: "1ms", Timestamp: metav1.NewTime(time.Now().Add(-28 * time.Second)),
+		Value: "1ms", Timestamp: metav1.NewTime(time.Now().Add(-88 * time.Second)),
 	}}
 	if err := rome.Status().Update(t.Context(), connection); err != nil {
 		t.Fatal(err)
