@@ -6,21 +6,26 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/kube"
 )
 
 // networkConfigMap holds what the installation was told of the cluster's address ranges.
 const networkConfigMap = "liqo-network-configmap"
 
-// networkInfo are the address ranges of the cluster, each empty where it is not known or not in use: without a network between clusters
-// nothing is remapped, so there is an external and an internal one only if the installation was given it. The keys are always there.
+// networkInfo are the address ranges of the cluster, each empty where it is not known or not in use: without a network of ours between
+// clusters nothing is remapped, so there is an external and an internal one only if the installation was given it. The keys are always there.
 type networkInfo struct {
 	PodCIDRs     []string `json:"podCIDRs"`
 	ServiceCIDR  string   `json:"serviceCIDR"`
 	ExternalCIDR string   `json:"externalCIDR"`
 	InternalCIDR string   `json:"internalCIDR"`
+	// trouble is what is wrong with a range, by its title; the other formats have it in the Networks.
+	trouble map[string]string
 }
 
 func (c *cluster) networkInfo(ctx context.Context) (networkInfo, error) {
@@ -35,14 +40,56 @@ func (c *cluster) networkInfo(ctx context.Context) (networkInfo, error) {
 	if pods := told.Data["POD_CIDRS"]; pods != "" {
 		info.PodCIDRs = strings.Split(pods, ",")
 	}
-	return info, nil
+	return info, c.givenRanges(ctx, &info)
 }
+
+// givenRanges puts in what the external and the internal range became, where there are Networks for them.
+func (c *cluster) givenRanges(ctx context.Context, info *networkInfo) error {
+	info.trouble = map[string]string{}
+	for _, of := range []struct {
+		name, title string
+		cidr        *string
+	}{
+		{ipamv1alpha1.NetworkExternal, titleExternal, &info.ExternalCIDR},
+		{ipamv1alpha1.NetworkInternal, titleInternal, &info.InternalCIDR},
+	} {
+		var network ipamv1alpha1.Network
+		err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: of.name}, &network)
+		if absent(err) { // there is no network of ours, or the installation is of an earlier version
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading Network %s in namespace %s: %w", of.name, c.namespace, err)
+		}
+		*of.cidr = network.Status.CIDR
+		if ready := meta.FindStatusCondition(network.Status.Conditions, kube.ConditionReady); ready != nil {
+			info.trouble[of.title] = ready.Message // of one that is ready it is empty
+		} else if network.Status.CIDR == "" {
+			info.trouble[of.title] = fmt.Sprintf("nothing has looked at Network %s yet", of.name)
+		}
+	}
+	return nil
+}
+
+const (
+	titleExternal = "External CIDR"
+	titleInternal = "Internal CIDR"
+)
 
 func (n *networkInfo) box() *console.Box {
 	box := &console.Box{Title: "Network"}
 	box.Line(0, "Pod CIDRs", orDefault(strings.Join(n.PodCIDRs, ", "), "unknown"))
 	box.Line(0, "Service CIDR", orDefault(n.ServiceCIDR, "unknown"))
-	box.Line(0, "External CIDR", orDefault(n.ExternalCIDR, "not in use"))
-	box.Line(0, "Internal CIDR", orDefault(n.InternalCIDR, "not in use"))
+	for _, line := range []struct{ title, cidr string }{{titleExternal, n.ExternalCIDR}, {titleInternal, n.InternalCIDR}} {
+		value := orDefault(line.cidr, "not in use")
+		switch trouble := n.trouble[line.title]; {
+		case trouble == "":
+		case line.cidr == "":
+			value = "none: " + trouble
+		default:
+			value = fmt.Sprintf("%s (%s)", line.cidr, trouble)
+		}
+		box.Line(0, line.title, value)
+	}
 	return box
 }

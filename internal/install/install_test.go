@@ -85,7 +85,15 @@ func TestPreflight(t *testing.T) {
 		{"unknown ranges", func(_ *Request, f *Facts) { f.Network = NetworkFacts{} }, []string{"--pod-cidr", "--service-cidr"}},
 		{"overlap", func(r *Request, _ *Facts) { r.ServiceCIDR = "10.244.8.0/24" }, []string{"overlaps 10.244.0.0/16 (ConfigMap kubeadm-config)"}},
 		{"host bits", func(r *Request, _ *Facts) { r.PodCIDRs = []string{"10.1.2.3/16"} }, []string{"write 10.1.0.0/16"}},
-		{"not a range", func(r *Request, _ *Facts) { r.ReservedSubnets = []string{"10.0.0.0"} }, []string{"--reserved-subnets, is not a CIDR"}},
+		{"not a range", func(r *Request, _ *Facts) { r.ReservedSubnets = []string{"10.0.0.0"} }, []string{"value ipam.reservedSubnets, is not a CIDR"}},
+		{"six only", func(r *Request, _ *Facts) { r.PodCIDRs = []string{"fd00:10::/56"} }, []string{"IPv6 addresses only (fd00:10::/56, what was asked for)"}},
+		{"six and four", func(r *Request, _ *Facts) { r.PodCIDRs = []string{"fd00:10::/56", "10.1.0.0/16"} }, nil},
+		{"six only, without a network", func(r *Request, _ *Facts) {
+			*r = r.WithValues(map[string]any{"networking": map[string]any{"enabled": false}, "ipam": map[string]any{"podCIDRs": []any{"fd00:10::/56"}}})
+		}, nil},
+		{"reserved by value", func(r *Request, _ *Facts) {
+			*r = r.WithValues(map[string]any{"ipam": map[string]any{"reservedSubnets": []any{"10.0.0.1/8"}}})
+		}, []string{"write 10.0.0.0/8"}},
 		{"several at once", func(r *Request, f *Facts) { r.ClusterID, f.ServerVersion = "-", "v1.2.3" }, []string{"older", "cluster ID"}},
 	} {
 		request, facts := good()

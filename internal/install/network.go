@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -144,9 +145,14 @@ func rangeOfError(message string) []string {
 	return nil
 }
 
-// checkNetworks returns what is wrong with the ranges, as problems with their cure.
-func checkNetworks(n Networks, reserved []string) []Problem {
+// checkNetworks returns what is wrong with the ranges, as problems with their cure; joined tells whether those of other clusters are to be
+// joined with them.
+func checkNetworks(n Networks, reserved []string, joined bool) []Problem {
 	var out []Problem
+	if joined && len(n.PodCIDRs) > 0 && !slices.ContainsFunc(n.PodCIDRs, func(cidr string) bool { return !strings.Contains(cidr, ":") }) {
+		out = append(out, Problem{fmt.Sprintf("the pods of the cluster have IPv6 addresses only (%s, %s), which the network between clusters does not carry",
+			strings.Join(n.PodCIDRs, ", "), n.PodSource), "install without it: --set networking.enabled=false"})
+	}
 	if len(n.PodCIDRs) == 0 {
 		out = append(out, Problem{"the pod CIDR of the cluster is not told by any of its objects",
 			"give it with --pod-cidr, as the CNI or the kube-controller-manager (--cluster-cidr) is configured"})
@@ -177,7 +183,7 @@ func checkNetworks(n Networks, reserved []string) []Problem {
 	}
 	// A reserved subnet may well hold other ranges, that of the data centre for example, so it is only read.
 	for _, text := range reserved {
-		if _, problem := parse(text, "flag --reserved-subnets"); problem != nil {
+		if _, problem := parse(text, "flag --reserved-subnets or value ipam.reservedSubnets"); problem != nil {
 			out = append(out, *problem)
 		}
 	}

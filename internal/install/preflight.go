@@ -74,7 +74,7 @@ func Preflight(request Request, facts Facts) []Problem {
 			out = append(out, *problem)
 		}
 	}
-	return append(out, checkNetworks(request.networks(facts), request.ReservedSubnets)...)
+	return append(out, checkNetworks(request.networks(facts), request.ReservedSubnets, !request.NoNetwork)...)
 }
 
 func checkAPIServer(address string) *Problem {

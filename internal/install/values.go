@@ -23,6 +23,8 @@ type Request struct {
 	PodCIDRs        []string
 	ServiceCIDR     string
 	ReservedSubnets []string
+	// NoNetwork tells that pods of different clusters are not to reach each other, or not through us.
+	NoNetwork bool
 	// APIServerURL under which peers reach the API server; empty leaves the choice.
 	APIServerURL string
 	// SkipAPIServerCheck takes APIServerURL as it is.
@@ -48,6 +50,12 @@ func (r Request) WithValues(given map[string]any) Request {
 		value, _ := at.(string)
 		return value
 	}
+	networking, _ := given["networking"].(map[string]any)
+	for _, key := range []string{"enabled", "internal"} {
+		if on, ok := networking[key].(bool); ok && !on {
+			r.NoNetwork = true
+		}
+	}
 	if id := text("discovery", "config", "clusterID"); id != "" {
 		r.ClusterID = id
 	}
@@ -62,6 +70,12 @@ func (r Request) WithValues(given map[string]any) Request {
 		r.PodCIDRs = nil
 		for _, cidr := range cidrs {
 			r.PodCIDRs = append(r.PodCIDRs, fmt.Sprint(cidr))
+		}
+	}
+	if cidrs, _ := ipam["reservedSubnets"].([]any); len(cidrs) > 0 {
+		r.ReservedSubnets = nil
+		for _, cidr := range cidrs {
+			r.ReservedSubnets = append(r.ReservedSubnets, fmt.Sprint(cidr))
 		}
 	}
 	return r

@@ -351,11 +351,12 @@ discovery: {config: {clusterID: rome, clusterLabels: {note: "x: y # z"}}}
 // TestAddressRanges: what the installation was told can be looked up without reading the release.
 func TestAddressRanges(t *testing.T) {
 	for text, want := range map[string]map[string]string{
-		minimal: {"POD_CIDRS": "", "SERVICE_CIDR": "", "EXTERNAL_CIDR": "", "INTERNAL_CIDR": ""},
+		minimal: {"POD_CIDRS": "", "SERVICE_CIDR": "", "EXTERNAL_CIDR": "10.70.0.0/16", "INTERNAL_CIDR": "10.80.0.0/16"},
+		minimal + "\nnetworking: {enabled: false}": {"POD_CIDRS": "", "SERVICE_CIDR": "", "EXTERNAL_CIDR": "", "INTERNAL_CIDR": ""},
 		minimal + "\nipam: {podCIDRs: [10.1.0.0/16, 10.2.0.0/16], serviceCIDR: 10.3.0.0/16, externalCIDR: 10.4.0.0/16, internalCIDR: 10.5.0.0/16}": {
 			"POD_CIDRS": "10.1.0.0/16,10.2.0.0/16", "SERVICE_CIDR": "10.3.0.0/16", "EXTERNAL_CIDR": "10.4.0.0/16", "INTERNAL_CIDR": "10.5.0.0/16",
 		},
-		minimal + "\nipam: {podCIDR: 10.1.0.0/16}": {"POD_CIDRS": "10.1.0.0/16", "SERVICE_CIDR": "", "EXTERNAL_CIDR": "", "INTERNAL_CIDR": ""},
+		minimal + "\nnetworking: {internal: false}\nipam: {podCIDR: 10.1.0.0/16}": {"POD_CIDRS": "10.1.0.0/16", "SERVICE_CIDR": "", "EXTERNAL_CIDR": "", "INTERNAL_CIDR": ""},
 	} {
 		got, _, _ := unstructured.NestedStringMap(find(t, render(t, text), "ConfigMap", "liqo-network-configmap").Object, "data")
 		if diff := cmp.Diff(want, got); diff != "" {
