@@ -1,0 +1,162 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
+	apitesting "liqo.io/liqo/internal/testing"
+)
+
+// TestCopiesPolicyOnAPIServer tries, with the groups and the rights of a consumer, what it may do beside its pods.
+func TestCopiesPolicyOnAPIServer(t *testing.T) {
+	config := apitesting.APIServer(t)
+	admin := apitesting.Client(t, config)
+	for _, object := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole") {
+		if err := admin.Create(t.Context(), object); err != nil {
+			t.Fatalf("creating %s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+	namespace(t, admin, "shop-rome", map[string]string{api.LabelRemoteClusterID: "rome"})
+	namespace(t, admin, "shop-turin", map[string]string{api.LabelRemoteClusterID: "turin"})
+	namespace(t, admin, "local", nil)
+	for consumer, in := range map[string]string{"rome": "shop-rome", "turin": "shop-turin"} {
+		ref, subjects := offload.TwinRights(consumer)
+		if err := admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "twin"}, RoleRef: ref, Subjects: subjects}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	consumer := rest.CopyConfig(config)
+	consumer.Impersonate = rest.ImpersonationConfig{UserName: "pool-0a1b2c3d4e5f", Groups: []string{"rome", "system:authenticated"}}
+	rome := apitesting.Client(t, consumer)
+
+	made := 0
+	name := func() string { made++; return fmt.Sprintf("web-%d", made) }
+	ours := func() map[string]string {
+		return map[string]string{api.LabelOrigin: "rome", api.LabelDestination: "milan"}
+	}
+	service := func(change func(*corev1.Service)) client.Object {
+		s := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name(), Labels: ours()},
+			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, Selector: map[string]string{"app": "web"}},
+		}
+		if change != nil {
+			change(s)
+		}
+		return s
+	}
+	slice := func(change func(*offloadingv1beta1.ShadowEndpointSlice)) client.Object {
+		s := &offloadingv1beta1.ShadowEndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name(), Labels: ours()},
+			Spec: offloadingv1beta1.ShadowEndpointSliceSpec{Template: offloadingv1beta1.EndpointSliceTemplate{
+				AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.5"}}},
+			}},
+		}
+		if change != nil {
+			change(s)
+		}
+		return s
+	}
+	apitesting.Eventually(t, within, "the policies to be in force", func() error {
+		for _, obj := range []client.Object{
+			service(func(s *corev1.Service) { s.Labels = nil }), service(func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"203.0.113.1"} }),
+			slice(func(s *offloadingv1beta1.ShadowEndpointSlice) { s.Labels = nil }),
+		} {
+			if err := rome.Create(t.Context(), obj); err == nil {
+				return errors.Join(errors.New("not yet"), admin.Delete(t.Context(), obj))
+			}
+		}
+		return nil
+	})
+	for what, row := range map[string]struct {
+		obj  client.Object
+		says string
+	}{
+		"a service":                          {service(nil), ""},
+		"a service of type LoadBalancer":     {service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }), ""},
+		"a slice":                            {slice(nil), ""},
+		"external IPs":                       {service(func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }), "externalIPs are refused"},
+		"an address of a load balancer":      {service(func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.1" }), "loadBalancerIP is refused"},
+		"another's origin":                   {service(func(s *corev1.Service) { s.Labels[api.LabelOrigin] = "turin" }), "is 'turin', but the namespace belongs to cluster 'rome'"},
+		"no origin":                          {slice(func(s *offloadingv1beta1.ShadowEndpointSlice) { s.Labels = nil }), "belongs to cluster 'rome'"},
+		"a finalizer":                        {slice(func(s *offloadingv1beta1.ShadowEndpointSlice) { s.Finalizers = []string{"example.org/never"} }), "finalizers are refused"},
+		"a finalizer on a service":           {service(func(s *corev1.Service) { s.Finalizers = []string{"example.org/never"} }), "finalizers are refused"},
+		"in another consumer's namespace":    {service(func(s *corev1.Service) { s.Namespace = "shop-turin" }), "cannot create resource"},
+		"in a namespace of the provider":     {slice(func(s *offloadingv1beta1.ShadowEndpointSlice) { s.Namespace = "local" }), "cannot create resource"},
+		"endpoints without the provider":     {&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "x"}, AddressType: discoveryv1.AddressTypeIPv4}, "cannot create resource"},
+		"endpoints without it, the old kind": {&corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "x"}}, "cannot create resource"}, //nolint:staticcheck // an API server still takes it
+	} {
+		err := rome.Create(t.Context(), row.obj)
+		if (row.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%s: %v, want %q", what, err, row.says)
+		}
+	}
+
+	t.Run("updates", func(t *testing.T) {
+		mine := service(nil)
+		theirs := service(func(s *corev1.Service) { s.Labels = map[string]string{"app": "theirs"} })
+		for c, obj := range map[client.Client]client.Object{rome: mine, admin: theirs} {
+			if err := c.Create(t.Context(), obj); err != nil {
+				t.Fatal(err)
+			}
+		}
+		patch := func(obj client.Object, change func(*corev1.Service)) error {
+			changed := obj.DeepCopyObject().(*corev1.Service)
+			change(changed)
+			return rome.Patch(t.Context(), changed, client.MergeFrom(obj))
+		}
+		for what, row := range map[string]struct {
+			obj    client.Object
+			change func(*corev1.Service)
+			says   string
+		}{
+			"a label":           {mine, func(s *corev1.Service) { s.Labels["a"] = "b" }, ""},
+			"external IPs":      {mine, func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }, "externalIPs are refused"},
+			"the origin":        {mine, func(s *corev1.Service) { delete(s.Labels, api.LabelOrigin) }, "belongs to cluster 'rome'"},
+			"what is not its":   {theirs, func(s *corev1.Service) { s.Spec.Selector = nil }, ""},
+			"what is not its 2": {theirs, func(s *corev1.Service) { s.Labels[api.LabelOrigin] = "rome" }, "was not made by this cluster"},
+		} {
+			err := patch(row.obj, row.change)
+			if row.obj == theirs && err == nil {
+				t.Errorf("%s: it was changed", what)
+			}
+			if row.obj == mine && (row.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), row.says) {
+				t.Errorf("%s: %v, want %q", what, err, row.says)
+			}
+		}
+		if err := rome.Delete(t.Context(), theirs); err == nil || !strings.Contains(err.Error(), "was not made by this cluster") {
+			t.Errorf("deleting what is not its: %v", err)
+		}
+		if err := rome.Status().Patch(t.Context(), mine.DeepCopyObject().(client.Object), client.RawPatch("application/merge-patch+json",
+			[]byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`))); err == nil || !strings.Contains(err.Error(), "cannot patch resource") {
+			t.Errorf("the status: %v", err)
+		}
+		if err := rome.Delete(t.Context(), mine); err != nil {
+			t.Errorf("deleting its own: %v", err)
+		}
+		// A load balancer's finalizer, and what an administrator of the provider added, do not stand in the consumer's way.
+		balanced := service(nil).(*corev1.Service)
+		if err := rome.Create(t.Context(), balanced); err != nil {
+			t.Fatal(err)
+		}
+		before := balanced.DeepCopy()
+		balanced.Finalizers, balanced.Spec.ExternalIPs = []string{"service.kubernetes.io/load-balancer-cleanup"}, []string{"203.0.113.1"}
+		if err := admin.Patch(t.Context(), balanced, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+		if err := patch(balanced, func(s *corev1.Service) { s.Labels["a"] = "b" }); err != nil {
+			t.Errorf("a label of one with a finalizer and external IPs of the provider's: %v", err)
+		}
+	})
+}
