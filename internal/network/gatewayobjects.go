@@ -120,17 +120,14 @@ func (o *Owner) Service(spec *networkingv1beta1.GatewayServerSpec, r *Rendered) 
 	return s
 }
 
-// Rights are what a gateway may do in its tenant namespace, beside reading the cluster's network: read its own keys and those of the peer,
-// tell of its Connection, and mark the pod at work.
+// Rights are what a gateway may do in its tenant namespace, beside reading the cluster's network: read its own keys, tell of its Connection,
+// and mark the pod at work.
 func (o *Owner) Rights(secret string) []rbacv1.PolicyRule {
 	group := networkingv1beta1.GroupVersion.Group
-	watch := []string{"get", "list", "watch"}
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secret}, Verbs: watch},
-		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "patch"}},
-		{APIGroups: []string{group}, Resources: []string{"publickeies"}, Verbs: watch},
-		{APIGroups: []string{group}, Resources: []string{"connections"}, Verbs: []string{"get", "list", "watch", "create", "patch", "update"}},
-		{APIGroups: []string{group}, Resources: []string{"connections/status"}, Verbs: []string{"get", "patch", "update"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secret}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}},
+		{APIGroups: []string{group}, Resources: []string{"connections/status"}, ResourceNames: []string{o.Child()}, Verbs: []string{"patch"}},
 	}
 }
 

@@ -32,13 +32,13 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-gateway
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=connections,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=publickeies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 //
 // What gateways may do, which nobody can grant who may not do it:
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=networking.liqo.io,resources=publickeies,verbs=get;list;watch
-// +kubebuilder:rbac:groups=networking.liqo.io,resources=connections,verbs=get;list;watch;create;patch;update
-// +kubebuilder:rbac:groups=networking.liqo.io,resources=connections/status,verbs=get;patch;update
+// +kubebuilder:rbac:groups="",resources=pods,verbs=patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=connections/status,verbs=patch
 
 // conditionConnected, of a gateway, follows its Connection; the other condition, Ready, tells whether the gateway itself is up.
 const conditionConnected = "Connected"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -200,6 +201,7 @@ func testGatewayServer(t *testing.T, c *cluster) {
 	deployment := &appsv1.Deployment{ObjectMeta: child(id)}
 	eventually(t, c, deployment, "there", func(d *appsv1.Deployment) bool { return d.Spec.Template.Spec.ServiceAccountName == "gw-genoa" })
 	checkChildren(t, c, gw, id, true)
+	checkRights(t, c, id)
 	// It runs on node two.
 	c.run(t, deployment, "gw-genoa-a", "two", "10.42.2.7", networkingv1beta1.LabelActive, "true")
 	c.available(t, deployment)
@@ -292,6 +294,48 @@ func checkChildren(t *testing.T, c *cluster, gw client.Object, id string, served
 	}
 	if wide.RoleRef.Name != network.GatewayClusterRole || wide.Subjects[0].Name != "gw-"+id {
 		t.Errorf("ClusterRoleBinding %+v", wide)
+	}
+}
+
+// checkRights asks the API server what a gateway may do.
+func checkRights(t *testing.T, c *cluster, id string) {
+	t.Helper()
+	type right struct{ namespace, verb, group, resource, sub, name string }
+	own := api.TenantNamespace(id)
+	for r, want := range map[right]bool{
+		{own, "watch", "", "secrets", "", "gw-" + id}:                               true,
+		{own, "get", "", "secrets", "", "another"}:                                  false,
+		{own, "list", "", "secrets", "", ""}:                                        false,
+		{own, "patch", "networking.liqo.io", "connections", "status", "gw-" + id}:   true,
+		{own, "patch", "networking.liqo.io", "connections", "status", "gw-another"}: false,
+		{own, "patch", "networking.liqo.io", "connections", "", "gw-" + id}:         false,
+		{own, "patch", "networking.liqo.io", "configurations", "", id}:              false,
+		{own, "create", "networking.liqo.io", "publickeies", "", ""}:                false,
+		{own, "patch", "", "pods", "", ""}:                                          true,
+		{own, "create", "", "pods", "", ""}:                                         false,
+		{home, "patch", "", "pods", "", ""}:                                         false,
+		{"", "watch", "", "pods", "", ""}:                                           true,
+		{"", "watch", "", "nodes", "", ""}:                                          true,
+		{"", "watch", "networking.liqo.io", "publickeies", "", ""}:                  true,
+		{"", "watch", "ipam.liqo.io", "networks", "", ""}:                           true,
+		{home, "get", "", "secrets", "", "authentication-keys"}:                     false,
+	} {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + own + ":gw-" + id, Groups: []string{"system:serviceaccounts", "system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: r.namespace, Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.sub, Name: r.name,
+			},
+		}}
+		apitesting.Eventually(t, within, fmt.Sprintf("the right %+v to be %t", r, want), func() error {
+			again := review.DeepCopy()
+			if err := c.Create(t.Context(), again); err != nil {
+				return err
+			}
+			if again.Status.Allowed != want {
+				return fmt.Errorf("it is %t", again.Status.Allowed)
+			}
+			return nil
+		})
 	}
 }
 
