@@ -80,6 +80,7 @@ type gatewayAgent struct {
 	began    time.Time
 	problems problemLog
 	settled  atomic.Bool
+	heard    chan struct{} // an answer came through the tunnel
 
 	mu      sync.Mutex
 	session *gateway.Session
@@ -92,7 +93,7 @@ type gatewayAgent struct {
 func newGatewayAgent(cfg *rest.Config, opts *gatewayOptions, log *slog.Logger) (*gatewayAgent, error) {
 	g := &gatewayAgent{
 		opts: opts, log: log, began: time.Now(), problems: problemLog{log: log},
-		timing: network.DefaultTiming(opts.pingInterval, opts.pingLossThreshold),
+		timing: network.DefaultTiming(opts.pingInterval, opts.pingLossThreshold), heard: make(chan struct{}, 1),
 	}
 	k, err := kernel.New()
 	if err != nil {
@@ -118,7 +119,14 @@ func newGatewayAgent(cfg *rest.Config, opts *gatewayOptions, log *slog.Logger) (
 	}
 	g.pinger = gateway.NewPinger(gateway.PingerOptions{
 		ClusterID: opts.clusterID, Far: netip.AddrPortFrom(far.Addr(), network.PingPort), Local: network.PongPort, Link: dataplane.TunnelLink,
-		Interval: opts.pingInterval, Heard: g.metrics.heard,
+		Interval: opts.pingInterval,
+		Heard: func(rtt time.Duration) {
+			g.metrics.heard(rtt)
+			select {
+			case g.heard <- struct{}{}:
+			default:
+			}
+		},
 	})
 	g.siblings = gateway.NewProber(gateway.ProberOptions{Port: network.AskPort, Interval: g.timing.Ask})
 	g.choice = newGatewayChoice(g.timing, g.agent.Facts)
@@ -187,7 +195,9 @@ func (g *gatewayAgent) want(ctx context.Context) ([]dataplane.State, error) {
 func (g *gatewayAgent) made() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.session.Made(g.compiled)
+	if g.session.Made(g.compiled) {
+		g.pinger.Ask() // the new session may work already
+	}
 	g.settled.Store(true)
 }
 

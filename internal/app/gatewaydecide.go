@@ -21,12 +21,19 @@ const leaveTimeout = 8 * time.Second
 // decide follows the tunnel and the other replicas, and has the agent change what that asks for, until ctx ends.
 func (g *gatewayAgent) decide(ctx context.Context) error {
 	for {
-		again := g.step(time.Now())
+		now := time.Now()
+		wait := min(g.step(now).Sub(now), g.timing.Ask)
+		// At once when the tunnel has been silent for too long, or, where it was, when it speaks again.
+		heard := g.heard
+		if last := g.pinger.Pulse().Last; g.works() {
+			wait, heard = min(wait, last.Add(g.timing.Lost).Sub(now)+time.Millisecond), nil
+		}
 		select {
 		case <-ctx.Done():
 			g.leave(context.WithoutCancel(ctx))
 			return nil
-		case <-time.After(min(time.Until(again), g.timing.Ask)):
+		case <-heard:
+		case <-time.After(wait):
 		}
 	}
 }

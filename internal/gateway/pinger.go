@@ -41,6 +41,7 @@ type PingerOptions struct {
 // Pinger asks the other side of the tunnel whether it is there.
 type Pinger struct {
 	opts PingerOptions
+	now  chan struct{}
 
 	mu    sync.Mutex
 	pulse Pulse
@@ -48,7 +49,15 @@ type Pinger struct {
 }
 
 // NewPinger returns a Pinger that has not asked yet.
-func NewPinger(opts PingerOptions) *Pinger { return &Pinger{opts: opts} }
+func NewPinger(opts PingerOptions) *Pinger { return &Pinger{opts: opts, now: make(chan struct{}, 1)} }
+
+// Ask asks at once, besides at every interval: the way may just have come up. It never waits.
+func (p *Pinger) Ask() {
+	select {
+	case p.now <- struct{}{}:
+	default: // about to
+	}
+}
 
 // Pulse tells what is known at the moment.
 func (p *Pinger) Pulse() Pulse {
@@ -81,6 +90,7 @@ func (p *Pinger) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-p.now:
 		case <-tick.C:
 		}
 	}

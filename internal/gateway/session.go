@@ -68,7 +68,10 @@ func (s *Session) Adopt(in Input, told Standing) (wait bool) {
 	s.replica = network.Replica{State: network.Active, Since: told.Since, Peered: true, Made: in.Pulse.Last.Add(-time.Nanosecond)}
 	s.rotation = network.Rotation{Present: peer.Key}
 	s.private = in.Private
-	s.endpoint, s.local = peer.Endpoint, in.Device.Port
+	s.local = in.Device.Port
+	if in.Peer.Role == network.Client { // a server goes by whoever calls
+		s.endpoint = peer.Endpoint
+	}
 	return false
 }
 
@@ -121,9 +124,11 @@ func (s *Session) Tunnels() []network.Tunnel {
 	return []network.Tunnel{last}
 }
 
-// Made tells that WireGuard has been all that Tunnels said, when the replica was in this session.
-func (s *Session) Made(session int) {
-	if s.replica.Session == session {
-		s.anew = false
+// Made tells that WireGuard has been all that Tunnels said, when the replica was in this session. It returns whether that was news.
+func (s *Session) Made(session int) bool {
+	if s.replica.Session != session || !s.anew {
+		return false
 	}
+	s.anew = false
+	return true
 }

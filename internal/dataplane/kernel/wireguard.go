@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
@@ -67,7 +68,7 @@ func (k *Kernel) readDevice(s *dataplane.State, own dataplane.Ownership) error {
 		return err
 	}
 	device, err := k.devices.Device(own.Tunnel)
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) { // a process that died leaves its socket behind
 		return nil
 	}
 	if err != nil {

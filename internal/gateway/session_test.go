@@ -1,0 +1,225 @@
+package gateway
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/internal/dataplane"
+	"liqo.io/liqo/internal/network"
+)
+
+var (
+	timing    = network.DefaultTiming(250*time.Millisecond, 4)
+	noon      = time.Unix(1_800_000_000, 0)
+	here      = netip.MustParseAddrPort("192.0.2.1:51840")
+	elsewhere = netip.MustParseAddrPort("192.0.2.2:51840")
+)
+
+// lab is a session and what it sees.
+type lab struct {
+	*testing.T
+	session *Session
+	in      Input
+	ports   uint16
+}
+
+func newLab(t *testing.T, role network.Role) *lab {
+	l := &lab{T: t, ports: 20000}
+	l.restart()
+	l.in = Input{
+		Now: noon, Self: "a", Private: dataplane.PrivateKey{1}, Endpoints: []netip.AddrPort{here, elsewhere},
+		Peer: network.Peer{ClusterID: "milan", Role: role, Port: 51840, PublicKey: make([]byte, 32)},
+	}
+	l.in.Peer.PublicKey[0] = 7
+	return l
+}
+
+// restart puts another agent in place.
+func (l *lab) restart() {
+	l.session = NewSession(timing, func() uint16 { l.ports++; return l.ports })
+}
+
+// after lets time go by and steps.
+func (l *lab) after(d time.Duration) {
+	l.in.Now = l.in.Now.Add(d)
+	l.session.Step(l.in)
+}
+
+// pong lets an answer come in.
+func (l *lab) pong() {
+	l.in.Now = l.in.Now.Add(time.Millisecond)
+	l.in.Pulse.Pongs++
+	l.in.Pulse.Last, l.in.Pulse.RTT = l.in.Now, time.Millisecond
+}
+
+// apply puts what there is to be into WireGuard, and returns through how many states.
+func (l *lab) apply() int {
+	l.Helper()
+	tunnels := l.session.Tunnels()
+	for _, tunnel := range tunnels {
+		device := Device{Port: tunnel.ListenPort}
+		for _, p := range tunnel.Peers {
+			peer := DevicePeer{Key: p.Key, Endpoint: p.Endpoint, Carries: p.Carries}
+			for _, old := range l.in.Device.Peers {
+				if old.Key == p.Key {
+					peer.Handshake = old.Handshake
+					if !peer.Endpoint.IsValid() {
+						peer.Endpoint = old.Endpoint
+					}
+				}
+			}
+			device.Peers = append(device.Peers, peer)
+		}
+		l.in.Device = device
+	}
+	l.session.Made(l.session.Replica().Session)
+	return len(tunnels)
+}
+
+func (l *lab) is(state network.State, endpoint netip.AddrPort, port uint16) {
+	l.Helper()
+	tunnels := l.session.Tunnels()
+	last := tunnels[len(tunnels)-1]
+	if l.session.Replica().State != state || last.ListenPort != port || len(last.Peers) == 0 || last.Peers[0].Endpoint != endpoint {
+		l.Fatalf("it is %s, WireGuard is to have %+v; want it %s, dialing %s from port %d", l.session.Replica().State, tunnels, state, endpoint, port)
+	}
+}
+
+func TestClientDialsUntilThePeerAnswers(t *testing.T) {
+	l := newLab(t, network.Client)
+	l.after(0)
+	first := l.session.Replica().Session
+	l.is(network.Dialing, l.in.Endpoints[first%2], 20001)
+	if states := l.apply(); states != 2 {
+		t.Errorf("a session that begins goes through %d states, want 2: without the peer, and with it", states)
+	}
+	if states := l.apply(); states != 1 {
+		t.Errorf("a session that was made goes through %d states, want 1", states)
+	}
+	l.after(timing.Redial)
+	l.is(network.Dialing, l.in.Endpoints[(first+1)%2], 20002)
+	l.apply()
+	l.after(100 * time.Millisecond)
+	l.pong()
+	l.after(time.Millisecond)
+	l.is(network.Active, l.in.Endpoints[(first+1)%2], 20002)
+	l.after(timing.Lost)
+	l.is(network.Dialing, l.in.Endpoints[first%2], 20003)
+}
+
+func TestSessionIsTakenOver(t *testing.T) {
+	for _, role := range []network.Role{network.Client, network.Server} {
+		t.Run(string(role), func(t *testing.T) {
+			l := newLab(t, role)
+			l.after(0)
+			l.apply()
+			l.pong()
+			l.after(time.Millisecond)
+			l.apply()
+			before, since := l.in.Device, l.session.Replica().Since
+			told := Standing{l.session.Replica().State, since}
+			if told.State != network.Active {
+				t.Fatalf("it is %s", told.State)
+			}
+
+			l.restart()
+			l.in.Pulse = Pulse{}
+			l.in.Now = l.in.Now.Add(time.Minute)
+			if !l.session.Adopt(l.in, told) {
+				t.Fatal("it does not wait for an answer")
+			}
+			l.pong()
+			if l.session.Adopt(l.in, told) || !l.session.Begun() {
+				t.Fatal("the peer answered and it still waits")
+			}
+			l.after(time.Millisecond)
+			if r := l.session.Replica(); r.State != network.Active || !r.Since.Equal(since) {
+				t.Errorf("it is %s since %s, want active since %s", r.State, r.Since, since)
+			}
+			if states := l.apply(); states != 1 || len(l.in.Device.Peers) != 1 || l.in.Device.Peers[0] != before.Peers[0] || l.in.Device.Port != before.Port {
+				t.Errorf("through %d states WireGuard became %+v, from %+v", states, l.in.Device, before)
+			}
+			if endpoint := l.session.Tunnels()[0].Peers[0].Endpoint; role == network.Server && endpoint.IsValid() {
+				t.Errorf("a server holds its client to %s, and the client may move", endpoint)
+			}
+		})
+	}
+}
+
+func TestSessionThatIsDeadIsNotTakenOver(t *testing.T) {
+	l := newLab(t, network.Client)
+	for name, told := range map[string]Standing{"nothing was told": {}, "standby": {State: network.Standby}} {
+		if l.session.Adopt(l.in, told) {
+			t.Errorf("%s: it waits", name)
+		}
+	}
+	if l.session.Adopt(l.in, Standing{State: network.Active}) {
+		t.Error("WireGuard knows no peer, and it waits for an answer from one")
+	}
+	l.after(0)
+	l.is(network.Dialing, l.in.Endpoints[l.session.Replica().Session%2], 20001)
+}
+
+func TestNewKeyOfOurs(t *testing.T) {
+	for role, redials := range map[network.Role]bool{network.Client: true, network.Server: false} {
+		l := newLab(t, role)
+		l.after(0)
+		l.apply()
+		l.pong()
+		l.after(time.Millisecond)
+		before := l.session.Replica().Session
+		l.in.Private = dataplane.PrivateKey{2}
+		l.after(time.Millisecond)
+		if got := l.session.Replica().Session != before; got != redials {
+			t.Errorf("a %s with a new key begins a session: %t, want %t", role, got, redials)
+		}
+		if tunnels := l.session.Tunnels(); tunnels[len(tunnels)-1].PrivateKey != (dataplane.PrivateKey{2}) {
+			t.Error("the key is not in use")
+		}
+	}
+}
+
+func TestNewKeyOfThePeer(t *testing.T) {
+	l := newLab(t, network.Client)
+	l.after(0)
+	l.apply()
+	l.pong()
+	l.after(time.Millisecond)
+	l.in.Peer.PublicKey = make([]byte, 32)
+	l.in.Peer.PublicKey[0] = 8
+	l.pong()
+	l.after(time.Millisecond)
+	l.apply()
+	if peers := l.in.Device.Peers; len(peers) != 2 || !peers[0].Carries || peers[0].Key[0] != 7 || peers[1].Carries {
+		t.Fatalf("before the new key shook hands traffic stays with the old one; WireGuard has %+v", peers)
+	}
+	l.in.Device.Peers[1].Handshake = l.in.Now
+	l.pong()
+	l.after(time.Millisecond)
+	l.apply()
+	if peers := l.in.Device.Peers; len(peers) != 1 || !peers[0].Carries || peers[0].Key[0] != 8 {
+		t.Errorf("after it WireGuard has %+v", peers)
+	}
+}
+
+func TestEndpointThatMoves(t *testing.T) {
+	l := newLab(t, network.Client)
+	l.in.Endpoints = []netip.AddrPort{here}
+	l.after(0)
+	l.apply()
+	l.pong()
+	l.after(time.Millisecond)
+	before := l.session.Replica().Session
+	l.in.Endpoints = []netip.AddrPort{elsewhere, here}
+	l.after(time.Millisecond)
+	if l.session.Replica().Session != before {
+		t.Error("an address that is still among those to dial was left")
+	}
+	l.in.Endpoints = []netip.AddrPort{elsewhere}
+	l.after(time.Millisecond)
+	l.is(l.session.Replica().State, elsewhere, 20002)
+	l.in.Endpoints = nil // no name can be looked up
+	l.after(time.Millisecond)
+	l.is(l.session.Replica().State, elsewhere, 20002)
+}
