@@ -46,8 +46,9 @@ func Service(local *corev1.Service, namespace string, o ServiceOptions) (*corev1
 	if in.ClusterIP == corev1.ClusterIPNone {
 		out.Spec.ClusterIP = corev1.ClusterIPNone
 	}
-	// The API server fills in the families of every Service: with a policy of one family they are what this cluster has, not what was asked for.
-	if p := in.IPFamilyPolicy; p != nil && *p != corev1.IPFamilyPolicySingleStack {
+	// The API server fills in the families of every Service: they are what this cluster has, not what was asked for. Only whoever demands two
+	// demands them in every cluster; a cluster of one family refuses a Service that names the other.
+	if p := in.IPFamilyPolicy; p != nil && *p == corev1.IPFamilyPolicyRequireDualStack {
 		out.Spec.IPFamilies = in.IPFamilies
 	}
 	if o.LoadBalancerClass != "" && in.Type == corev1.ServiceTypeLoadBalancer {

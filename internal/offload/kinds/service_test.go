@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -40,7 +41,7 @@ func TestEveryFieldOfAServiceHasARule(t *testing.T) {
 		"Ports": "copied, without node ports",
 
 		"ClusterIP": dropped, "ClusterIPs": dropped, "ExternalIPs": dropped, "LoadBalancerIP": dropped, "HealthCheckNodePort": dropped,
-		"IPFamilies": "dropped, with one family",
+		"IPFamilies": "dropped, unless two are demanded",
 	}
 	for field := range reflect.TypeFor[corev1.ServiceSpec]().Fields() {
 		t.Run(field.Name, func(t *testing.T) {
@@ -106,9 +107,17 @@ func TestService(t *testing.T) {
 			}, nil,
 			func(s *corev1.Service) any { return s.Spec.Ports }, ports(30080),
 		},
-		"families that were asked for": {
+		"families that are preferred are each cluster's own": {
 			func(s *corev1.Service) {
 				s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = new(corev1.IPFamilyPolicyPreferDualStack), []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
+			}, nil,
+			func(s *corev1.Service) any {
+				return fmt.Sprint(*s.Spec.IPFamilyPolicy, s.Spec.IPFamilies)
+			}, "PreferDualStack []",
+		},
+		"families that are demanded": {
+			func(s *corev1.Service) {
+				s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = new(corev1.IPFamilyPolicyRequireDualStack), []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
 			}, nil,
 			func(s *corev1.Service) any { return s.Spec.IPFamilies }, []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol},
 		},

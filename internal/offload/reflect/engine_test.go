@@ -40,6 +40,14 @@ func TestEngineOnAPIServers(t *testing.T) {
 		"a foreign ShadowPod stays":         foreignShadowPodStays,
 		"any request may fail":              anyRequestMayFail,
 		"metadata follows, leaving theirs":  metadataFollows,
+		"services follow":                   servicesFollow,
+		"endpoints follow":                  endpointsFollow,
+		"endpoints that nobody exposes":     endpointsExposed,
+		"copies, killed at random":          copiesKilledAtRandom,
+		"copies, a partition":               copiesPartition,
+		"copies, foreign ones stay":         copiesForeign,
+		"copies, any request may fail":      copiesAnyRequestMayFail,
+		"copies, one does it":               copiesOneDoesIt,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newWorld(t, near, far)) })
 	}

@@ -42,6 +42,11 @@ type world struct {
 	// created counts the ShadowPods that were created, by name.
 	mu      sync.Mutex
 	created map[string]int
+	// warnings are what users heard.
+	warnings []string
+	// waiting, if set, is why copies are not handled.
+	waiting atomic.Pointer[string]
+	engine  *reflect.Engine
 	// writes counts the requests of engines that change something.
 	nearWrites, farWrites atomic.Int32
 	// fail, if set, is asked before and after every request of engines that is not a watch.
@@ -152,10 +157,29 @@ func (w *world) start() (stop func()) {
 	engine := reflect.New(reflect.Options{
 		Local: near, Remote: far, Health: health, Namespace: w.tenant, Map: providerID, Log: slog.New(slog.DiscardHandler),
 		RequestTimeout: 3 * time.Second,
-		Kinds: []reflect.Kind{reflect.Pods(10, func() kinds.PodOptions {
-			return kinds.PodOptions{Origin: consumerID, Destination: providerID, Node: w.nodeName, HostIP: "192.0.2.1"}
-		})},
+		Kinds: []reflect.Kind{
+			reflect.Pods(10, func() kinds.PodOptions {
+				return kinds.PodOptions{Origin: consumerID, Destination: providerID, Node: w.nodeName, HostIP: "192.0.2.1"}
+			}),
+			reflect.Services(3, func() kinds.ServiceOptions { return kinds.ServiceOptions{CopyOptions: w.copyOptions()} }),
+			reflect.EndpointSlices(3, func() reflect.EndpointSliceOptions {
+				return reflect.EndpointSliceOptions{
+					EndpointSliceOptions: kinds.EndpointSliceOptions{
+						CopyOptions: w.copyOptions(), AtTarget: func(node string) bool { return node == w.nodeName },
+					},
+					Translate: true, Native: func(address string) bool { return strings.HasPrefix(address, "10.10.") },
+				}
+			}),
+		},
+		Warn: func(obj client.Object, message string) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.warnings = append(w.warnings, obj.GetName()+": "+message)
+		},
 	})
+	w.mu.Lock()
+	w.engine = engine
+	w.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = health.Run(ctx) })
@@ -164,6 +188,14 @@ func (w *world) start() (stop func()) {
 	stop = func() { once.Do(func() { cancel(); running.Wait() }) }
 	w.t.Cleanup(stop)
 	return stop
+}
+
+func (w *world) copyOptions() kinds.CopyOptions {
+	o := kinds.CopyOptions{Origin: consumerID, Destination: providerID}
+	if waiting := w.waiting.Load(); waiting != nil {
+		o.Waiting = *waiting
+	}
+	return o
 }
 
 // counting is a client that counts what it writes, and the ShadowPods it creates, and fails as the world says.
