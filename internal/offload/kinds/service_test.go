@@ -113,7 +113,7 @@ func TestService(t *testing.T) {
 			}, nil,
 			func(s *corev1.Service) any {
 				return fmt.Sprint(*s.Spec.IPFamilyPolicy, s.Spec.IPFamilies)
-			}, "PreferDualStack []",
+			}, "PreferDualStack[]",
 		},
 		"families that are demanded": {
 			func(s *corev1.Service) {
