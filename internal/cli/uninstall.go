@@ -194,6 +194,9 @@ func (a *app) uninstall(ctx context.Context, c *cluster, purge bool) error {
 	}
 	c.Info("Liqo correctly uninstalled")
 	if !purge {
+		if err := c.releaseObjects(ctx); err != nil {
+			return err
+		}
 		return c.noRolesLeft(ctx)
 	}
 	if err := c.purge(ctx); err != nil {
@@ -201,6 +204,16 @@ func (a *app) uninstall(ctx context.Context, c *cluster, purge bool) error {
 	}
 	c.Info("Custom resource definitions, namespaces and leftovers correctly removed")
 	return c.noRolesLeft(ctx)
+}
+
+// releaseObjects takes the finalizers off the custom resources that stay: with the controllers gone they would never go, nor let their
+// namespaces go, when their owner deletes them. A later installation puts them on again.
+func (c *cluster) releaseObjects(ctx context.Context) error {
+	definitions, err := installer.Definitions(ctx, c)
+	if err != nil {
+		return err
+	}
+	return installer.ReleaseObjects(ctx, c, definitions, nil)
 }
 
 // podsGone waits for the pods of the installation: a controller that is still running could make objects anew.

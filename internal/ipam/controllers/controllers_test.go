@@ -131,6 +131,22 @@ func testAddresses(t *testing.T, c *cluster) {
 	c.remove(t, crowd)
 	c.gone(t, network)
 
+	// An address of another time: whoever makes the IP of a node makes it anew, a user's is told of.
+	lost := func(name string, labels map[string]string) *ipamv1alpha1.IP {
+		ip := newIP("milan", name, "172.16.9.4")
+		ip.Labels, ip.Spec.NetworkRef = labels, &corev1.ObjectReference{Name: "late"}
+		c.create(t, ip)
+		ip = c.ip(t, "milan", name, ipam.ReasonWaiting)
+		ip.Status.IP, ip.Status.CIDR = "10.99.0.9", "10.99.0.0/16"
+		apitesting.Eventually(t, within, "the status of IP "+name, func() error { return c.Status().Update(t.Context(), ip) })
+		return ip
+	}
+	system, users := lost("node-x", map[string]string{ipamv1alpha1.LabelIPType: ipamv1alpha1.IPTypeNode}), lost("users", nil)
+	c.create(t, newNetwork("milan", "late", "10.41.0.0/30"))
+	c.gone(t, system)
+	c.ip(t, "milan", "users", ipam.ReasonConflict)
+	c.remove(t, users)
+
 	// What other versions left.
 	old := newIP("milan", "old", "172.16.9.5")
 	old.Finalizers = []string{ipamv1alpha1.FinalizerIP, ipamv1alpha1.FinalizerIPMapping}

@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips/status,verbs=patch
 
 // ips gives IPs their addresses, and the Services that they ask for.
@@ -94,8 +94,17 @@ func settled(ip *ipamv1alpha1.IP, plan ipam.IPPlan) bool {
 	return condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == ip.Generation
 }
 
+// remade tells whether an IP is made again by its maker when it is gone: those of the system and of pods are, those of users are not.
+func remade(ip *ipamv1alpha1.IP) bool {
+	return ip.Labels[ipamv1alpha1.LabelIPType] != "" || metav1.GetControllerOf(ip) != nil
+}
+
 // give writes what was planned for an IP.
 func (r *ips) give(ctx context.Context, ip *ipamv1alpha1.IP, plan ipam.IPPlan, made made) error {
+	if plan.Problem.Reason == ipam.ReasonConflict && remade(ip) {
+		// What it has can't be changed, and is of no use: after an installation with another external CIDR, for example.
+		return kube.Delete(ctx, r.client, ip)
+	}
 	before := ip.DeepCopy()
 	if ip.Status.IP == "" && plan.Addr.IsValid() {
 		ip.Status.IP = plan.Addr.String()
