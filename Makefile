@@ -73,7 +73,7 @@ generate: bin/tools/controller-gen ## Deep copies, CRDs and RBAC from the source
 ##@ Test
 
 .PHONY: test
-test: lint unit api playground-test scenario ## Everything: levels 0 to 4 and the checks.
+test: lint unit api datapath playground-test scenario ## Everything: levels 0 to 4 and the checks.
 
 .PHONY: lint
 lint: bin/tools/golangci-lint bin/tools/govulncheck ## Format, vet, linters, drift of generated code, known vulnerabilities.
@@ -92,6 +92,10 @@ api: components ## Level 2: against real API servers.
 .PHONY: playground-test
 playground-test: components ## The playground itself: boots, twelve clusters, faults, leaves nothing.
 	$(call timed,playground,cd playground && go test ./test/... -count=1 -timeout 20m -v)
+
+.PHONY: datapath
+datapath: ## Level 3: the real kernel, in network namespaces. Needs root.
+	$(call timed,level 3,go test ./test/datapath -count=1 -timeout 10m)
 
 .PHONY: scenario
 scenario: build ## Level 4: stories on real clusters.
