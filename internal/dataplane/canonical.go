@@ -8,17 +8,16 @@ import (
 	"strings"
 )
 
-// Canonical is the same state with every list in its one order, prefixes masked, doubles and prefixes that others cover left out. It shares the
-// maps of s.
+// Canonical is the same state with every list in its one order, prefixes masked, doubles and prefixes that others cover left out. It may share
+// lists and maps with s: don't change them.
 func Canonical(s State) State {
 	s.Links = sorted(s.Links, compareLinks)
 	s.Addresses = sorted(s.Addresses, compareAddresses)
 	s.Neighbours = sorted(s.Neighbours, compareNeighbours)
-	s.Routes = slices.Clone(s.Routes)
-	for i := range s.Routes {
-		s.Routes[i].Destination = s.Routes[i].Destination.Masked()
-	}
-	s.Routes = sorted(s.Routes, compareRoutes)
+	s.Routes = sorted(changed(s.Routes, func(r Route) Route {
+		r.Destination = maskedPrefix(r.Destination)
+		return r
+	}), compareRoutes)
 	s.Rules = sorted(s.Rules, compareRules)
 	s.WireGuard = slices.Clone(s.WireGuard)
 	slices.SortFunc(s.WireGuard, func(a, b WireGuard) int { return strings.Compare(a.Link, b.Link) })
@@ -63,28 +62,38 @@ func canonicalTable(t Table) Table {
 	t.Chains = slices.Clone(t.Chains)
 	slices.SortFunc(t.Chains, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
 	for i := range t.Chains {
-		t.Chains[i].Rules = canonicalRules(t.Chains[i].Rules)
+		t.Chains[i].Rules = changed(t.Chains[i].Rules, canonicalRule)
 	}
 	return t
 }
 
-func canonicalRules(rules []FilterRule) []FilterRule {
-	rules = slices.Clone(rules)
-	for i := range rules {
-		r := &rules[i]
-		r.Rewrite.To = maskedPrefix(r.Rewrite.To)
-		switch {
-		case r.Match.Transport != AnyTransport:
-		case r.Match.SYN:
-			r.Match.Transport = TCP
-		case r.Match.ICMPError:
-			r.Match.Transport = ICMP
-		}
-		for _, s := range []*Selector{&r.Match.Source, &r.Match.Destination, &r.Match.QuotedSource, &r.Match.QuotedDestination} {
-			s.Prefix = maskedPrefix(s.Prefix)
+func canonicalRule(r FilterRule) FilterRule {
+	r.Rewrite.To = maskedPrefix(r.Rewrite.To)
+	m := &r.Match
+	switch {
+	case m.Transport != AnyTransport:
+	case m.SYN:
+		m.Transport = TCP
+	case m.ICMPError:
+		m.Transport = ICMP
+	}
+	m.Source.Prefix, m.Destination.Prefix = maskedPrefix(m.Source.Prefix), maskedPrefix(m.Destination.Prefix)
+	m.QuotedSource.Prefix, m.QuotedDestination.Prefix = maskedPrefix(m.QuotedSource.Prefix), maskedPrefix(m.QuotedDestination.Prefix)
+	return r
+}
+
+// changed is the list with f of each; the same one where that changes none.
+func changed[T comparable](list []T, f func(T) T) []T {
+	shared := true
+	for i, old := range list {
+		if now := f(old); now != old {
+			if shared {
+				list, shared = slices.Clone(list), false
+			}
+			list[i] = now
 		}
 	}
-	return rules
+	return list
 }
 
 func maskedPrefix(p netip.Prefix) netip.Prefix {
@@ -134,7 +143,15 @@ func uncovered(prefixes []netip.Prefix) []netip.Prefix {
 	return prefixes
 }
 
+// sorted is the list in order and without doubles; the same one where it is.
 func sorted[T comparable](list []T, compare func(a, b T) int) []T {
+	inOrder := true
+	for i := 1; i < len(list) && inOrder; i++ {
+		inOrder = compare(list[i-1], list[i]) < 0
+	}
+	if inOrder {
+		return list
+	}
 	list = slices.Clone(list)
 	slices.SortFunc(list, compare)
 	return slices.Compact(list)

@@ -12,6 +12,9 @@ import (
 
 func cloneTable(t dataplane.Table) dataplane.Table {
 	t = *dataplane.Canonical(dataplane.State{Table: &t}).Table
+	for i := range t.Chains {
+		t.Chains[i].Rules = slices.Clone(t.Chains[i].Rules)
+	}
 	for i := range t.Sets {
 		t.Sets[i].Elements = slices.Clone(t.Sets[i].Elements)
 	}
