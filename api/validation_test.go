@@ -9,6 +9,7 @@ import (
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	apitesting "liqo.io/liqo/internal/testing"
@@ -127,6 +128,33 @@ func TestValidationOnAPIServer(t *testing.T) {
 		"a connection is of a gateway": {
 			obj:    &networkingv1beta1.Connection{ObjectMeta: meta("gw-rome"), Spec: networkingv1beta1.ConnectionSpec{Type: "Sideways"}},
 			refuse: `"Server", "Client"`,
+		},
+		"a range can't become another one": {
+			obj:    &ipamv1alpha1.Network{ObjectMeta: meta("n"), Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.0.0.0/16"}},
+			change: func(o client.Object) { o.(*ipamv1alpha1.Network).Spec.CIDR = "10.1.0.0/16" },
+			refuse: "spec.cidr is immutable",
+		},
+		"what is kept back of a range stays so": {
+			obj:    &ipamv1alpha1.Network{ObjectMeta: meta("n"), Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.0.0.0/16", PreAllocated: 1}},
+			change: func(o client.Object) { o.(*ipamv1alpha1.Network).Spec.PreAllocated = 0 },
+			refuse: "spec.preAllocated is immutable once set",
+		},
+		"a range is a range": {
+			obj:    &ipamv1alpha1.Network{ObjectMeta: meta("n"), Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.0.0.0"}},
+			refuse: "spec.cidr",
+		},
+		"a range is IPv4": {
+			obj:    &ipamv1alpha1.Network{ObjectMeta: meta("n"), Spec: ipamv1alpha1.NetworkSpec{CIDR: "fd00::/64"}},
+			refuse: "IPv6 is not supported",
+		},
+		"an address can't become another one": {
+			obj:    &ipamv1alpha1.IP{ObjectMeta: meta("i"), Spec: ipamv1alpha1.IPSpec{IP: "10.0.0.1"}},
+			change: func(o client.Object) { o.(*ipamv1alpha1.IP).Spec.IP = "10.0.0.2" },
+			refuse: "spec.ip is immutable",
+		},
+		"an address is an address": {
+			obj:    &ipamv1alpha1.IP{ObjectMeta: meta("i"), Spec: ipamv1alpha1.IPSpec{IP: "10.0.0.0/8"}},
+			refuse: "spec.ip",
 		},
 		"a quota is for somebody": {
 			obj:    &offloadingv1beta1.Quota{ObjectMeta: meta("q")},

@@ -143,8 +143,9 @@ func TestAddressesComeBackLate(t *testing.T) {
 	if len(seen) < 99 {
 		t.Errorf("100 IPs, one after the other, got only %d addresses", len(seen))
 	}
-	if address("a/pod-1") != address("a/pod-1") {
-		t.Error("an IP that was made again got another address")
+	first := address("a/pod-1")
+	if again := address("a/pod-1"); again != first {
+		t.Errorf("an IP that was made again got %s, it had %s", again, first)
 	}
 }
 
