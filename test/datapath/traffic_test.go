@@ -149,8 +149,8 @@ func (h *host) ping(to netip.Addr, id uint16) error {
 	})
 }
 
-// inject sends a packet as it is by a link, which need not like it.
-func (h *host) inject(t *testing.T, link string, packet []byte) {
+// inject sends a packet as it is by a link, to a neighbour if one is given.
+func (h *host) inject(t *testing.T, link string, neighbour netip.Addr, packet []byte) {
 	t.Helper()
 	index := h.link(t, link).Attrs().Index
 	h.must(t, func() error {
@@ -160,15 +160,17 @@ func (h *host) inject(t *testing.T, link string, packet []byte) {
 		}
 		defer unix.Close(fd)
 		to := &unix.SockaddrLinklayer{Protocol: uint16(unix.ETH_P_IP>>8 | unix.ETH_P_IP<<8&0xff00), Ifindex: index, Halen: 6}
-		for i := range to.Addr[:6] {
-			to.Addr[i] = 0xff
+		neighbours, err := h.kernel.NeighList(index, unix.AF_INET)
+		if err != nil {
+			return err
 		}
-		if link == "eth0" { // a pod's only neighbour
-			neighbours, err := h.kernel.NeighList(index, unix.AF_INET)
-			if err != nil || len(neighbours) == 0 {
-				return fmt.Errorf("no neighbour on %s: %w", link, err)
+		for _, n := range neighbours {
+			if n.IP.Equal(neighbour.AsSlice()) {
+				copy(to.Addr[:], n.HardwareAddr)
 			}
-			copy(to.Addr[:], neighbours[0].HardwareAddr)
+		}
+		if to.Addr == [8]byte{} && neighbour.IsValid() {
+			return fmt.Errorf("no neighbour %s on %s", neighbour, link)
 		}
 		return unix.Sendto(fd, packet, 0, to)
 	})

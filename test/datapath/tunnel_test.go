@@ -4,6 +4,7 @@ import (
 	"crypto/ecdh"
 	"crypto/rand"
 	"fmt"
+	"net"
 	"os"
 	"testing"
 
@@ -99,4 +100,14 @@ func (w *tunnel) ConfigureDevice(_ string, config wgtypes.Config) error {
 	}
 	defer client.Close()
 	return client.ConfigureDevice(w.socket, config)
+}
+
+// unbind lets the far end send everything through the tunnel.
+func (w *tunnel) unbind(t *testing.T) {
+	t.Helper()
+	everything := net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
+	config := wgtypes.Config{Peers: []wgtypes.PeerConfig{{PublicKey: wgtypes.Key(w.peers[0].Key), UpdateOnly: true, AllowedIPs: []net.IPNet{everything}}}}
+	if err := w.ConfigureDevice(dataplane.TunnelLink, config); err != nil {
+		t.Fatal(err)
+	}
 }
