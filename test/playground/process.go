@@ -106,11 +106,20 @@ func Measure(pod *corev1.Pod) (Usage, error) {
 	if err != nil {
 		return Usage{}, err
 	}
+	usage, err := MeasureProcesses(pids...)
+	if err != nil {
+		return Usage{}, fmt.Errorf("measuring pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return usage, nil
+}
+
+// MeasureProcesses returns the usage of processes together.
+func MeasureProcesses(pids ...int) (Usage, error) {
 	var total Usage
 	for _, pid := range pids {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
-			return Usage{}, fmt.Errorf("measuring pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			return Usage{}, err
 		}
 		// The name is in parentheses and may hold anything; proc(5) counts the fields after it from 3.
 		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
