@@ -33,6 +33,9 @@ func TestDiffInRandomWorldsOnTheKernel(t *testing.T) {
 	conformance.Laws(t, newKernelHost, kernelWorlds)
 }
 
+// kernelHosts are those in use, by the name of their tunnel.
+var kernelHosts = map[string]*kernelHost{}
+
 // hosts counts, so that every one has a tunnel of another name: the sockets of wireguard-go lie in the file system.
 var hosts atomic.Int32
 
@@ -49,7 +52,9 @@ func newKernelHost(t *testing.T) conformance.Host {
 	t.Helper()
 	h := &kernelHost{tunnel: fmt.Sprintf("lq%d-%d", os.Getpid()%100000, hosts.Add(1))}
 	h.namespace = elsewhere(t, func() (netns.NsHandle, error) { return netns.New() })
-	h.closers = append(h.closers, func() { _ = h.namespace.Close() }) // without a name it is gone with its last handle
+	kernelHosts[h.tunnel] = h
+	// Without a name it is gone with its last handle.
+	h.closers = append(h.closers, func() { _ = h.namespace.Close() }, func() { delete(kernelHosts, h.tunnel) })
 	var err error
 	if h.handle, err = netlink.NewHandleAt(h.namespace, unix.NETLINK_ROUTE); err != nil {
 		t.Fatal(err)
