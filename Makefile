@@ -21,7 +21,7 @@ timed = @start=$$SECONDS; echo "== $(1)"; { $(2); } && echo "== $(1): $$((SECOND
 
 .PHONY: help
 help: ## List the targets.
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 ##@ Use
 
@@ -73,7 +73,7 @@ generate: bin/tools/controller-gen ## Deep copies, CRDs and RBAC from the source
 ##@ Test
 
 .PHONY: test
-test: lint unit api datapath playground-test scenario ## Everything: levels 0 to 4 and the checks.
+test: lint unit api datapath playground-test scenario network-scenario ## Everything: levels 0 to 4 and the checks.
 
 .PHONY: lint
 lint: bin/tools/golangci-lint bin/tools/govulncheck ## Format, vet, linters, drift of generated code, known vulnerabilities.
@@ -83,7 +83,7 @@ lint: bin/tools/golangci-lint bin/tools/govulncheck ## Format, vet, linters, dri
 
 .PHONY: unit
 unit: ## Levels 0 and 1: pure and faked, needs nothing.
-	$(call timed,levels 0 and 1,go test ./api/... ./internal/... ./cmd/... ./charts/... -skip OnAPIServer && (cd playground && go test $$(go list ./... | grep -v '/test$$')))
+	$(call timed,levels 0 and 1,go test ./api/... ./internal/... ./cmd/... ./charts/... ./test/bench -skip OnAPIServer && (cd playground && go test $$(go list ./... | grep -v '/test$$')))
 
 .PHONY: api
 api: components ## Level 2: against real API servers.
@@ -100,6 +100,10 @@ datapath: ## Level 3: the real kernel, in network namespaces. Needs root.
 .PHONY: scenario
 scenario: build ## Level 4: stories on real clusters.
 	$(call timed,level 4,go test ./test/scenario -count=1 -timeout 30m -v)
+
+.PHONY: network-scenario
+network-scenario: build ## Level 4: stories of the network, on three clusters of two nodes.
+	$(call timed,level 4 of the network,go test ./test/scenario/network -count=1 -timeout 30m -v)
 
 .PHONY: bench
 bench: build ## The figures we promise, measured side by side.
