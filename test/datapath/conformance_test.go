@@ -48,7 +48,7 @@ type kernelHost struct {
 	closers   []func()
 }
 
-func newKernelHost(t *testing.T) conformance.Host {
+func newKernelHost(t testing.TB) conformance.Host {
 	t.Helper()
 	h := &kernelHost{tunnel: fmt.Sprintf("lq%d-%d", os.Getpid()%100000, hosts.Add(1))}
 	h.namespace = elsewhere(t, func() (netns.NsHandle, error) { return netns.New() })
@@ -91,7 +91,7 @@ func (h *kernelHost) close() {
 }
 
 // elsewhere runs f on a thread that may go to another network namespace, and comes back.
-func elsewhere[T any](t *testing.T, f func() (T, error)) T {
+func elsewhere[T any](t testing.TB, f func() (T, error)) T {
 	t.Helper()
 	runtime.LockOSThread()
 	before, err := netns.Get()
@@ -112,7 +112,7 @@ func elsewhere[T any](t *testing.T, f func() (T, error)) T {
 
 // addTunnel runs wireguard-go on a TUN link, with its socket where everybody looks for it. It opens no port, for it does not hear that its
 // link is up.
-func (h *kernelHost) addTunnel(t *testing.T) {
+func (h *kernelHost) addTunnel(t testing.TB) {
 	t.Helper()
 	link := elsewhere(t, func() (tun.Device, error) {
 		if err := netns.Set(h.namespace); err != nil {

@@ -25,7 +25,7 @@ type Host struct {
 }
 
 // NewHost makes a host.
-type NewHost func(t *testing.T) Host
+type NewHost func(t testing.TB) Host
 
 func (h Host) read(t *testing.T) dataplane.State {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 // worlds is how many random ones the laws of differences are held against.
 const worlds = 20000
 
-func newHost(*testing.T) conformance.Host {
+func newHost(testing.TB) conformance.Host {
 	k := fake.New(conformance.HostAddress)
 	own := dataplane.Ours()
 	return conformance.Host{
