@@ -246,6 +246,21 @@ func both(a, b func() error) error {
 	return errors.Join(<-done, err)
 }
 
+// together runs the two at the same time, one per cluster, until one of them fails: its error is the one that counts.
+func together(ctx context.Context, a, b func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 2)
+	go func() { done <- a(ctx) }()
+	go func() { done <- b(ctx) }()
+	if err := <-done; err != nil {
+		cancel()
+		<-done
+		return err
+	}
+	return <-done
+}
+
 // absent tells whether an object, or its whole kind, does not exist.
 func absent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
 

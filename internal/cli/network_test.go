@@ -433,7 +433,7 @@ func TestNetworkOnAPIServers(t *testing.T) {
 	})
 	t.Run("a tunnel that does not come up is explained", func(t *testing.T) {
 		rome.silent, milan.silent = true, true
-		has(refused(both("network connect --gw-server-service-type NodePort --wait --timeout 4s")), "Connection gw-milan in namespace liqo-tenant-milan: the time is over",
+		has(refused(both("network connect --gw-server-service-type NodePort --wait --timeout 4s")), "waiting for Connection gw-", "the time is over (--timeout), last seen: it does not exist",
 			"GatewayClient milan has no pod in namespace liqo-tenant-milan")
 		if err := rome.Delete(t.Context(), kindPublicKey.object("liqo-tenant-milan", "milan")); err != nil {
 			t.Fatal(err)

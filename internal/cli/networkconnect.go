@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -137,7 +136,7 @@ func (p *pair) ends(ctx context.Context, o *networkOptions, makeNamespaces bool)
 
 // exchangeRanges tells each cluster the ranges of the other, and waits until they have a place there.
 func (t *tunnel) exchangeRanges(ctx context.Context) error {
-	learn := func(e, other *end) error {
+	learn := func(ctx context.Context, e, other *end) error {
 		ranges, err := other.cidrs(ctx)
 		if err != nil {
 			return err
@@ -148,7 +147,8 @@ func (t *tunnel) exchangeRanges(ctx context.Context) error {
 		}
 		return e.configured(ctx, object)
 	}
-	return both(func() error { return learn(t.client, t.server) }, func() error { return learn(t.server, t.client) })
+	return together(ctx, func(ctx context.Context) error { return learn(ctx, t.client, t.server) },
+		func(ctx context.Context) error { return learn(ctx, t.server, t.client) })
 }
 
 // configuration is that of the peer, nil when there is none.
@@ -407,7 +407,7 @@ func (e *end) ensureClient(ctx context.Context, at networkingv1beta1.Endpoint, o
 
 // exchangeKeys tells each cluster the public key of the other's gateway.
 func (t *tunnel) exchangeKeys(ctx context.Context) error {
-	tell := func(from, to *end) error {
+	tell := func(ctx context.Context, from, to *end) error {
 		key, err := from.gatewayKey(ctx, from.namespace, &from.gateways)
 		if err != nil {
 			if trouble := from.gatewayTrouble(from.namespace, &from.gateways); trouble != "" {
@@ -415,9 +415,10 @@ func (t *tunnel) exchangeKeys(ctx context.Context) error {
 			}
 			return err
 		}
-		return to.ensureKey(ctx, to.namespace, to.peer, key)
+		return to.ensureKey(ctx, to.namespace, to.peer, key, "held another key than the gateway has: replaced")
 	}
-	return both(func() error { return tell(t.server, t.client) }, func() error { return tell(t.client, t.server) })
+	return together(ctx, func(ctx context.Context) error { return tell(ctx, t.server, t.client) },
+		func(ctx context.Context) error { return tell(ctx, t.client, t.server) })
 }
 
 // planNetwork tells what connectNetwork would find and make.
@@ -469,26 +470,13 @@ func (p *pair) planNetwork(ctx context.Context, o *networkOptions) error {
 // connected waits until both ends of the tunnel say so.
 func (t *tunnel) connected(ctx context.Context) error {
 	began := time.Now()
-	err := both(func() error { return t.client.connected(ctx) }, func() error { return t.server.connected(ctx) })
-	if err != nil {
+	if err := together(ctx, t.client.connected, t.server.connected); err != nil {
 		if why := t.evidence(time.Since(began)); why != "" {
-			return fmt.Errorf("%w\n%s", firstOf(err), why)
+			return fmt.Errorf("%w\n%s", err, why)
 		}
 		return err
 	}
 	t.client.Info("Connection is established")
 	t.client.Verbose("Both ends of the tunnel were connected after %s", time.Since(began).Round(100*time.Millisecond))
 	return nil
-}
-
-// firstOf is the first of several errors: two ends of one tunnel wait for the same thing.
-func firstOf(err error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, one := range joined.Unwrap() {
-			if waiting := (*waitError)(nil); errors.As(one, &waiting) {
-				return one
-			}
-		}
-	}
-	return err
 }

@@ -50,8 +50,9 @@ func (c *cluster) gatewayKey(ctx context.Context, namespace string, gateway *gat
 	return secret.Data[networkingv1beta1.SecretPublicKey], err
 }
 
-// ensureKey tells this cluster the key of the peer's gateway. A key that is not the one of that gateway lets nobody in: it is replaced.
-func (c *cluster) ensureKey(ctx context.Context, namespace, peer string, key []byte) error {
+// ensureKey tells this cluster the key of the peer's gateway. A key that is not the one of that gateway lets nobody in: it is replaced, and
+// replaced says so.
+func (c *cluster) ensureKey(ctx context.Context, namespace, peer string, key []byte, replaced string) error {
 	object := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
 	var before []byte
 	changed, err := c.ensure(ctx, object, func() error {
@@ -66,7 +67,7 @@ func (c *cluster) ensureKey(ctx context.Context, namespace, peer string, key []b
 	case err != nil:
 		return err
 	case len(before) > 0 && !bytes.Equal(before, key):
-		c.Info("PublicKey %s was that of another gateway of cluster %s: replaced", object.Name, peer)
+		c.Info("PublicKey %s %s", object.Name, replaced)
 	case changed:
 		c.Info("PublicKey %s correctly ensured", object.Name)
 	default:

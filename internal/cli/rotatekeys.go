@@ -44,7 +44,7 @@ func (p *pair) rotateKeys(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := remote.ensureKey(ctx, remote.namespace, remote.peer, public); err != nil {
+	if err := remote.ensureKey(ctx, remote.namespace, remote.peer, public, "holds the new key too"); err != nil {
 		return err
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: local.namespace, Name: local.gateways.secret()}}
@@ -59,9 +59,10 @@ func (p *pair) rotateKeys(ctx context.Context) error {
 	}
 	local.Info("Secret %s has new keys", secret.Name)
 	began := time.Now()
-	err = both(func() error { return local.reconnected(ctx, secret) }, func() error { return remote.reconnected(ctx, secret) })
+	err = together(ctx, func(ctx context.Context) error { return local.reconnected(ctx, secret) },
+		func(ctx context.Context) error { return remote.reconnected(ctx, secret) })
 	if err != nil {
-		return fmt.Errorf("%w\n%s", firstOf(err), t.evidence(time.Since(began)))
+		return fmt.Errorf("%w\n%s", err, t.evidence(time.Since(began)))
 	}
 	local.Info("Connection is established with the new keys")
 	return nil
