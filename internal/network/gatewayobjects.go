@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -138,7 +138,7 @@ func (o *Owner) Subjects() []rbacv1.Subject {
 
 // UpdateDeployment makes have what want says. Where want says nothing, what the API server filled in stays.
 func UpdateDeployment(have, want *appsv1.Deployment) {
-	if !updateMeta(&have.ObjectMeta, &want.ObjectMeta, want.Spec) && equality.Semantic.DeepDerivative(want.Spec, have.Spec) {
+	if !updateMeta(&have.ObjectMeta, &want.ObjectMeta, want.Spec) && says(have.Spec, want.Spec) {
 		return
 	}
 	selector := have.Spec.Selector
@@ -150,7 +150,7 @@ func UpdateDeployment(have, want *appsv1.Deployment) {
 
 // UpdateService is UpdateDeployment for a Service: addresses and ports that were given to it stay.
 func UpdateService(have, want *corev1.Service) {
-	if !updateMeta(&have.ObjectMeta, &want.ObjectMeta, want.Spec) && equality.Semantic.DeepDerivative(want.Spec, have.Spec) {
+	if !updateMeta(&have.ObjectMeta, &want.ObjectMeta, want.Spec) && says(have.Spec, want.Spec) {
 		return
 	}
 	given := have.Spec
@@ -174,6 +174,46 @@ func updateMeta(have, want *metav1.ObjectMeta, spec any) bool {
 	have.Labels = layered(have.Labels, want.Labels)
 	have.Annotations = layered(have.Annotations, want.Annotations, map[string]string{annotationRendered: hash})
 	return changed
+}
+
+// says tells whether what is in want is in have, by their JSON. What is empty in want is for the API server to fill in.
+func says(have, want any) bool {
+	var generic [2]any
+	for i, value := range []any{have, want} {
+		text, err := json.Marshal(value)
+		if err == nil {
+			err = json.Unmarshal(text, &generic[i])
+		}
+		if err != nil {
+			panic(fmt.Sprintf("marshalling %T: %v", value, err)) // API types always marshal
+		}
+	}
+	return saysJSON(generic[0], generic[1])
+}
+
+func saysJSON(have, want any) bool {
+	switch want := want.(type) {
+	case nil:
+		return true
+	case string:
+		return want == "" || have == want
+	case map[string]any:
+		object, ok := have.(map[string]any)
+		for key, value := range want {
+			if !saysJSON(object[key], value) {
+				return false
+			}
+		}
+		return ok || len(want) == 0
+	case []any:
+		list, ok := have.([]any)
+		if len(want) == 0 {
+			return true
+		}
+		return ok && slices.EqualFunc(list, want, saysJSON)
+	default:
+		return have == want
+	}
 }
 
 func hashJSON(value any) string {

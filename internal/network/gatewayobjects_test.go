@@ -50,7 +50,9 @@ spec:
 }
 
 func TestUpdatesSettle(t *testing.T) {
-	r, err := render(t, `{spec: {deployment: {spec: {replicas: 1, template: {spec: {nodeSelector: {a: b}, containers: [{name: g, image: "x:1"}]}}}}}}`)
+	r, err := render(t, `{spec: {deployment: {spec: {replicas: 1, template: {spec: {nodeSelector: {a: b}, containers: [
+  {name: g, image: "x:1", resources: {requests: {cpu: 1000m}}, securityContext: {allowPrivilegeEscalation: false}, readinessProbe: {httpGet: {path: /, port: 1}, periodSeconds: 2}}
+]}}}}}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,16 +62,27 @@ func TestUpdatesSettle(t *testing.T) {
 	// What the API server fills in, and what others put beside it, stays.
 	have.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	have.Spec.Template.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
+	have.Spec.Template.Spec.Containers[0].ReadinessProbe.TimeoutSeconds = 1
+	have.Spec.Template.Spec.Containers[0].ReadinessProbe.HTTPGet.Scheme = corev1.URISchemeHTTP
 	have.Labels["theirs"] = "1"
 	settled := have.DeepCopy()
 	UpdateDeployment(have, want)
 	if diff := cmp.Diff(settled, have); diff != "" {
 		t.Errorf("a second pass changed something:\n%s", diff)
 	}
-	have.Spec.Template.Spec.Containers[0].Image = "y:1"
-	UpdateDeployment(have, want)
-	if have.Spec.Template.Spec.Containers[0].Image != "x:1" {
-		t.Error("a change by hand stays")
+	yes := true
+	for what, change := range map[string]func(*corev1.PodSpec){
+		"an image":             func(s *corev1.PodSpec) { s.Containers[0].Image = "y:1" },
+		"a container":          func(s *corev1.PodSpec) { s.Containers = append(s.Containers, corev1.Container{Name: "more"}) },
+		"a right":              func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.AllowPrivilegeEscalation = &yes },
+		"something taken away": func(s *corev1.PodSpec) { s.Containers[0].SecurityContext = nil },
+		"a number":             func(s *corev1.PodSpec) { s.Containers[0].ReadinessProbe.PeriodSeconds = 3 },
+	} {
+		change(&have.Spec.Template.Spec)
+		UpdateDeployment(have, want)
+		if diff := cmp.Diff(want.Spec.Template.Spec, have.Spec.Template.Spec); diff != "" {
+			t.Errorf("changed by hand, %s stays (-want +got):\n%s", what, diff)
+		}
 	}
 	// What the template no longer says goes.
 	less := want.DeepCopy()

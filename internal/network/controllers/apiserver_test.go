@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,6 +50,33 @@ type cluster struct {
 	client.Client
 	config *rest.Config
 	stop   func()
+
+	mu     sync.Mutex
+	writes []string
+}
+
+// book keeps book of what the controllers write, also of what changes nothing. Events are no news.
+type book struct {
+	http.RoundTripper
+	c *cluster
+}
+
+func (b book) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events") {
+		b.c.mu.Lock()
+		b.c.writes = append(b.c.writes, r.Method+" "+r.URL.Path)
+		b.c.mu.Unlock()
+	}
+	return b.RoundTripper.RoundTrip(r)
+}
+
+// written returns what was written since it was last asked.
+func (c *cluster) written() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	writes := c.writes
+	c.writes = nil
+	return writes
 }
 
 // newCluster installs the chart's objects of the network and starts the controllers.
@@ -62,6 +91,7 @@ func newCluster(t *testing.T) *cluster {
 		UserName: "system:serviceaccount:" + home + ":liqo-controller-manager",
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + home, "system:authenticated"},
 	}
+	c.config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return book{rt, c} })
 	c.start(t)
 	return c
 }
