@@ -43,6 +43,7 @@ func (o *networkOptions) locate(location string) error {
 func (p *pair) peerNetwork(ctx context.Context, o *peerOptions) (*tunnel, error) {
 	if o.networkingDisabled {
 		p.local.Info("The networks are not connected (--networking-disabled): offloaded pods reach those of this cluster only where the infrastructure routes them")
+		p.withoutEffect(&o.network)
 		return nil, nil
 	}
 	for _, c := range []*cluster{p.local, p.remote} {
@@ -57,6 +58,7 @@ func (p *pair) peerNetwork(ctx context.Context, o *peerOptions) (*tunnel, error)
 			return nil, c.error(fmt.Errorf("--in-band goes through a tunnel that can not be made, %s", why))
 		}
 		c.Warn("The networks are not connected: cluster %s has none to connect, %s. Offloaded pods reach those of the consumer only where the infrastructure routes them", c.id, why)
+		p.withoutEffect(&o.network)
 		return nil, nil
 	}
 	t, err := p.connectNetwork(ctx, &o.network)
@@ -64,6 +66,18 @@ func (p *pair) peerNetwork(ctx context.Context, o *peerOptions) (*tunnel, error)
 		return nil, err
 	}
 	return t, t.connected(ctx)
+}
+
+// withoutEffect names the flags that say something about a tunnel that is not made.
+func (p *pair) withoutEffect(o *networkOptions) {
+	for _, name := range []string{
+		"gw-server-service-location", connectServerFlags.serviceType, connectServerFlags.port, connectServerFlags.nodePort, connectServerFlags.loadBalancerIP,
+		"gw-client-address", "gw-client-port", "mtu",
+	} {
+		if o.given(name) {
+			p.local.Warn("--%s has no effect without a network between the clusters", name)
+		}
+	}
 }
 
 // proxyURL is the way to the provider's API server that goes into the identity: what the user says, the provider's proxy seen through the
