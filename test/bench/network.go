@@ -106,14 +106,15 @@ func (b *networkBench) prepare(ctx context.Context) error {
 	var group errgroup.Group
 	for id, cluster := range map[string]**playground.Cluster{"rome": &b.rome, "milan": &b.milan, "naples": &b.naples} {
 		group.Go(func() (err error) {
-			var flags []string
+			var flags, install []string
 			if id == "naples" {
-				flags = []string{"--pod-cidr", "10.245.0.0/16", "--service-cidr", "10.97.0.0/16"}
+				install = []string{"--set", "ipam.externalCIDR=10.60.0.0/16"}
+				flags = []string{"--pod-cidr", "10.30.0.0/16", "--service-cidr", "10.31.0.0/16"}
 			}
 			if *cluster, err = b.machine.Create(ctx, networkPrefix, id, flags...); err != nil {
 				return err
 			}
-			return b.machine.Install(ctx, *cluster)
+			return b.machine.Install(ctx, *cluster, install...)
 		})
 	}
 	if err := group.Wait(); err != nil {

@@ -40,7 +40,7 @@ func wiringOf(ctx context.Context, w *story.World, node string) (string, error) 
 	for _, command := range []string{
 		"ip -o link", "ip -o -4 address", "ip -4 route show table all", "ip -4 rule", "ip neighbour show nud permanent", "bridge fdb show", "nft list tables",
 	} {
-		out, err := w.Machine.Exec(ctx, node, strings.Fields(command)...)
+		out, err := w.Exec(ctx, node, strings.Fields(command)...)
 		if err != nil {
 			return "", err
 		}

@@ -12,15 +12,16 @@ const budget = 14 * time.Minute
 
 // TestStories tells all stories on one world, each of which leaves it as it was. One of them alone: -run TestStories/matrix.
 func TestStories(t *testing.T) {
+	pairs := []string{"--set", "networking.gatewayTemplates.replicas=2"}
 	w := story.New(t, story.Plan{
 		Budget: budget,
 		Prefix: "network-",
 		Create: map[string][]string{
 			"rome":   {"--nodes", "2"},
 			"milan":  {"--nodes", "2"},
-			"naples": {"--nodes", "2", "--pod-cidr", "10.245.0.0/16", "--service-cidr", "10.97.0.0/16"},
+			"naples": {"--nodes", "2", "--pod-cidr", "10.30.0.0/16", "--service-cidr", "10.31.0.0/16"},
 		},
-		Install: []string{"--set", "networking.gatewayTemplates.replicas=2"},
+		Install: map[string][]string{"rome": pairs, "milan": pairs, "naples": append(pairs, "--set", "ipam.externalCIDR=10.60.0.0/16")},
 		Peer:    map[string][]string{"naples": {"--gw-server-service-type", "NodePort"}},
 	})
 	before := wiring(t, w)
@@ -36,6 +37,7 @@ func TestStories(t *testing.T) {
 	w.Tell(t, "disconnect", disconnect)
 	w.Tell(t, "leave", func(s *story.Story) { leave(s, before) })
 	// Whatever follows is on clusters that are told to make no network.
-	w.Plan.Install, w.Plan.Peer = []string{"--set", "networking.enabled=false"}, nil
+	disabled := []string{"--set", "networking.enabled=false"}
+	w.Plan.Install, w.Plan.Peer = map[string][]string{"rome": disabled, "milan": disabled, "naples": disabled}, nil
 	w.Tell(t, "without", without)
 }

@@ -29,9 +29,8 @@ type Plan struct {
 	Budget time.Duration
 	// Create are flags of "playground create cluster", by cluster ID; without any, a cluster has one node and the addresses that all have.
 	Create map[string][]string
-	// Install are flags of "liqoctl install", Peer those of "liqoctl peer" by provider.
-	Install []string
-	Peer    map[string][]string
+	// Install are flags of "liqoctl install", by cluster, Peer those of "liqoctl peer", by provider.
+	Install, Peer map[string][]string
 }
 
 // World is three clusters.
@@ -123,7 +122,7 @@ func (w *World) ready(s *Story) {
 	s.Step("install everywhere", func() {
 		var group errgroup.Group
 		for _, c := range w.Clusters() {
-			group.Go(func() error { return w.Machine.Install(s.Context(), c, w.Plan.Install...) })
+			group.Go(func() error { return w.Machine.Install(s.Context(), c, w.Plan.Install[c.ID]...) })
 		}
 		s.Must(group.Wait())
 	})
