@@ -74,7 +74,7 @@ func (m Match) String() string {
 		transport = "meta l4proto " + string(m.Transport)
 	}
 	if m.DestinationPort != 0 {
-		transport = line(transport, fmt.Sprintf("%s dport %d", m.Transport, m.DestinationPort))
+		transport = line(fmt.Sprintf("%s dport %d", m.Transport, m.DestinationPort), transport)
 	}
 	return line(m.InLink.text("iifname"), m.OutLink.text("oifname"), m.Source.text("ip saddr"), m.Destination.text("ip daddr"), transport,
 		m.QuotedSource.text(quotedSource), m.QuotedDestination.text(quotedDestination),
