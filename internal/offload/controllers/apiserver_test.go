@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
@@ -36,7 +38,7 @@ import (
 type cluster struct {
 	client.Client
 	typed kubernetes.Interface
-	// shadowWrites counts what the controllers write about ShadowPods and their Pods.
+	// shadowWrites counts what the controllers write about ShadowPods and their Pods, EndpointSlices and IPs.
 	shadowWrites *atomic.Int32
 }
 
@@ -63,6 +65,10 @@ func TestControllersOnAPIServer(t *testing.T) {
 		"virtual node, foreign one": testForeignNode,
 		"virtual node, namesakes":   testNamesakes,
 		"namespace map, refused":    testRefusedNamespace,
+		"endpoints":                 testEndpoints,
+		"endpoints, hostile":        testHostileEndpoints,
+		"endpoints, foreign slice":  testForeignSlice,
+		"addresses of pods":         testPodIPs,
 	} {
 		t.Run(name, func(t *testing.T) { scenario(t, c) })
 	}
@@ -88,7 +94,14 @@ func start(t *testing.T, admin *rest.Config) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Setup(mgr, Options{ClusterID: ownID, LiqoNamespace: liqoHome, GlobalLabels: map[string]string{api.LabelManaged: api.True}}); err != nil {
+	pods, err := OffloadedPods(mgr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Setup(mgr, Options{
+		ClusterID: ownID, LiqoNamespace: liqoHome, GlobalLabels: map[string]string{api.LabelManaged: api.True},
+		OffloadedPods: pods, Addresses: plan{},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -147,11 +160,11 @@ func ordinary(t *testing.T, admin *rest.Config) *rest.Config {
 	return config
 }
 
-// counting counts the writes of Pods and of the status of ShadowPods.
+// counting counts the writes of Pods, EndpointSlices and IPs and of the status of ShadowPods.
 func counting(c client.WithWatch, writes *atomic.Int32) client.Client {
 	count := func(obj client.Object) {
 		switch obj.(type) {
-		case *corev1.Pod, *offloadingv1beta1.ShadowPod:
+		case *corev1.Pod, *offloadingv1beta1.ShadowPod, *ipamv1alpha1.IP, *discoveryv1.EndpointSlice:
 			writes.Add(1)
 		}
 	}

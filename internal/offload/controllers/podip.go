@@ -80,9 +80,8 @@ func setupPodIP(mgr ctrl.Manager, opts Options) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("podip").
 		WatchesRawSource(source.Kind(opts.OffloadedPods, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{},
 			predicate.TypedFuncs[*corev1.Pod]{UpdateFunc: addressChanged})).
-		// One that is gone is made again; of what else happens to it nothing follows.
-		Watches(&ipamv1alpha1.IP{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &corev1.Pod{}, handler.OnlyControllerOwner()),
-			builder.WithPredicates(goneOnly)).
+		// One that is gone is made again, and so is the name free that somebody else's had; of what else happens to an IP nothing follows.
+		Watches(&ipamv1alpha1.IP{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(goneOnly)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: opts.ShadowPodWorkers}).
 		Complete(r)
 }
@@ -124,7 +123,6 @@ func (r *podIPs) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	case offload.IPForeign:
 		r.events.Eventf(have, nil, corev1.EventTypeWarning, reasonPodNameTaken, "Create",
 			"pod %s of that name runs in another cluster, and peers do not reach it while this IP, which is not of the pod, has its name", req.NamespacedName)
-		return reconcile.Result{RequeueAfter: foreignRetry}, nil
 	}
 	return reconcile.Result{}, nil
 }

@@ -1,0 +1,320 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
+	apitesting "liqo.io/liqo/internal/testing"
+)
+
+// plan is the network of these tests: the pods of every consumer are in 10.0.0.0/16 there and in 10.71.0.0/16 here, once a Configuration says so.
+type plan struct{}
+
+func (plan) Own(context.Context, client.Reader) ([]netip.Prefix, error) {
+	return []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16"), netip.MustParsePrefix("192.0.2.10/32")}, nil
+}
+
+func (plan) Translation(ctx context.Context, c client.Reader, consumer string) (func(netip.Addr) (netip.Addr, error), string, error) {
+	var list networkingv1beta1.ConfigurationList
+	if err := c.List(ctx, &list, client.MatchingLabels{api.LabelRemoteClusterID: consumer}); err != nil || len(list.Items) == 0 {
+		return nil, "", err
+	}
+	if list.Items[0].Status.Remote == nil {
+		return nil, "where it appears here is not known", nil
+	}
+	return func(a netip.Addr) (netip.Addr, error) {
+		if !netip.MustParsePrefix("10.0.0.0/16").Contains(a) {
+			return a, errors.New("it is not in a range of that cluster")
+		}
+		bytes := a.As4()
+		bytes[1] = 71
+		return netip.AddrFrom4(bytes), nil
+	}, "", nil
+}
+
+func shadowSlice(namespace, name string, addresses ...string) *offloadingv1beta1.ShadowEndpointSlice {
+	s := &offloadingv1beta1.ShadowEndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		Spec: offloadingv1beta1.ShadowEndpointSliceSpec{Template: offloadingv1beta1.EndpointSliceTemplate{
+			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: new(""), Port: new(int32(80)), Protocol: new(corev1.ProtocolTCP)}},
+		}},
+	}
+	for _, address := range addresses {
+		s.Spec.Template.Endpoints = append(s.Spec.Template.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{address}, NodeName: new("x"), Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true)},
+		})
+	}
+	return s
+}
+
+func sliceOfShadow(s *offloadingv1beta1.ShadowEndpointSlice) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
+}
+
+// shows tells whether the slice has exactly these endpoints: address and readiness.
+func shows(want ...string) func(*discoveryv1.EndpointSlice) error {
+	return func(s *discoveryv1.EndpointSlice) error {
+		have := []string{}
+		for _, e := range s.Endpoints {
+			have = append(have, fmt.Sprint(e.Addresses[0], " ", *e.Conditions.Ready))
+		}
+		if fmt.Sprint(have) != fmt.Sprint(want) {
+			return fmt.Errorf("endpoints %v", have)
+		}
+		return nil
+	}
+}
+
+// peered makes a consumer whose network works, with a namespace here.
+func peered(t *testing.T, c *cluster, consumer, namespace string) *corev1beta1.ForeignCluster {
+	t.Helper()
+	c.namespace(t, namespace, map[string]string{api.LabelRemoteClusterID: consumer})
+	peer := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: consumer}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: consumer}}
+	c.create(t, peer)
+	network(t, c, peer, corev1beta1.StatusEstablished)
+	return peer
+}
+
+// network reports on the network to a peer, for a while already.
+func network(t *testing.T, c *cluster, peer *corev1beta1.ForeignCluster, status corev1beta1.ConditionStatus) {
+	t.Helper()
+	apitesting.Eventually(t, within, "the state of a peer to be reported", func() error {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(peer), peer); err != nil {
+			return err
+		}
+		peer.Status.Role = corev1beta1.RoleConsumer
+		peer.Status.Modules.Networking = corev1beta1.Module{Enabled: true, Conditions: []corev1beta1.Condition{{
+			Type: corev1beta1.NetworkConnectionStatus, Status: status, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute)),
+		}}}
+		return c.Status().Update(t.Context(), peer) // whole: some of its fields have no default
+	})
+}
+
+func testEndpoints(t *testing.T, c *cluster) {
+	peer := peered(t, c, "siena", "shop-siena")
+	before := c.shadowWrites.Load()
+	shadow := shadowSlice("shop-siena", "web-abcde", "10.0.0.5", "10.0.0.6")
+	shadow.Annotations = map[string]string{"note": "x", kinds.AnnotationLabels: "a"}
+	c.create(t, shadow)
+	slice := sliceOfShadow(shadow)
+	eventually(t, c, slice, "the slice", shows("10.0.0.5 true", "10.0.0.6 true"))
+	if err := has(slice.Labels, map[string]string{
+		discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: "endpointslice.reflection.liqo.io", "liqo.io/managed-by": "shadowendpointslice",
+	}); err != nil || len(slice.Annotations) != 1 || *slice.Endpoints[0].NodeName != "siena" {
+		t.Errorf("%v, %+v", err, slice)
+	}
+	if owner := metav1.GetControllerOf(slice); owner == nil || owner.UID != shadow.UID {
+		t.Errorf("owner %+v", owner)
+	}
+	if writes := c.shadowWrites.Load() - before; writes != 1 {
+		t.Errorf("a slice cost %d writes", writes)
+	}
+
+	// What somebody does to it is undone; it follows its shadow; it comes back.
+	change(t, c, slice, func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.200.0.9"} })
+	eventually(t, c, slice, "the slice to be repaired", shows("10.0.0.5 true", "10.0.0.6 true"))
+	change(t, c, shadow, func(s *offloadingv1beta1.ShadowEndpointSlice) {
+		s.Spec.Template.Endpoints = s.Spec.Template.Endpoints[1:]
+		s.Spec.Template.Endpoints[0].Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)}
+	})
+	eventually(t, c, slice, "the change", shows("10.0.0.6 false"))
+	if e := slice.Endpoints[0].Conditions; !*e.Serving || !*e.Terminating {
+		t.Errorf("conditions %+v", e)
+	}
+	c.remove(t, slice)
+	eventually(t, c, slice, "the slice to come back", shows("10.0.0.6 false"))
+
+	// It is ready while the consumer is there.
+	change(t, c, shadow, func(s *offloadingv1beta1.ShadowEndpointSlice) {
+		s.Spec.Template.Endpoints[0].Conditions = discoveryv1.EndpointConditions{Ready: new(true)}
+	})
+	eventually(t, c, slice, "the change", shows("10.0.0.6 true"))
+	network(t, c, peer, corev1beta1.StatusError)
+	eventually(t, c, slice, "no endpoint to be ready without a network", shows("10.0.0.6 false"))
+	network(t, c, peer, corev1beta1.StatusEstablished)
+	eventually(t, c, slice, "endpoints to be ready again", shows("10.0.0.6 true"))
+
+	// A network of ours translates addresses once it is known how; until then nothing changes.
+	configuration := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop-siena", Name: "siena", Labels: map[string]string{api.LabelRemoteClusterID: "siena"},
+	}}
+	configuration.Spec.Remote.CIDR.Pod = []string{"10.0.0.0/16"}
+	c.create(t, configuration)
+	c.stays(t, "the slice changed before it was known how", func() bool {
+		return c.Get(t.Context(), client.ObjectKeyFromObject(slice), slice) == nil && shows("10.0.0.6 true")(slice) == nil
+	})
+	report(t, c, configuration, func(o *networkingv1beta1.Configuration) {
+		o.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.71.0.0/16"}}}
+	})
+	eventually(t, c, slice, "the translated address", shows("10.71.0.6 true"))
+
+	// Nothing more is written while nothing changes.
+	settled := c.shadowWrites.Load()
+	network(t, c, peer, corev1beta1.StatusEstablished)
+	c.stays(t, "something was written although nothing changed", func() bool { return c.shadowWrites.Load() == settled })
+
+	// A later one of the same name takes over.
+	old := slice.UID
+	c.remove(t, shadow)
+	c.gone(t, shadow)
+	again := shadowSlice("shop-siena", "web-abcde", "10.0.0.7")
+	c.create(t, again)
+	eventually(t, c, slice, "the slice of the later one", func(s *discoveryv1.EndpointSlice) error {
+		if s.UID == old {
+			return errors.New("still that of the earlier one")
+		}
+		return shows("10.71.0.7 true")(s)
+	})
+}
+
+func testHostileEndpoints(t *testing.T, c *cluster) {
+	peered(t, c, "lucca", "shop-lucca")
+	shadow := shadowSlice("shop-lucca", "web-abcde", "127.0.0.1", "169.254.169.254", "10.200.0.7", "192.0.2.10", "224.0.0.1", "0.0.0.0", "10.0.0.5")
+	shadow.Labels[discoveryv1.LabelManagedBy] = "endpointslice-controller.k8s.io"
+	shadow.Spec.Template.Endpoints[6].NodeName = new("master-0")
+	shadow.Spec.Template.Endpoints[6].TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "kube-system", Name: "etcd"}
+	c.create(t, shadow)
+	slice := sliceOfShadow(shadow)
+	eventually(t, c, slice, "what is left of it", shows("10.0.0.5 true"))
+	if e := slice.Endpoints[0]; *e.NodeName != "lucca" || e.TargetRef.Kind != "RemotePod" || slice.Labels[discoveryv1.LabelManagedBy] != offloadingv1beta1.EndpointSliceManager {
+		t.Errorf("%+v", slice)
+	}
+	told := func(want bool) {
+		t.Helper()
+		eventually(t, c, shadow, "the condition", func(s *offloadingv1beta1.ShadowEndpointSlice) error {
+			condition := meta.FindStatusCondition(s.Status.Conditions, offloadingv1beta1.EndpointsAccepted)
+			if (condition != nil) != want || condition != nil && (condition.Status != metav1.ConditionFalse || condition.Reason != "AddressRefused" ||
+				!strings.Contains(condition.Message, `endpoint "127.0.0.1" is left out: it is a loopback address`) || !strings.Contains(condition.Message, "and 3 more")) {
+				return fmt.Errorf("%+v", condition)
+			}
+			return nil
+		})
+	}
+	told(true)
+	change(t, c, shadow, func(s *offloadingv1beta1.ShadowEndpointSlice) {
+		s.Spec.Template.Endpoints = s.Spec.Template.Endpoints[6:]
+	})
+	told(false)
+
+	// In a namespace of nobody there is nothing, whatever its labels say.
+	c.namespace(t, "nobody", nil)
+	stray := shadowSlice("nobody", "web", "10.0.0.5")
+	stray.Labels[api.LabelOrigin] = "lucca"
+	c.create(t, stray)
+	c.stays(t, "an EndpointSlice was made in a namespace of nobody", func() bool {
+		return client.IgnoreNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(stray), sliceOfShadow(stray))) == nil &&
+			c.Get(t.Context(), client.ObjectKeyFromObject(stray), sliceOfShadow(stray)) != nil
+	})
+}
+
+func testForeignSlice(t *testing.T, c *cluster) {
+	peered(t, c, "pisa", "shop-pisa")
+	for _, labels := range []map[string]string{nil, {offloadingv1beta1.LabelManagedBy: offloadingv1beta1.ManagedByShadowEndpointSlice}} {
+		shadow := shadowSlice("shop-pisa", fmt.Sprintf("web-%d", len(labels)), "10.0.0.5")
+		foreign := sliceOfShadow(shadow)
+		foreign.Labels, foreign.AddressType = labels, discoveryv1.AddressTypeIPv4
+		foreign.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.200.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}}
+		c.create(t, foreign)
+		c.create(t, shadow)
+		c.stays(t, "a foreign slice was touched", func() bool {
+			return c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign) == nil && shows("10.200.0.1 true")(foreign) == nil && len(foreign.Labels) == len(labels)
+		})
+		c.remove(t, shadow)
+	}
+}
+
+func testPodIPs(t *testing.T, c *cluster) {
+	c.namespace(t, "shop", nil)
+	make := func(name string) *corev1.Pod {
+		no := false
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+			Spec: corev1.PodSpec{
+				NodeName: "milan", AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "web", Image: "web:1"}},
+			},
+		}
+		c.create(t, pod)
+		return pod
+	}
+	address := func(pod *corev1.Pod, ip string) {
+		t.Helper()
+		report(t, c, pod, func(p *corev1.Pod) {
+			p.Status.Phase, p.Status.PodIP, p.Status.PodIPs = corev1.PodRunning, ip, []corev1.PodIP{{IP: ip}}
+		})
+	}
+	offloaded := func(pod *corev1.Pod, uid string) {
+		t.Helper()
+		change(t, c, pod, func(p *corev1.Pod) {
+			p.Labels, p.Annotations = map[string]string{offloadingv1beta1.LabelShadowPod: api.True}, map[string]string{kinds.AnnotationOffloaded: uid}
+		})
+	}
+	ipOf := func(pod *corev1.Pod) *ipamv1alpha1.IP {
+		return &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	}
+	is := func(want string) func(*ipamv1alpha1.IP) error {
+		return func(ip *ipamv1alpha1.IP) error {
+			if ip.Spec.IP != want {
+				return errors.New(ip.Spec.IP)
+			}
+			return nil
+		}
+	}
+	before := c.shadowWrites.Load()
+	web := make("web")
+	offloaded(web, string(web.UID))
+	address(web, "10.71.0.5")
+	ip := ipOf(web)
+	eventually(t, c, ip, "the IP", is("10.71.0.5"))
+	if err := has(ip.Labels, map[string]string{"offloading.liqo.io/pod-name": "web", "offloading.liqo.io/pod-namespace": "shop"}); err != nil {
+		t.Error(err)
+	}
+	if owner := metav1.GetControllerOf(ip); owner == nil || owner.UID != web.UID || owner.BlockOwnerDeletion != nil {
+		t.Errorf("owner %+v", owner)
+	}
+	report(t, c, ip, func(ip *ipamv1alpha1.IP) { ip.Status.IP, ip.Status.CIDR = "10.70.0.4", "10.70.0.0/16" })
+	c.stays(t, "an IP cost more than one write", func() bool { return c.shadowWrites.Load()-before == 1 })
+
+	address(web, "10.71.0.6")
+	eventually(t, c, ip, "the IP of the new address", is("10.71.0.6"))
+	c.remove(t, ip)
+	eventually(t, c, ip, "it to come back", is("10.71.0.6"))
+	report(t, c, web, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+	c.gone(t, ip)
+
+	// Pods that only look offloaded have none, and what a user made is not touched.
+	pasted := make("pasted")
+	offloaded(pasted, string(web.UID))
+	address(pasted, "10.71.0.8")
+	users := make("users")
+	own := ipOf(users)
+	own.Spec.IP = "192.0.2.77"
+	c.create(t, own)
+	offloaded(users, string(users.UID))
+	address(users, "10.71.0.9")
+	c.stays(t, "an IP was made that must not be", func() bool {
+		return c.Get(t.Context(), client.ObjectKeyFromObject(pasted), ipOf(pasted)) != nil &&
+			c.Get(t.Context(), client.ObjectKeyFromObject(own), own) == nil && own.Spec.IP == "192.0.2.77"
+	})
+	c.remove(t, own)
+	other := ipOf(users)
+	apart := time.Now()
+	eventually(t, c, other, "the name to be taken once it is free", is("10.71.0.9"))
+	t.Logf("after %s", time.Since(apart))
+}
