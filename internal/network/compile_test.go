@@ -3,6 +3,7 @@ package network
 import (
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -44,7 +45,7 @@ func compiled(c *Cluster) string {
 	for _, p := range c.Facts.Peers {
 		for _, candidate := range p.Candidates {
 			self := Self{ClusterID: p.ClusterID, IP: candidate.IP, Node: candidate.Node, MTU: 1450}
-			tunnel := Tunnel{ListenPort: TunnelPort, Peers: []TunnelPeer{{Key: dataplane.PublicKey{1}, Carries: true}}}
+			tunnel := Tunnel{PrivateKey: dataplane.PrivateKey{1}, ListenPort: TunnelPort, Peers: []TunnelPeer{{Key: dataplane.PublicKey{1}, Carries: true}}}
 			if p.Role == Client {
 				tunnel.ListenPort, tunnel.Peers[0].Endpoint = 40000, netip.MustParseAddrPort("192.0.2.10:51840")
 			}
@@ -161,5 +162,41 @@ func TestPlansGrowWithPeersAndNodes(t *testing.T) {
 		if rules(node) != rules(one) || rules(gateway) != rules(two) || len(node.Rules) != 1 || len(gateway.Rules) != 2 {
 			t.Errorf("%d peers, %d nodes: the number of rules changed", at.peers, at.nodes)
 		}
+	}
+}
+
+// TestPlansAreValid: whatever an API server tells, no plan asks for what a kernel refuses. One such thing would stop everything else.
+func TestPlansAreValid(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 1))
+	gateways, peers := 0, 0
+	for range 3000 {
+		o := randomObjects(r)
+		f, _ := Gather(&o)
+		peers += len(f.Peers)
+		active := FirstChoice(&f)
+		for _, n := range o.Nodes {
+			host := Host{Name: n.Name, MTU: 1280 + r.IntN(8000), Addresses: []netip.Addr{addr("127.0.0.1"), addr("10.1.1.1")}}
+			check(t, f, CompileNode(&f, host, active))
+		}
+		for _, p := range f.Peers {
+			for _, c := range p.Candidates {
+				gateways++
+				tunnel := Tunnel{ListenPort: p.Port}
+				if r.IntN(4) > 0 {
+					tunnel.PrivateKey, tunnel.Peers = dataplane.PrivateKey{1}, Rotation{Present: dataplane.PublicKey{2}, Next: dataplane.PublicKey{byte(3 * r.IntN(2))}}.Peers(netip.AddrPort{})
+				}
+				check(t, f, CompileGateway(&f, Self{ClusterID: p.ClusterID, IP: c.IP, Node: c.Node, MTU: 1280 + r.IntN(8000)}, tunnel, active))
+			}
+		}
+	}
+	if peers < 1000 || gateways < 1000 {
+		t.Errorf("%d peers and %d gateways in all worlds: the test does not try what matters", peers, gateways)
+	}
+}
+
+func check(t *testing.T, f Facts, s dataplane.State) {
+	t.Helper()
+	if err := dataplane.Validate(s, dataplane.Ours()); err != nil {
+		t.Fatalf("%v\nfacts: %+v\n%s", err, f, dataplane.Text(s))
 	}
 }

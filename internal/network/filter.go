@@ -70,6 +70,10 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 			{Name: "out-source", Rules: []dataplane.FilterRule{
 				{Match: dataplane.Match{Source: pods}, Verdict: dataplane.Return},
 				lookup(dataplane.SourceField, "external", dataplane.Return),
+				// A router on the way to an exposed host tells of a packet, that it is too big perhaps. It has no address for peers, but who called
+				// must hear of it: the first address of the external CIDR, which is given to nobody, stands for all of them.
+				{Match: dataplane.Match{ICMPError: true, QuotedDestination: dataplane.Selector{Prefix: f.External.Masked()}},
+					Rewrite: dataplane.Rewrite{Field: dataplane.SourceField, To: single(f.External.Masked().Addr())}, Verdict: dataplane.Return},
 				dropped,
 			}},
 			// An error quotes the packet that it is about, which went the other way: its source is the peer's, its destination ours. The map

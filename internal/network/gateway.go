@@ -69,13 +69,15 @@ func CompileGateway(f *Facts, self Self, tunnel Tunnel, active map[string]netip.
 	state := dataplane.State{
 		Links:      []dataplane.Link{overlay(f, self.IP, self.MTU), {Name: dataplane.TunnelLink, Kind: dataplane.Tunnel, MTU: mtu}},
 		Addresses:  []dataplane.Address{{Link: dataplane.TunnelLink, Prefix: near}},
-		Neighbours: gatewayMembers(f, self),
+		Neighbours: overlayNeighbours(f, self),
 		Table:      gatewayTable(f, &p, near.Addr(), far.Addr(), mtu),
-		WireGuard:  []dataplane.WireGuard{wireguard(&p, tunnel, far.Addr())},
 		Rules: []dataplane.Rule{
 			{Priority: DefaultRulePriority, InLink: dataplane.OverlayLink, Table: dataplane.OverlayTable},
 			{Priority: DefaultRulePriority + 1, InLink: dataplane.TunnelLink, Table: dataplane.TunnelTable},
 		},
+	}
+	if tunnel.PrivateKey != (dataplane.PrivateKey{}) { // it comes with a Secret
+		state.WireGuard = []dataplane.WireGuard{wireguard(&p, tunnel, far.Addr())}
 	}
 	routes := routes{}
 	for _, r := range p.Remaps() {
@@ -89,21 +91,21 @@ func CompileGateway(f *Facts, self Self, tunnel Tunnel, active map[string]netip.
 	return state
 }
 
-// gatewayMembers are the nodes and the gateways of other peers.
-func gatewayMembers(f *Facts, self Self) []dataplane.Neighbour {
-	var all []dataplane.Neighbour
+// overlayNeighbours are the nodes and the gateways of other peers.
+func overlayNeighbours(f *Facts, self Self) []dataplane.Neighbour {
+	var all []netip.Addr
 	for _, n := range f.Nodes {
-		all = append(all, neighbour(n.IP))
+		all = append(all, n.IP)
 	}
 	for _, p := range f.Peers {
 		if p.ClusterID == self.ClusterID {
 			continue
 		}
 		for _, c := range p.Candidates {
-			all = append(all, neighbour(c.IP))
+			all = append(all, c.IP)
 		}
 	}
-	return all
+	return neighbours(self.IP, all)
 }
 
 // gatewayRoutes are where packets from the tunnel go. The first route to a destination counts.

@@ -172,6 +172,7 @@ func TestGatherTellsProblems(t *testing.T) {
 		}, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 0.0.0.0/0"},
 		{"seen on our pods", func(o *Objects) { o.Configurations[0].Status.Remote.CIDR.Pod[0] = "10.10.0.0/16" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 10.10.0.0/16, seen here as 10.10.0.0/16, collides here with a range of this cluster"},
 		{"seen on our services", func(o *Objects) { o.Configurations[0].Status.Remote.CIDR.Pod[0] = "10.96.0.0/16" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 10.10.0.0/16, seen here as 10.96.0.0/16, collides here"},
+		{"seen on our nodes", func(o *Objects) { o.Configurations[0].Status.Remote.CIDR.Pod[0] = "172.16.0.0/16" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 10.10.0.0/16, seen here as 172.16.0.0/16, covers here an address of Node rome-1"},
 		{"another length", func(o *Objects) { o.Configurations[0].Status.Remote.CIDR.Pod[0] = "10.71.0.0/17" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 10.10.0.0/16, seen here as 10.71.0.0/17, does not fit"},
 		{"its own ranges overlap", func(o *Objects) { o.Configurations[0].Spec.Remote.CIDR.External[0] = "10.10.0.0/16" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.external: range 10.10.0.0/16, seen here as 10.73.0.0/16, overlaps 10.10.0.0/16"},
 		{"no gateway", func(o *Objects) { o.GatewayClients = nil }, 0, true, "Configuration liqo-tenant-milan/milan: waiting for a GatewayServer or GatewayClient"},
@@ -259,4 +260,74 @@ func TestWhatIsExposed(t *testing.T) {
 	if len(facts.Withheld) != 1 || facts.Withheld[0].Object != "demo/b" || len(problems) > 0 {
 		t.Errorf("withheld %v, problems %q", facts.Withheld, problems)
 	}
+}
+
+// randomObjects are what careless people and half-done controllers could leave: the same few values everywhere.
+func randomObjects(r *rand.Rand) Objects {
+	pick := func(all ...string) string { return all[r.IntN(len(all))] }
+	cidr := func() string {
+		return pick("10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16", "10.4.0.0/16", "10.5.0.0/16", "10.1.1.0/24", "10.6.7.0/16", "10.7.0.0/15", "10.8.1.1/32", "127.0.0.0/8", "0.0.0.0/0", "fd00::/64", "", "nonsense")
+	}
+	ip := func() string {
+		return pick("172.16.0.1", "172.16.0.2", "10.1.1.1", "10.1.1.2", "10.1.2.1", "10.2.1.1", "10.4.0.1", "10.5.0.9", "127.0.0.1", "169.254.1.1", "::1", "", "x")
+	}
+	name, peer := func() string { return pick("a", "b", "c") }, func() string { return pick("milan", "turin") }
+	some := func(f func() string) (all []string) {
+		for range 1 + r.IntN(2) {
+			all = append(all, f())
+		}
+		return all
+	}
+	o := objectsOf(name, some)
+	for i := range o.Networks {
+		if r.IntN(8) == 0 {
+			o.Networks[i].Status.CIDR = cidr()
+		}
+	}
+	for i := range o.Nodes {
+		for j := range o.Nodes[i].Status.Addresses {
+			o.Nodes[i].Status.Addresses[j].Address = ip()
+		}
+		o.Nodes[i].Spec.PodCIDRs = some(cidr)
+	}
+	for range r.IntN(8) {
+		o.IPs = append(o.IPs, userIP(name(), ip(), ip()))
+	}
+	for range 1 + r.IntN(3) {
+		id := peer()
+		meta := metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id}
+		var c networkingv1beta1.Configuration
+		c.ObjectMeta = meta
+		c.Spec.Remote.CIDR, c.Status.Remote = networkingv1beta1.CIDRs{Pod: some(cidr), External: some(cidr)}, &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{Pod: some(cidr), External: some(cidr)}}
+		if r.IntN(2) == 0 { // what is as it should be
+			c.Spec.Remote.CIDR = networkingv1beta1.CIDRs{Pod: []string{"10.1.0.0/16"}, External: []string{"10.4.0.0/16"}}
+			c.Status.Remote.CIDR = networkingv1beta1.CIDRs{Pod: []string{"10.2.0.0/16"}, External: []string{"10.3.0.0/16"}}
+		}
+		o.Configurations = append(o.Configurations, c)
+		o.GatewayServers = append(o.GatewayServers, networkingv1beta1.GatewayServer{ObjectMeta: meta, Spec: networkingv1beta1.GatewayServerSpec{MTU: []int{0, 1340, 100, 576}[r.IntN(4)]}})
+		for range r.IntN(3) {
+			pod := gatewayPod(name(), ip(), name())
+			pod.Namespace, pod.Labels[networkingv1beta1.LabelGatewayName] = meta.Namespace, id
+			o.Pods = append(o.Pods, pod)
+		}
+	}
+	for i, p := range runningPods(5, 5) {
+		p.Spec.NodeName, p.Status.PodIP = name(), ip()
+		p.Name = fmt.Sprint("p", i)
+		o.Pods = append(o.Pods, p)
+	}
+	return o
+}
+
+func objectsOf(name func() string, some func(func() string) []string) Objects {
+	o := Objects{LiqoNamespace: "liqo", Options: Options{ClampMSS: true}}
+	for kind, cidr := range map[string]string{ipamv1alpha1.NetworkTypePod: "10.1.0.0/16", ipamv1alpha1.NetworkTypeExternal: "10.4.0.0/16"} {
+		o.Networks = append(o.Networks, ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: kind, Labels: map[string]string{ipamv1alpha1.LabelNetworkType: kind}},
+			Status: ipamv1alpha1.NetworkStatus{CIDR: cidr}})
+	}
+	for _, n := range some(name) {
+		o.Nodes = append(o.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n},
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP}, {Type: corev1.NodeInternalIP}, {Type: corev1.NodeExternalIP}}}})
+	}
+	return o
 }

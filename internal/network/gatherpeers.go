@@ -121,6 +121,11 @@ func (g *gathering) collision(r ipam.Remap, peers []Peer) string {
 	if overlaps(own, r.View) {
 		return fmt.Sprintf("collides here with a range of this cluster (%s): delete its Network, another one is made", join(own))
 	}
+	for _, n := range f.Nodes { // or all nodes would look for it at the peer
+		if slices.ContainsFunc(n.Addresses, r.View.Contains) {
+			return fmt.Sprintf("covers here an address of Node %s: add the range of the nodes to ipam.reservedSubnets and delete this Network, another one is made", n.Name)
+		}
+	}
 	for i := range peers {
 		if overlaps(peers[i].Views(), r.View) {
 			return fmt.Sprintf("collides here with a range of cluster %q: delete its Network, another one is made", peers[i].ClusterID)

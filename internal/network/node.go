@@ -29,24 +29,24 @@ func CompileNode(f *Facts, host Host, active map[string]netip.Addr) dataplane.St
 		Rules: []dataplane.Rule{{Priority: f.rulePriority(), Table: dataplane.OverlayTable}},
 		Table: nodeTable(f, node, host),
 	}
-	routes := routes{}
+	routes, gateways := routes{}, []netip.Addr{}
 	for i := range f.Peers {
 		p := &f.Peers[i]
 		for _, c := range p.Candidates {
-			state.Neighbours = append(state.Neighbours, neighbour(c.IP))
+			gateways = append(gateways, c.IP)
 		}
 		gateway, has := active[p.ClusterID]
 		for _, view := range p.Views() {
 			// Without a gateway the peer is unreachable, and says so: its packets must not go astray by the default route.
-			route := dataplane.Route{Table: dataplane.OverlayTable, Destination: view, Type: dataplane.Unreachable}
+			route := dataplane.Route{Table: dataplane.OverlayTable, Destination: view.Masked(), Type: dataplane.Unreachable}
 			if has {
-				route = dataplane.Route{Table: dataplane.OverlayTable, Destination: view, Via: gateway, Link: dataplane.OverlayLink, OnLink: true,
+				route = dataplane.Route{Table: dataplane.OverlayTable, Destination: view.Masked(), Via: gateway, Link: dataplane.OverlayLink, OnLink: true,
 					Source: node.IP, MTU: p.routeMTU(host.MTU)}
 			}
 			routes.add(route)
 		}
 	}
-	state.Routes = routes.all()
+	state.Neighbours, state.Routes = neighbours(node.IP, gateways), routes.all()
 	return state
 }
 

@@ -20,6 +20,17 @@ func neighbour(ip netip.Addr) dataplane.Neighbour {
 	return dataplane.Neighbour{Link: dataplane.OverlayLink, IP: ip, MAC: hardware(ip), Underlay: ip}
 }
 
+// neighbours are other members of the overlay, each once, without the host itself.
+func neighbours(self netip.Addr, members []netip.Addr) []dataplane.Neighbour {
+	var all []dataplane.Neighbour
+	for _, p := range singles(members) {
+		if p.Addr() != self {
+			all = append(all, neighbour(p.Addr()))
+		}
+	}
+	return all
+}
+
 // hardware is the hardware address of a member: locally administered, and its address.
 func hardware(ip netip.Addr) dataplane.MAC {
 	a := ip.As4()
