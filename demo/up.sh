@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Two real clusters on this machine, peered, with a pod of rome running in milan. Running it again is fine.
+# Two real clusters on this machine, with the same pod and service addresses, peered: a pod of rome runs in milan and talks with one at home,
+# both ways. Running it again is fine.
 # "make demo" builds what it needs before.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,7 +10,7 @@ state=bin/demo
 rome=$state/rome.kubeconfig milan=$state/milan.kubeconfig
 
 ((EUID == 0)) || { echo "the demo makes namespaces, mounts and control groups: run it as root" >&2; exit 1; }
-for program in "$playground" "$liqoctl" "$kubectl" bin/images/controller-manager.tar bin/images/virtual-kubelet.tar; do
+for program in "$playground" "$liqoctl" "$kubectl" bin/images/controller-manager.tar; do
 	[[ -e $program ]] || { echo "$program is missing: run make demo" >&2; exit 1; }
 done
 
@@ -36,11 +37,11 @@ cluster() {
 	(umask 077 && "$playground" get kubeconfig --name "$1" >"$state/$1.kubeconfig")
 }
 
-images() { "$playground" load image-archive bin/images/controller-manager.tar bin/images/virtual-kubelet.tar --name "$1"; }
+images() { "$playground" load image-archive bin/images/*.tar --name "$1"; }
 
 install() { "$liqoctl" install --kubeconfig "$state/$1.kubeconfig" --cluster-id "$1" --skip-confirm; }
 
-peer() { "$liqoctl" peer --kubeconfig "$rome" --remote-kubeconfig "$milan" --networking-disabled; }
+peer() { "$liqoctl" peer --kubeconfig "$rome" --remote-kubeconfig "$milan"; }
 
 offload() {
 	"$kubectl" --kubeconfig "$rome" create namespace demo --dry-run=client -o yaml | "$kubectl" --kubeconfig "$rome" apply -f -
@@ -49,7 +50,9 @@ offload() {
 
 deploy() {
 	"$kubectl" --kubeconfig "$rome" apply -f demo/hello.yaml
-	"$kubectl" --kubeconfig "$rome" -n demo rollout status deployment/hello --timeout 2m
+	for name in hello home; do
+		"$kubectl" --kubeconfig "$rome" -n demo rollout status "deployment/$name" --timeout 2m
+	done
 }
 
 # show runs kubectl against rome and prints the command as a person would type it.
@@ -68,6 +71,46 @@ look() {
 	"$kubectl" --kubeconfig "$milan" -n demo-rome get pods -o wide
 }
 
+# field COMMAND... prints what kubectl finds, as soon as there is something: what one cluster makes takes a moment to be seen in the other.
+field() {
+	local found tries
+	for ((tries = 0; tries < 100; tries++)); do
+		found=$("$kubectl" "$@") && [[ -n $found ]] && { echo "$found"; return; }
+		sleep 0.2
+	done
+	echo "kubectl $* finds nothing" >&2
+	return 1
+}
+
+# curl FROM URL asks from a pod of the Deployment and prints who answered whom. The images hold no shell and no curl, but a program that does it.
+curl() {
+	local tries
+	echo "\$ kubectl -n demo exec deployment/$1 -- /testserver get $2"
+	for ((tries = 0; tries < 20; tries++)); do
+		"$kubectl" --kubeconfig "$rome" -n demo exec "deployment/$1" -- /testserver get -timeout 2s "$2" 2>"$state/curl" && return
+		sleep 0.5
+	done
+	cat "$state/curl" >&2
+	return 1
+}
+
+talk() {
+	local hello home
+	hello=$(field --kubeconfig "$rome" -n demo get pods -l app=hello -o 'jsonpath={.items[0].status.podIP}')
+	home=$(field --kubeconfig "$milan" -n demo-rome get endpointslices -l kubernetes.io/service-name=home -o 'jsonpath={.items[0].endpoints[0].addresses[0]}')
+	echo "Both clusters have the pod addresses 10.244.0.0/16 and the service addresses 10.96.0.0/16."
+	echo "Pod hello runs in milan, where it has the address $("$kubectl" --kubeconfig "$milan" -n demo-rome get pods -l app=hello -o 'jsonpath={.items[0].status.podIP}'); rome sees it as $hello."
+	echo "Pod home runs in rome, where it has the address $("$kubectl" --kubeconfig "$rome" -n demo get pods -l app=home -o 'jsonpath={.items[0].status.podIP}'); milan sees it as $home."
+	echo
+	echo "From rome to milan, by address and by the name of a Service:"
+	curl home "http://$hello:8080/whoami"
+	curl home http://hello:8080/whoami
+	echo
+	echo "From milan to rome, by address and by the name of a Service:"
+	curl hello "http://$home:8080/whoami"
+	curl hello http://home:8080/whoami
+}
+
 began=$SECONDS
 mkdir -p "$state"
 step "clusters rome and milan, with the same pod and service addresses" both cluster
@@ -75,8 +118,9 @@ step "our images, loaded into their nodes" both images
 step "installing Liqo in both" both install
 step "peering: rome uses milan" peer
 step "offloading namespace demo" offload
-step "a Deployment, pinned to milan's virtual node" deploy
+step "a Deployment in milan and one in rome" deploy
 step "what rome shows" look
+step "they talk, both ways, though their addresses collide" talk
 
 cat <<END
 All of it took $((SECONDS - began)) s. Go on with:
@@ -87,6 +131,7 @@ All of it took $((SECONDS - began)) s. Go on with:
   bin/kubectl -n demo get pods -o wide --watch
   bin/liqoctl info
   bin/liqoctl info peer milan
+  bin/liqoctl test network --remote-kubeconfigs $PWD/$milan --image registry.local/testserver:1 --outside=
   bin/playground partition rome milan        # and later: bin/playground heal rome milan
   bin/playground exec --name milan -- ctr containers ls
 
