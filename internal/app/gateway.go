@@ -88,6 +88,8 @@ type gatewayAgent struct {
 	known    *network.Facts
 	mtu      int
 	compiled int
+	// leaving is when this replica began to end; zero while it does not.
+	leaving time.Time
 }
 
 func newGatewayAgent(cfg *rest.Config, opts *gatewayOptions, log *slog.Logger) (*gatewayAgent, error) {
@@ -135,12 +137,15 @@ func newGatewayAgent(cfg *rest.Config, opts *gatewayOptions, log *slog.Logger) (
 	return g, nil
 }
 
+// run does all of it until ctx ends, and then for as long as it takes another replica to take over.
 func (g *gatewayAgent) run(ctx context.Context) error {
 	served := endpoints{health: g.opts.healthAddress, metrics: g.opts.metricsAddress, ready: g.ready, registry: g.metrics.registry}
-	group, ctx := errgroup.WithContext(ctx)
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	group, work := errgroup.WithContext(work)
 	for _, part := range []func(context.Context) error{
-		func(ctx context.Context) error { return g.facts.run(ctx, &corev1.Secret{}) },
-		func(ctx context.Context) error { return agent.Watch(ctx, dataplane.Ours(), g.agent.Look) },
+		func(work context.Context) error { return g.facts.run(work, &corev1.Secret{}) },
+		func(work context.Context) error { return agent.Watch(work, dataplane.Ours(), g.agent.Look) },
 		g.choice.run,
 		g.siblings.Run,
 		g.resolver.Run,
@@ -150,8 +155,17 @@ func (g *gatewayAgent) run(ctx context.Context) error {
 		g.report,
 		served.serve,
 	} {
-		group.Go(func() error { return part(ctx) })
+		group.Go(func() error { return part(work) })
 	}
+	group.Go(func() error {
+		select {
+		case <-work.Done():
+		case <-ctx.Done():
+			g.leave(work)
+			stop()
+		}
+		return nil
+	})
 	return group.Wait()
 }
 

@@ -15,8 +15,11 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// leaveTimeout bounds how long a client that ends waits for another replica to take over.
-const leaveTimeout = 8 * time.Second
+const (
+	// leaveTimeout bounds how long a replica that ends waits for another one to take over; leaveInterval is how often it looks.
+	leaveTimeout  = 8 * time.Second
+	leaveInterval = 50 * time.Millisecond
+)
 
 // decide follows the tunnel and the other replicas, and has the agent change what that asks for, until ctx ends.
 func (g *gatewayAgent) decide(ctx context.Context) error {
@@ -30,7 +33,6 @@ func (g *gatewayAgent) decide(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			g.leave(context.WithoutCancel(ctx))
 			return nil
 		case <-heard:
 		case <-time.After(wait):
@@ -44,6 +46,12 @@ func (g *gatewayAgent) step(now time.Time) time.Time {
 	defer g.mu.Unlock()
 	in, ok := g.input(now)
 	if !ok {
+		return now.Add(g.timing.Ask)
+	}
+	if !g.leaving.IsZero() {
+		if err := gateway.Announce(gateway.Directory, gateway.Standing{State: network.Standby, Since: g.leaving}, now); err != nil {
+			g.log.Error("Telling others of this replica", "error", err)
+		}
 		return now.Add(g.timing.Ask)
 	}
 	if !g.session.Begun() {
@@ -124,38 +132,43 @@ func (g *gatewayAgent) privateKey() (dataplane.PrivateKey, error) {
 	return dataplane.PrivateKey(secret.Data[networkingv1beta1.SecretPrivateKey]), nil
 }
 
-// leave lets another replica take over before this one ends. A client that says it is on standby is taken over from while its tunnel still
-// carries traffic; a server has nothing to hand over, its client finds another one.
+// leave lets another replica take over before this one ends. What is there goes on carrying traffic meanwhile. A client says that it is on
+// standby, and ends when another one is at work; a server ends when there is another one for its client to find.
 func (g *gatewayAgent) leave(ctx context.Context) {
+	since := time.Now()
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if in, ok := g.input(time.Now()); !ok || in.Peer.Role != network.Client || g.session.Replica().State != network.Active || len(in.Siblings) == 0 {
+	working := g.session.Replica().State == network.Active
+	if working && g.opts.role == network.Client {
+		g.leaving = since
+		g.pinger.Pause() // whoever was heard last is answered
+	}
+	g.mu.Unlock()
+	if !working {
 		return
 	}
-	ctx, stop := context.WithTimeout(ctx, leaveTimeout)
-	defer stop()
-	go func() { _ = g.siblings.Run(ctx) }()
-	since := time.Now()
 	g.log.Info("Leaving the tunnel to another replica")
-	for ctx.Err() == nil {
-		now := time.Now()
-		if err := gateway.Announce(gateway.Directory, gateway.Standing{State: network.Standby, Since: since}, now); err != nil {
-			return
-		}
-		alive := false
-		in, ok := g.input(now)
-		for _, h := range in.Siblings {
-			if h.State == network.Active && h.At.After(since) {
-				return
-			}
-			alive = alive || now.Sub(h.At) < g.timing.Silence
-		}
-		if !ok || !alive && now.Sub(since) > g.timing.Silence {
+	for time.Since(since) < leaveTimeout {
+		g.step(time.Now())
+		if g.followed(since) {
 			return
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(g.timing.Ask / 5):
+			return
+		case <-time.After(leaveInterval):
 		}
 	}
+}
+
+// followed tells whether there is somebody to leave the tunnel to, or no tunnel is wanted any more.
+func (g *gatewayAgent) followed(since time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	in, ok := g.input(time.Now())
+	for _, h := range in.Siblings {
+		if h.At.After(since) && (h.State == network.Active || in.Peer.Role == network.Server) {
+			return true
+		}
+	}
+	return !ok
 }

@@ -47,7 +47,7 @@ func (g *gatewayAgent) report(ctx context.Context) error {
 		g.mu.Lock()
 		in, ok := g.input(time.Now())
 		replica, mtu := g.session.Replica(), g.mtu
-		ok = ok && g.session.Begun()
+		ok = ok && g.session.Begun() && g.leaving.IsZero()
 		g.mu.Unlock()
 		if !ok || !gateway.Speaks(in.Self, replica.State, in.Siblings, g.timing, in.Now) {
 			continue

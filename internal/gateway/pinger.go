@@ -43,9 +43,10 @@ type Pinger struct {
 	opts PingerOptions
 	now  chan struct{}
 
-	mu    sync.Mutex
-	pulse Pulse
-	sent  [outstanding]time.Time // by number of the ping
+	mu     sync.Mutex
+	paused bool
+	pulse  Pulse
+	sent   [outstanding]time.Time // by number of the ping
 }
 
 // NewPinger returns a Pinger that has not asked yet.
@@ -57,6 +58,13 @@ func (p *Pinger) Ask() {
 	case p.now <- struct{}{}:
 	default: // about to
 	}
+}
+
+// Pause ends the asking for good.
+func (p *Pinger) Pause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused = true
 }
 
 // Pulse tells what is known at the moment.
@@ -98,6 +106,10 @@ func (p *Pinger) Run(ctx context.Context) error {
 
 func (p *Pinger) ask(socket *net.UDPConn) error {
 	p.mu.Lock()
+	if p.paused {
+		p.mu.Unlock()
+		return nil
+	}
 	now := time.Now()
 	p.sent[p.pulse.Pings%outstanding] = now
 	p.pulse.Pings++

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
@@ -27,6 +28,12 @@ const (
 	Kernel Implementation = "kernel"
 	// UserSpace is WireGuard in this process, on a TUN device.
 	UserSpace Implementation = "userspace"
+)
+
+const (
+	// lingerSilence is how long the agent may be silent before it counts as gone when all is to end, lingerMost how long it is waited for.
+	lingerSilence = time.Second
+	lingerMost    = 12 * time.Second
 )
 
 // implementationFile, in Directory, says which implementation is at work.
@@ -56,6 +63,8 @@ func RunTunnel(ctx context.Context, opts TunnelOptions) error {
 	if err := replaceFile(Directory, implementationFile, []byte(used)); err != nil {
 		return err
 	}
+	ctx, stop := linger(ctx, Directory)
+	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
 	if used == UserSpace {
 		run, err := openUserSpace(opts.MTU, opts.Log)
@@ -70,6 +79,34 @@ func RunTunnel(ctx context.Context, opts TunnelOptions) error {
 	})
 	group.Go(func() error { return responder.serveProbes(ctx, fmt.Sprintf(":%d", network.AskPort)) })
 	return group.Wait()
+}
+
+// linger returns a context that outlives ctx for as long as the agent goes on telling of its replica: then it is leaving the tunnel to
+// another one, and traffic needs the tunnel until it has.
+func linger(ctx context.Context, directory string) (context.Context, context.CancelFunc) {
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		select {
+		case <-work.Done():
+			return
+		case <-ctx.Done():
+		}
+		defer stop()
+		tick := time.NewTicker(rest)
+		defer tick.Stop()
+		for end := time.Now().Add(lingerMost); time.Now().Before(end); {
+			_, at, err := Announced(directory)
+			if err != nil || time.Since(at) >= lingerSilence {
+				return
+			}
+			select {
+			case <-work.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return work, stop
 }
 
 // makeLink makes a link of the kernel's WireGuard if it is wanted and possible, and tells what is to be used. A TUN device of a process
