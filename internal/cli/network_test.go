@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -305,6 +306,28 @@ func TestNetworkOnAPIServers(t *testing.T) {
 		has(must(in(rome, "info peer milan")), "External CIDR: 10.70.0.0/16, seen here as 10.71.0.0/16", "Gateway: Client", "192.0.2.2, port 51840", "Connection: Connected")
 		if err := rome.Delete(t.Context(), foreign); err != nil {
 			t.Fatal(err)
+		}
+	})
+	t.Run("in-band", func(t *testing.T) {
+		a := newApp(genericiooptions.NewTestIOStreamsDiscard())
+		a.kubeconfig.KubeConfig = &rome.kubeconfig
+		remote := connectionFlags()
+		remote.KubeConfig = &milan.kubeconfig
+		p, err := a.pair(t.Context(), remote)
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxy := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: ipamv1alpha1.IPAPIServerProxy}, Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.7"}}
+		create(t, milan, proxy, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxyService}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8118}}},
+		})
+		proxy.Status.IP = "10.70.0.9"
+		if err := milan.Status().Update(t.Context(), proxy); err != nil {
+			t.Fatal(err)
+		}
+		// rome sees milan's external CIDR at 10.71.0.0/16.
+		if url, err := p.proxyURL(t.Context(), &authFlags{inBand: true}); err != nil || url != "http://10.71.0.9:8118" {
+			t.Errorf("%s, %v", url, err)
 		}
 	})
 	t.Run("uninstall names the network", func(t *testing.T) {
