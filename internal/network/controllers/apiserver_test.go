@@ -116,7 +116,8 @@ func (c *cluster) install(t *testing.T) {
 			t.Fatal(err)
 		}
 		switch object.GetKind() {
-		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Network", "WgGatewayServerTemplate", "WgGatewayClientTemplate":
+		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Network", "WgGatewayServerTemplate", "WgGatewayClientTemplate",
+			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
 			c.create(t, object)
 		case "Service":
 			if object.GetName() == "liqo-proxy" {

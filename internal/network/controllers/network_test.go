@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -219,6 +222,7 @@ func testGatewayServer(t *testing.T, c *cluster) {
 		gw.Status.SecretRef.Name != "gw-genoa" || gw.Status.ServerRef.Kind != "Deployment" {
 		t.Errorf("status %+v, Service %+v", gw.Status, service.Spec)
 	}
+	checkPodPolicy(t, c, gw, "gw-genoa-a")
 	// The tunnel.
 	c.create(t, &networkingv1beta1.PublicKey{ObjectMeta: peerMeta(id, id), Spec: networkingv1beta1.PublicKeySpec{PublicKey: make([]byte, network.KeyLength)}})
 	eventually(t, c, gw, "waits for the peer", func(gw *networkingv1beta1.GatewayServer) bool {
@@ -334,6 +338,51 @@ func checkRights(t *testing.T, c *cluster, id string) {
 			}
 			if again.Status.Allowed != want {
 				return fmt.Errorf("it is %t", again.Status.Allowed)
+			}
+			return nil
+		})
+	}
+}
+
+// checkPodPolicy: a gateway marks its pods and changes nothing else of them, and nothing of others.
+func checkPodPolicy(t *testing.T, c *cluster, gw client.Object, own string) {
+	t.Helper()
+	neighbour := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: gw.GetNamespace(), Name: "virtual-kubelet"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "virtual-kubelet", Image: "x"}}},
+	}
+	c.create(t, neighbour)
+	as := rest.CopyConfig(c.config)
+	as.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + gw.GetNamespace() + ":gw-" + gw.GetName(), Groups: []string{"system:serviceaccounts", "system:authenticated"},
+	}
+	gateway := apitesting.Client(t, as)
+	mark := func(value any) map[string]any {
+		return map[string]any{"metadata": map[string]any{"labels": map[string]any{networkingv1beta1.LabelActive: value}}}
+	}
+	image := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "gateway", "image": "evil"}}}}
+	for _, step := range []struct {
+		pod    string
+		patch  map[string]any
+		refuse string
+	}{
+		{"virtual-kubelet", mark("true"), "does not belong to the gateway"},
+		{own, image, "may change nothing of its pods but"},
+		{own, map[string]any{"metadata": map[string]any{"labels": map[string]any{networkingv1beta1.LabelGatewayName: nil}}}, "may change nothing"},
+		{own, map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "victim"}}}, "may change nothing"},
+		{own, map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a": "b"}}}, "may change nothing"},
+		{own, mark(nil), ""},
+		{own, mark("true"), ""},
+	} {
+		text, err := json.Marshal(step.patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		apitesting.Eventually(t, within, fmt.Sprintf("the answer %q to %s of %s", step.refuse, text, step.pod), func() error {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: gw.GetNamespace(), Name: step.pod}}
+			err := gateway.Patch(t.Context(), pod, client.RawPatch(types.StrategicMergePatchType, text), client.DryRunAll)
+			if (err == nil) != (step.refuse == "") || (err != nil && !strings.Contains(err.Error(), step.refuse)) {
+				return fmt.Errorf("it is %w", err)
 			}
 			return nil
 		})
