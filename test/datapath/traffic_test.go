@@ -176,19 +176,27 @@ func (h *host) inject(t *testing.T, link string, neighbour netip.Addr, packet []
 	})
 }
 
-// datagram is a UDP packet.
+// datagram is a UDP packet from port 40000.
 func datagram(source, destination netip.Addr, port uint16, payload []byte) []byte {
-	b := make([]byte, 28, 28+len(payload))
-	b[0], b[8], b[9] = 0x45, 64, unix.IPPROTO_UDP
-	b = append(b, payload...)
-	binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
+	b := make([]byte, 8, 8+len(payload))
+	binary.BigEndian.PutUint16(b, 40000)
+	binary.BigEndian.PutUint16(b[2:], port)
+	binary.BigEndian.PutUint16(b[4:], uint16(8+len(payload))) // no checksum, which is allowed
+	return ipPacket(source, destination, unix.IPPROTO_UDP, append(b, payload...))
+}
+
+func icmpPacket(source, destination netip.Addr, message []byte) []byte {
+	return ipPacket(source, destination, unix.IPPROTO_ICMP, message)
+}
+
+func ipPacket(source, destination netip.Addr, protocol byte, payload []byte) []byte {
+	b := make([]byte, 20, 20+len(payload))
+	b[0], b[8], b[9] = 0x45, 64, protocol
+	binary.BigEndian.PutUint16(b[2:], uint16(20+len(payload)))
 	copy(b[12:], source.AsSlice())
 	copy(b[16:], destination.AsSlice())
-	binary.BigEndian.PutUint16(b[10:], checksum(b[:20]))
-	binary.BigEndian.PutUint16(b[20:], 40000)
-	binary.BigEndian.PutUint16(b[22:], port)
-	binary.BigEndian.PutUint16(b[24:], uint16(8+len(payload))) // no checksum, which is allowed
-	return b
+	binary.BigEndian.PutUint16(b[10:], checksum(b))
+	return append(b, payload...)
 }
 
 func checksum(b []byte) uint16 {

@@ -1,9 +1,12 @@
 package datapath
 
 import (
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -17,13 +20,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"liqo.io/liqo/internal/dataplane"
+	"liqo.io/liqo/internal/gateway"
 	"liqo.io/liqo/internal/network"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // world is a set of clusters that are peered.
-type world struct{ rome, milan, turin *cluster }
+type world struct {
+	rome, milan, turin *cluster
+	internet           *internet
+}
 
 func (w *world) all() []*cluster {
 	return slices.DeleteFunc([]*cluster{w.rome, w.milan, w.turin}, func(c *cluster) bool { return c == nil })
@@ -50,14 +57,16 @@ func (w *world) ready(t *testing.T) *world {
 // apart are two clusters with ranges of their own.
 func apart(t *testing.T) *world {
 	w := &world{rome: newCluster(t, "rome", "10.10.0.0/16", "10.70.0.0/16"), milan: newCluster(t, "milan", "10.20.0.0/16", "10.71.0.0/16")}
-	newInternet(t).peer(t, w.milan, w.rome, "", "", "", "")
+	w.internet = newInternet(t)
+	w.internet.peer(t, w.milan, w.rome, "", "", "", "")
 	return w
 }
 
 // together are two clusters with the same ranges, nodes and services.
 func together(t *testing.T) *world {
 	w := &world{rome: newCluster(t, "rome", "10.200.0.0/16", "10.70.0.0/16"), milan: newCluster(t, "milan", "10.200.0.0/16", "10.70.0.0/16")}
-	newInternet(t).peer(t, w.milan, w.rome, "10.71.0.0/16", "10.73.0.0/16", "10.72.0.0/16", "10.74.0.0/16")
+	w.internet = newInternet(t)
+	w.internet.peer(t, w.milan, w.rome, "10.71.0.0/16", "10.73.0.0/16", "10.72.0.0/16", "10.74.0.0/16")
 	return w
 }
 
@@ -67,9 +76,9 @@ func hub(t *testing.T) *world {
 	for at, id := range map[**cluster]string{&w.rome: "rome", &w.milan: "milan", &w.turin: "turin"} {
 		*at = newCluster(t, id, "10.200.0.0/16", "10.70.0.0/16")
 	}
-	i := newInternet(t)
-	i.peer(t, w.milan, w.rome, "10.71.0.0/16", "10.73.0.0/16", "10.72.0.0/16", "10.74.0.0/16")
-	i.peer(t, w.turin, w.rome, "10.75.0.0/16", "10.76.0.0/16", "10.71.0.0/16", "10.72.0.0/16")
+	w.internet = newInternet(t)
+	w.internet.peer(t, w.milan, w.rome, "10.71.0.0/16", "10.73.0.0/16", "10.72.0.0/16", "10.74.0.0/16")
+	w.internet.peer(t, w.turin, w.rome, "10.75.0.0/16", "10.76.0.0/16", "10.71.0.0/16", "10.72.0.0/16")
 	return w
 }
 
@@ -237,13 +246,53 @@ func fragmentation(t *testing.T, from *host, to netip.Addr) {
 		if _, err := unix.Write(fd, make([]byte, 1400)); err != nil {
 			return fmt.Errorf("the first datagram: %w", err)
 		}
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			if mtu, err := unix.GetsockoptInt(fd, unix.SOL_IP, unix.IP_MTU); err != nil || mtu == 1340 {
-				return err
-			}
-		}
-		return errors.New("the kernel did not learn the tunnel's MTU")
+		return learns(func() (int, error) { return unix.GetsockoptInt(fd, unix.SOL_IP, unix.IP_MTU) }, 1340)
 	})
+}
+
+// TestRoutersAreHeard: a router on the way to an exposed host has no address for peers, but the pod that called hears that its packet was too big.
+func TestRoutersAreHeard(t *testing.T) {
+	w := together(t)
+	w.rome.expose(network.Exposed{Kind: network.KindHost, Real: addr(printer), Object: "demo/printer"})
+	w.ready(t)
+	caller, gw := w.milan.pods[1], w.rome.gateways["milan"].podIP(t)
+	e := w.explain(t, w.milan.podEnd(t, 1), w.rome.end("printer", printer))
+	seen, err := mustTranslation(t, w.rome, "milan").ToView(caller.podIP(t)) // before the node masquerades it
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What the router quotes, and its "fragmentation needed" with an MTU of 1000, as the node hands it on.
+	quoted := datagram(seen, addr(printer), 8080, nil)
+	tooBig := append([]byte{3, 4, 0, 0, 0, 0, 1000 >> 8, 1000 & 255}, quoted...)
+	binary.BigEndian.PutUint16(tooBig[2:], checksum(tooBig))
+	caller.must(t, func() error {
+		c, err := net.DialUDP("udp4", &net.UDPAddr{Port: 40000}, net.UDPAddrFromAddrPort(netip.AddrPortFrom(e.Address, 8080)))
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		w.rome.nodes[0].inject(t, dataplane.OverlayLink, gw, icmpPacket(addr("203.0.113.1"), seen, tooBig))
+		raw, err := c.SyscallConn()
+		if err != nil {
+			return err
+		}
+		return learns(func() (mtu int, err error) {
+			_ = raw.Control(func(fd uintptr) { mtu, err = unix.GetsockoptInt(int(fd), unix.SOL_IP, unix.IP_MTU) })
+			return mtu, err
+		}, 1000)
+	})
+}
+
+// learns waits for a connection to know the MTU of its path.
+func learns(read func() (int, error), want int) error {
+	var mtu int
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		var err error
+		if mtu, err = read(); err != nil || mtu == want {
+			return err
+		}
+	}
+	return fmt.Errorf("the kernel knows an MTU of %d, want %d", mtu, want)
 }
 
 // TestPodsBigSegments: without clamping, TCP finds the tunnel's MTU by the node's ICMP errors.
@@ -347,4 +396,61 @@ func TestFullMasquerade(t *testing.T) {
 	w.ready(t)
 	w.milan.pods[0].serve(t, 8080)
 	w.walk(t, "full masquerade", w.rome.pods[1], w.explain(t, w.rome.podEnd(t, 1), w.milan.podEnd(t, 0)))
+}
+
+// TestConnectionsSurviveTheirGateway: gateways remember nothing of connections, so another replica takes over in the middle of one.
+func TestConnectionsSurviveTheirGateway(t *testing.T) {
+	w := together(t)
+	rome := w.rome
+	second := rome.pod(t, "rome-gateway-to-milan-1", 1, 110)
+	second.must(t, func() error { return gateway.Prepare(gateway.Sysctls) })
+	w.internet.plug(t, second, "wan0", netip.PrefixFrom(addr("192.0.2.99"), 24))
+	tunnel := newTunnel(t, second)
+	tunnel.key = rome.tunnels["milan"].key
+	peer := &rome.Facts.Peers[0]
+	peer.Candidates = append(peer.Candidates, network.Candidate{Pod: second.name, IP: second.podIP(t), Node: rome.nodes[1].name})
+	w.ready(t)
+	w.milan.pods[1].serve(t, 8080)
+	e := w.explain(t, rome.podEnd(t, 1), w.milan.podEnd(t, 1))
+	takeOver := func() {
+		if err := rome.gateways["milan"].kernel.LinkDel(rome.gateways["milan"].link(t, "eth0")); err != nil {
+			t.Fatal(err)
+		}
+		self := network.Self{ClusterID: "milan", IP: second.podIP(t), Node: rome.nodes[1].name, MTU: 1500}
+		active := map[string]netip.Addr{"milan": self.IP}
+		apply(t, second, tunnel, network.CompileGateway(&rome.Facts, self, network.Tunnel{PrivateKey: tunnel.key, Peers: rome.tunnels["milan"].peers}, active))
+		for _, n := range rome.nodes {
+			apply(t, n, nil, network.CompileNode(&rome.Facts, network.Host{Name: n.name, MTU: 1500}, active))
+		}
+	}
+	const chunks, size = 400, 1000
+	rome.pods[1].must(t, func() error {
+		c, err := net.DialTimeout("tcp4", netip.AddrPortFrom(e.Address, 8080).String(), patience)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		for i := range chunks {
+			if i == chunks/2 {
+				takeOver()
+			}
+			if _, err := c.Write(make([]byte, size)); err != nil {
+				return err
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+			return err
+		}
+		answer, err := io.ReadAll(c)
+		if err != nil {
+			return err
+		}
+		seen, got, err := answered(answer)
+		if err == nil && (seen != e.Seen || got != chunks*size) {
+			err = fmt.Errorf("%d bytes came from %s, want %d from %s", got, seen, chunks*size, e.Seen)
+		}
+		return err
+	})
 }
