@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"io"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/kube"
+)
+
+// fakeCluster is an API server in memory with these objects.
+func fakeCluster(id string, objects ...client.Object) *cluster {
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build()
+	return &cluster{WithWatch: c, Console: console.New(io.Discard, io.Discard, false), id: id}
+}
+
+func testedNodeObject(name, address string, labels map[string]string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: address}}},
+	}
+}
+
+func testedPodObject(name string, ready bool, labels map[string]string) *corev1.Pod {
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name, Labels: labels},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: status, Reason: "Probe", Message: "it does not answer"},
+		}},
+	}
+}
+
+func testedSlice(addresses ...string) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
+		Namespace: testNamespace, Name: "slice", Labels: map[string]string{discoveryv1.LabelServiceName: testName},
+	}}
+	for _, address := range addresses {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}})
+	}
+	return slice
+}
+
+// TestTestedWorld: the checks begin when every pod runs and every cluster knows every address, and until then it is told what is missing.
+func TestTestedWorld(t *testing.T) {
+	replica := func(of string) map[string]string { return map[string]string{testLabel: testName, testClusterLabel: of} }
+	host := map[string]string{testLabel: testHosts}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: testName}}
+	rome := fakeCluster("rome",
+		testedNodeObject("rome-1", "172.16.0.1", map[string]string{taintControlPlane: ""}), testedNodeObject("milan", "10.0.0.9", map[string]string{api.LabelRemoteClusterID: "milan"}),
+		testedPodObject("r", true, replica("rome")), testedPodObject("m", true, replica("milan")), testedPodObject("h", true, host),
+		service.DeepCopy(), testedSlice("10.1.0.1", "10.71.0.1"))
+	milan := fakeCluster("milan", testedNodeObject("milan-1", "172.16.0.1", nil))
+	run := &networkTest{options: &testNetworkOptions{}, consumer: rome, providers: []*cluster{milan}}
+	missing := func(want string) {
+		t.Helper()
+		if _, why, err := run.gather(t.Context()); err != nil || !strings.Contains(why, want) {
+			t.Errorf("%q, %v, want %q", why, err, want)
+		}
+	}
+	create := func(object client.Object) {
+		t.Helper()
+		if err := milan.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	missing("cluster milan has no pod in the host network")
+	create(testedPodObject("h", false, host))
+	missing("cluster milan runs 0 of 1 test servers")
+	create(testedPodObject("m", true, replica("milan")))
+	missing("pod h of cluster milan is not ready")
+	ready := testedPodObject("h", true, host)
+	if err := milan.Status().Update(t.Context(), ready); err != nil {
+		t.Fatal(err)
+	}
+	missing("cluster milan has no Service network-test")
+	create(service.DeepCopy())
+	missing("has 0 ready endpoints, and has to have 2")
+	create(testedSlice("10.1.0.1", "10.72.0.1"))
+
+	world, why, err := run.gather(t.Context())
+	if err != nil || why != "" {
+		t.Fatalf("%q, %v", why, err)
+	}
+	address := netip.MustParseAddr
+	want := &testedWorld{
+		replicas: []string{"m", "r"},
+		clusters: []testedCluster{
+			{
+				id: "rome", pods: []string{"r"}, hosts: []string{"h"}, endpoints: []netip.Addr{address("10.1.0.1"), address("10.71.0.1")},
+				nodes: []testedNode{{"rome-1", address("172.16.0.1"), true}},
+			},
+			{
+				id: "milan", pods: []string{"m"}, hosts: []string{"h"}, endpoints: []netip.Addr{address("10.1.0.1"), address("10.72.0.1")},
+				nodes: []testedNode{{"milan-1", address("172.16.0.1"), false}},
+			},
+		},
+	}
+	if diff := cmp.Diff(want, world, cmp.AllowUnexported(testedWorld{}, testedCluster{}, testedNode{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestTestedWorkload: one server for each node of each cluster, told to its cluster by its own nodes; a second time changes nothing.
+func TestTestedWorkload(t *testing.T) {
+	rome := fakeCluster("rome")
+	for range 2 {
+		for id, here := range map[string]bool{"rome": true, "milan": false} {
+			if err := rome.ensureReplicas(t.Context(), id, here, 2, "image:1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := rome.ensureHosts(t.Context(), "image:1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, operator := range map[string]corev1.NodeSelectorOperator{"rome": corev1.NodeSelectorOpDoesNotExist, "milan": corev1.NodeSelectorOpIn} {
+		var deployment appsv1.Deployment
+		if err := rome.Get(t.Context(), client.ObjectKey{Namespace: testNamespace, Name: testName + "-" + id}, &deployment); err != nil {
+			t.Fatal(err)
+		}
+		pod := deployment.Spec.Template.Spec
+		where := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0]
+		if *deployment.Spec.Replicas != 2 || where.Key != api.LabelRemoteClusterID || where.Operator != operator || pod.HostNetwork ||
+			pod.Containers[0].Image != "image:1" || pod.Containers[0].ImagePullPolicy != corev1.PullIfNotPresent {
+			t.Errorf("%s: %+v", id, deployment.Spec)
+		}
+		if deployment.ResourceVersion != "1" {
+			t.Errorf("%s was written more than once: resource version %s", id, deployment.ResourceVersion)
+		}
+	}
+}
