@@ -123,7 +123,8 @@ func TestSystemIPs(t *testing.T) {
 	leaving.DeletionTimestamp = &metav1.Time{}
 	leaving.DeletionTimestamp.Time = leaving.DeletionTimestamp.AddDate(2026, 0, 0)
 	nodes := []corev1.Node{testNode("b", true, "192.0.2.2"), testNode("a", false, "192.0.2.1", "198.51.100.1"), testNode("none", true), virtual, leaving}
-	apiServer, headless := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1"}}, &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}
+	apiServer := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "fd00::1", ClusterIPs: []string{"fd00::1", "10.96.0.1"}}}
+	headless := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}
 	got := SystemIPs(nodes, apiServer, headless)
 	want := []SystemIP{
 		{Name: "api-server", Type: "api-server", Address: "10.96.0.1"},

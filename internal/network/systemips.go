@@ -2,6 +2,7 @@ package network
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,12 +36,25 @@ func SystemIPs(nodes []corev1.Node, apiServer, proxy *corev1.Service) []SystemIP
 		*corev1.Service
 		name, kind string
 	}{{apiServer, ipamv1alpha1.IPAPIServer, ipamv1alpha1.IPTypeAPIServer}, {proxy, ipamv1alpha1.IPAPIServerProxy, ipamv1alpha1.IPTypeAPIServerProxy}} {
-		if service.Service != nil && service.Spec.ClusterIP != "" && service.Spec.ClusterIP != corev1.ClusterIPNone {
-			all = append(all, SystemIP{Name: service.name, Type: service.kind, Address: service.Spec.ClusterIP})
+		if address, ok := clusterIP(service.Service); ok {
+			all = append(all, SystemIP{Name: service.name, Type: service.kind, Address: address})
 		}
 	}
 	slices.SortFunc(all, func(a, b SystemIP) int { return cmp.Compare(a.Name, b.Name) })
 	return all
+}
+
+// clusterIP is the IPv4 address of a Service, of which there may be none.
+func clusterIP(service *corev1.Service) (string, bool) {
+	if service == nil {
+		return "", false
+	}
+	for _, address := range append([]string{service.Spec.ClusterIP}, service.Spec.ClusterIPs...) {
+		if ip, err := netip.ParseAddr(address); err == nil && ip.Is4() {
+			return ip.String(), true
+		}
+	}
+	return "", false
 }
 
 // StaleSystemIP tells whether an IP was made by the system for an address that there is no more. An address is never changed in place.
