@@ -3,7 +3,7 @@
 set -euo pipefail
 
 # program=package
-needs=(runc=runc nft=nftables busybox=busybox-static mount=mount git=git make=make)
+needs=(runc=runc nft=nftables ip=iproute2 busybox=busybox-static mount=mount nsenter=util-linux git=git make=make)
 
 missing=()
 for need in "${needs[@]}"; do
