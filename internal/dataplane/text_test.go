@@ -161,7 +161,7 @@ func TestPrivateKeysNeverPrint(t *testing.T) {
 // TestTextTellsStatesApart: equal texts, nothing to change; and the other way round.
 func TestTextTellsStatesApart(t *testing.T) {
 	for seed := range uint64(3000) {
-		a, b := conformance.NewDice(seed, own).State(true), conformance.NewDice(seed+uint64(seed%2), own).State(true)
+		a, b := conformance.NewDice(seed, own).State(true), conformance.NewDice(seed+seed%2, own).State(true)
 		open := func(s *dataplane.State) { // what a wanted state may leave open
 			for i := range s.WireGuard {
 				s.WireGuard[i].PrivateKey = dataplane.PrivateKey{}

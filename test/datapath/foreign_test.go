@@ -4,9 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -209,65 +207,5 @@ func TestForeignChangesAreUndone(t *testing.T) {
 				t.Error("it was not undone in one pass")
 			}
 		})
-	}
-}
-
-// TestWatchTellsOfChanges: of ours, whoever makes them, and of nothing else.
-func TestWatchTellsOfChanges(t *testing.T) {
-	host := newKernelHost(t)
-	t.Cleanup(host.Close)
-	h := kernelHosts[host.Own.Tunnel]
-	ctx, cancel := context.WithCancel(context.Background())
-	var calls atomic.Int32
-	ended := make(chan error, 1)
-	go func() { ended <- h.kernel.Watch(ctx, host.Own, func() { calls.Add(1) }) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	heard := func(within time.Duration) bool {
-		deadline := time.After(within)
-		for {
-			if calls.Swap(0) > 0 {
-				return true
-			}
-			select {
-			case <-deadline:
-				return false
-			case <-time.After(time.Millisecond):
-			}
-		}
-	}
-	if !heard(10 * time.Second) {
-		t.Fatal("nothing was told in the beginning")
-	}
-	state := overlayState()
-	for _, change := range dataplane.Diff(dataplane.State{}, state, host.Own) {
-		if err := host.Apply(ctx, []dataplane.Change{change}); err != nil {
-			t.Fatal(err)
-		}
-		if !heard(10 * time.Second) {
-			t.Errorf("nothing was told of %q", change)
-		}
-	}
-	host.SetDown(dataplane.OverlayLink)
-	if !heard(10 * time.Second) {
-		t.Error("nothing was told of a link that went down")
-	}
-	host.AddTunnel()
-	if !heard(10 * time.Second) {
-		t.Error("nothing was told of the tunnel")
-	}
-	for heard(time.Second) { // until all of it was told
-	}
-	theirs := netlink.NewLinkAttrs()
-	theirs.Name = "theirs"
-	if err := h.handle.LinkAdd(&netlink.Veth{LinkAttrs: theirs, PeerName: "peer"}); err != nil {
-		t.Fatal(err)
-	}
-	if heard(time.Second) {
-		t.Error("something was told of what is not ours")
 	}
 }

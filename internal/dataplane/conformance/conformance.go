@@ -11,9 +11,16 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
+// Kernel is what both can do.
+type Kernel interface {
+	dataplane.Kernel
+	// Watch calls changed in the beginning and after changes to what own says is ours, until ctx ends.
+	Watch(ctx context.Context, own dataplane.Ownership, changed func()) error
+}
+
 // Host is a network namespace with loopback up and HostAddress on it, and nothing of ours.
 type Host struct {
-	dataplane.Kernel
+	Kernel
 	Own dataplane.Ownership
 
 	// AddTunnel does what the process of the tunnel does when it starts: a link of that name that is down, and its WireGuard device.

@@ -29,6 +29,7 @@ func Suite(t *testing.T, newHost NewHost) {
 		{"every rule is read as it was written", everyRule},
 		{"an allowed prefix belongs to one peer", allowedPrefixes},
 		{"a key rotates", rotation},
+		{"changes are told of", watched},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHost(t)
@@ -46,15 +47,15 @@ func (h Host) via(destination, hop string) dataplane.Route {
 	return dataplane.Route{Table: dataplane.OverlayTable, Destination: netip.MustParsePrefix(destination), Via: netip.MustParseAddr(hop), Link: h.Own.Overlay, OnLink: true}
 }
 
-func (h Host) member(ip string) dataplane.Neighbour {
-	a := netip.MustParseAddr(ip)
+func (h Host) member() dataplane.Neighbour {
+	a := netip.MustParseAddr("10.0.0.9")
 	return dataplane.Neighbour{Link: h.Own.Overlay, IP: a, MAC: mac(a), Underlay: a}
 }
 
 func (h Host) overlay() dataplane.State {
 	return dataplane.State{
 		Links:      []dataplane.Link{h.vxlan()},
-		Neighbours: []dataplane.Neighbour{h.member("10.0.0.9")},
+		Neighbours: []dataplane.Neighbour{h.member()},
 		Routes:     []dataplane.Route{h.via("10.71.0.0/16", "10.0.0.9")},
 		Rules:      []dataplane.Rule{{Priority: 900, Table: dataplane.OverlayTable}},
 	}
@@ -63,7 +64,7 @@ func (h Host) overlay() dataplane.State {
 func refusedRoutes(t *testing.T, h Host) {
 	route := h.via("10.71.0.0/16", "10.0.0.9")
 	h.refuse(t, dataplane.Change{Route: &route}) // no link
-	h.refuse(t, dataplane.Change{Neighbour: &[]dataplane.Neighbour{h.member("10.0.0.9")}[0]})
+	h.refuse(t, dataplane.Change{Neighbour: &[]dataplane.Neighbour{h.member()}[0]})
 	h.refuse(t, dataplane.Change{Address: &dataplane.Address{Link: h.Own.Overlay, Prefix: netip.MustParsePrefix("10.0.0.1/32")}})
 	link := h.vxlan()
 	h.apply(t, dataplane.Change{Link: &link}, dataplane.Change{Route: &route})
@@ -89,7 +90,7 @@ func linkGoes(t *testing.T, h Host) {
 	}
 	h.converge(t, want)
 	h.SetDown(h.Own.Overlay)
-	if s := h.read(t); len(s.Routes) > 0 || slices.Contains(s.Neighbours, h.member("10.0.0.9")) || !s.Links[0].Down {
+	if s := h.read(t); len(s.Routes) > 0 || slices.Contains(s.Neighbours, h.member()) || !s.Links[0].Down {
 		t.Errorf("with the link down there is still\n%s", dataplane.Text(s))
 	}
 	h.converge(t, want)
@@ -106,7 +107,7 @@ func addressGoes(t *testing.T, h Host) {
 	h.apply(t, dataplane.Change{Address: &address})
 	h.converge(t, want)
 	h.apply(t, dataplane.Change{Address: &address}, dataplane.Change{Operation: dataplane.Delete, Address: &address})
-	if s := h.read(t); len(s.Routes) > 0 || slices.Contains(s.Neighbours, h.member("10.0.0.9")) {
+	if s := h.read(t); len(s.Routes) > 0 || slices.Contains(s.Neighbours, h.member()) {
 		t.Errorf("after the last address there is still\n%s", dataplane.Text(s))
 	}
 	h.converge(t, want)

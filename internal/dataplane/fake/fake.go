@@ -27,7 +27,7 @@ type Kernel struct {
 
 	calls    int
 	fault    func(call int, what string) error
-	watchers []chan struct{}
+	watchers []*watcher
 }
 
 type hop struct {
@@ -76,28 +76,66 @@ func (k *Kernel) call(what func() string) error {
 	return k.fault(k.calls, what())
 }
 
-// Watch tells that something changed, of ours or not: one token for however many changes. The channel is closed when the context ends.
-func (k *Kernel) Watch(ctx context.Context, _ dataplane.Ownership) (<-chan struct{}, error) {
+// Watch calls changed in the beginning and after changes to what own says is ours, until ctx ends.
+func (k *Kernel) Watch(ctx context.Context, own dataplane.Ownership, changed func()) error {
+	w := &watcher{own: own, told: make(chan struct{}, 1)}
+	w.told <- struct{}{}
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	c := make(chan struct{}, 1)
-	k.watchers = append(k.watchers, c)
-	context.AfterFunc(ctx, func() {
+	k.watchers = append(k.watchers, w)
+	k.mu.Unlock()
+	defer func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		k.watchers = slices.DeleteFunc(k.watchers, func(w chan struct{}) bool { return w == c })
-		close(c)
-	})
-	return c, nil
-}
-
-func (k *Kernel) changed() {
-	for _, c := range k.watchers {
+		k.watchers = slices.DeleteFunc(k.watchers, func(o *watcher) bool { return o == w })
+	}()
+	for {
 		select {
-		case c <- struct{}{}:
-		default:
+		case <-ctx.Done():
+			return nil
+		case <-w.told:
+			changed()
 		}
 	}
+}
+
+type watcher struct {
+	own  dataplane.Ownership
+	told chan struct{}
+}
+
+// changed tells the watchers whose own a change is.
+func (k *Kernel) changed(c dataplane.Change) {
+	for _, w := range k.watchers {
+		if !touches(c, w.own) {
+			continue
+		}
+		select {
+		case w.told <- struct{}{}:
+		default: // told already
+		}
+	}
+}
+
+// touches says whether a change is to something of own. WireGuard devices tell nothing.
+func touches(c dataplane.Change, own dataplane.Ownership) bool {
+	link := func(name string) bool { return name != "" && (name == own.Overlay || name == own.Tunnel) }
+	switch {
+	case c.Link != nil:
+		return link(c.Link.Name)
+	case c.Address != nil:
+		return link(c.Address.Link)
+	case c.Neighbour != nil:
+		return link(c.Neighbour.Link)
+	case c.Table != nil:
+		return c.Table.Name == own.Table
+	case c.Elements != nil:
+		return c.Elements.Table == own.Table
+	case c.Route != nil:
+		return slices.Contains(own.Tables, c.Route.Table)
+	case c.Rule != nil:
+		return slices.Contains(own.Tables, c.Rule.Table)
+	}
+	return false
 }
 
 // Read returns what own says is ours.
@@ -158,7 +196,7 @@ func (k *Kernel) Apply(ctx context.Context, changes []dataplane.Change) error {
 		if err != nil {
 			return fmt.Errorf("applying %q: %w", c, err)
 		}
-		k.changed()
+		k.changed(c)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ func (k *Kernel) AddTunnel(name string, mtu int) {
 	defer k.mu.Unlock()
 	k.links = append(k.links, dataplane.Link{Name: name, Kind: dataplane.Tunnel, MTU: mtu, Down: true})
 	k.devices[name] = &dataplane.WireGuard{Link: name}
-	k.changed()
+	k.changed(dataplane.Change{Link: &dataplane.Link{Name: name}})
 }
 
 // RemoveLink removes any link, as anybody can: with it goes what hangs on it.
@@ -23,7 +23,7 @@ func (k *Kernel) RemoveLink(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.remove(name)
-	k.changed()
+	k.changed(dataplane.Change{Link: &dataplane.Link{Name: name}})
 }
 
 // SetDown takes a link down, as anybody can. Its routes go, and the neighbours; forwarding entries stay.
@@ -35,7 +35,7 @@ func (k *Kernel) SetDown(name string) {
 		k.loseHops(name)
 		k.loseRoutes(name)
 	}
-	k.changed()
+	k.changed(dataplane.Change{Link: &dataplane.Link{Name: name}})
 }
 
 func (k *Kernel) find(name string) int {

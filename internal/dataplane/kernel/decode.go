@@ -166,7 +166,7 @@ func guessPayload(r *dataplane.FilterRule, f field, exprs []expr.Any) int {
 		case *expr.Lookup:
 			r.Rewrite.Map = e.SetName
 		case *expr.Bitwise:
-			r.Rewrite.To, _ = prefixOf(inverse(e.Mask), e.Xor)
+			r.Rewrite.To = prefixOf(inverse(e.Mask), e.Xor)
 		}
 		return 3
 	}
@@ -176,11 +176,11 @@ func guessPayload(r *dataplane.FilterRule, f field, exprs []expr.Any) int {
 	case *expr.Lookup:
 		*selector = dataplane.Selector{Set: e.SetName, Not: e.Invert}
 	case *expr.Cmp:
-		selector.Prefix, _ = prefixOf(networkMask(32), e.Data)
+		selector.Prefix = prefixOf(networkMask(32), e.Data)
 		selector.Not = e.Op == expr.CmpOpNeq
 	case *expr.Bitwise:
 		if c, ok := at(exprs, 2).(*expr.Cmp); ok {
-			selector.Prefix, _ = prefixOf(e.Mask, c.Data)
+			selector.Prefix = prefixOf(e.Mask, c.Data)
 			selector.Not = c.Op == expr.CmpOpNeq
 		}
 		return 3

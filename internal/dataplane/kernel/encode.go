@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"net/netip"
 
 	"github.com/google/nftables/binaryutil"
@@ -206,25 +207,19 @@ func linkName(name string) []byte {
 	return b
 }
 
-func networkMask(bits int) []byte {
-	return binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-bits))
+func networkMask(length int) []byte {
+	return binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-length))
 }
 
-func hostMask(bits int) []byte {
-	return binary.BigEndian.AppendUint32(nil, uint32(1<<(32-bits)-1))
+func hostMask(length int) []byte {
+	return binary.BigEndian.AppendUint32(nil, uint32(1<<(32-length)-1))
 }
 
-// prefixOf is the prefix of a network mask and an address.
-func prefixOf(mask, address []byte) (netip.Prefix, bool) {
+// prefixOf is the prefix of a network mask and an address; not valid if they make none.
+func prefixOf(mask, address []byte) netip.Prefix {
 	a, ok := netip.AddrFromSlice(address)
 	if !ok || !a.Is4() || len(mask) != 4 {
-		return netip.Prefix{}, false
+		return netip.Prefix{}
 	}
-	m := binary.BigEndian.Uint32(mask)
-	for bits := range 33 {
-		if m == binary.BigEndian.Uint32(networkMask(bits)) {
-			return netip.PrefixFrom(a, bits), true
-		}
-	}
-	return netip.Prefix{}, false
+	return netip.PrefixFrom(a, bits.LeadingZeros32(^binary.BigEndian.Uint32(mask)))
 }

@@ -1,0 +1,70 @@
+package conformance
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/internal/dataplane"
+)
+
+const (
+	// soon is how long a change may take to be told of; it is told of much earlier.
+	soon = 10 * time.Second
+	// quiet is how long nothing is told of before everything was.
+	quiet = 500 * time.Millisecond
+)
+
+// watched: of ours, whoever makes the changes, and of nothing else.
+func watched(t *testing.T, h Host) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var calls atomic.Int32
+	ended := make(chan error, 1)
+	go func() { ended <- h.Watch(ctx, h.Own, func() { calls.Add(1) }) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	heard := func(within time.Duration) bool {
+		for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			if calls.Swap(0) > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	expect := func(what any) {
+		t.Helper()
+		if !heard(soon) {
+			t.Errorf("nothing was told of %v", what)
+		}
+	}
+	expect("the beginning")
+	state := h.overlay()
+	state.Table = h.table("10.71.0.0/16").Table
+	for _, c := range dataplane.Diff(dataplane.State{}, state, h.Own) {
+		h.apply(t, c)
+		expect(c)
+	}
+	for _, c := range dataplane.Diff(h.read(t), dataplane.State{Links: state.Links, Table: h.table().Table}, h.Own) {
+		h.apply(t, c)
+		expect(c)
+	}
+	h.SetDown(h.Own.Overlay)
+	expect("a link that went down")
+	h.AddTunnel()
+	expect("the tunnel")
+	h.RemoveLink(h.Own.Overlay)
+	expect("a link that is gone")
+	for heard(quiet) { // until all of it was told
+	}
+	theirs := h.vxlan()
+	theirs.Name, theirs.VNI = "theirs", 1
+	h.apply(t, dataplane.Change{Link: &theirs}, dataplane.Change{Table: &dataplane.Table{Name: "theirs"}})
+	if heard(quiet) {
+		t.Error("something was told of what is not ours")
+	}
+}
