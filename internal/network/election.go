@@ -123,7 +123,7 @@ func (r Replica) Endpoint(endpoints []netip.AddrPort) (netip.AddrPort, bool) {
 // client's session away from the server it went on to.
 func (r Replica) server(s Seen, t Timing) (Replica, time.Time) {
 	r.Peered = true
-	r = r.into(stateIf(r.works(s, t), Active, Standby), s.Now)
+	r = r.into(either(r.works(s, t), Active, Standby), s.Now)
 	last := latest(s.Pong, s.Handshake)
 	if len(s.Siblings) > 0 && last.After(r.Made) && s.Now.Sub(last) >= t.Forget {
 		return r.redial(s.Now), s.Now.Add(t.Ask)
@@ -134,7 +134,7 @@ func (r Replica) server(s Seen, t Timing) (Replica, time.Time) {
 func (r Replica) client(s Seen, t Timing) (Replica, time.Time) {
 	if r.State == Standby {
 		wait := r.patience(s, t)
-		if s.Now.Sub(latest(r.Since, s.busy(t))) < wait {
+		if s.Now.Sub(latest(r.Since, s.busy())) < wait {
 			return r, s.Now.Add(min(t.Ask, wait))
 		}
 		r.yielded, r.dialing = false, s.Now
@@ -224,7 +224,7 @@ func (r Replica) hangUp(now time.Time) Replica {
 }
 
 // busy is when a sibling last told that it works or dials.
-func (s Seen) busy(t Timing) time.Time {
+func (s Seen) busy() time.Time {
 	var last time.Time
 	for _, h := range s.Siblings {
 		if h.State == Active || h.State == Dialing {
@@ -276,7 +276,7 @@ func Choose(candidates []Candidate, present netip.Addr, answers map[netip.Addr]H
 func first(candidates []Candidate) Candidate {
 	return slices.MinFunc(candidates, func(a, b Candidate) int {
 		if a.Ready != b.Ready {
-			return stateIf(a.Ready, -1, 1)
+			return either(a.Ready, -1, 1)
 		}
 		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.Pod, b.Pod))
 	})
@@ -297,7 +297,8 @@ func latest(times ...time.Time) time.Time {
 	return slices.MaxFunc(times, time.Time.Compare)
 }
 
-func stateIf[T any](condition bool, yes, no T) T {
+// either is yes if the condition holds, no if not.
+func either[T any](condition bool, yes, no T) T {
 	if condition {
 		return yes
 	}

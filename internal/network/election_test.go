@@ -317,7 +317,7 @@ func TestTakeOver(t *testing.T) {
 			if why := w.works(); why != "" {
 				t.Fatalf("seed %d: it did not come up: %s\n%s", seed, why, w)
 			}
-			for _, r := range stateIf(side == Client, w.clients, w.servers) {
+			for _, r := range either(side == Client, w.clients, w.servers) {
 				if r.State == Active {
 					w.crash(r)
 				}
@@ -342,7 +342,7 @@ func TestSplitBrainHeals(t *testing.T) {
 		w.run(10 * time.Second)
 		dialing := 0
 		for _, c := range w.clients {
-			dialing += stateIf(c.State == Standby, 0, 1)
+			dialing += either(c.State == Standby, 0, 1)
 		}
 		if dialing != 2 {
 			t.Fatalf("seed %d: %d clients dial although none hears another", seed, dialing)

@@ -70,7 +70,7 @@ func Explain(clusters []Cluster, from, to End) Explanation {
 	w := &walk{clusters: clusters}
 	c := w.cluster(from.Cluster)
 	if c == nil || w.cluster(to.Cluster) == nil {
-		e.Fault = &Fault{Cluster: stateIf(c == nil, from.Cluster, to.Cluster), Object: "cluster", Text: "its facts are not known here"}
+		e.Fault = &Fault{Cluster: either(c == nil, from.Cluster, to.Cluster), Object: "cluster", Text: "its facts are not known here"}
 		return e
 	}
 	node, ok := c.Facts.Node(from.Node)

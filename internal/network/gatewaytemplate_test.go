@@ -97,7 +97,7 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 		`{spec: {deployment: {spec: "x{{ "}}}`: "parsing spec.template.spec.deployment.spec",
 		`{spec: {deployment: {spec: {replicas: "{{ .Name }}"}}}}`:                                        `replicas comes to "milan": want a number`,
 		`{spec: {deployment: {spec: {paused: "{{ .Name }}"}}}}`:                                          `paused comes to "milan": want true or false`,
-		`{spec: {deployment: {spec: {template: {spec: {containers: [{args: ["{{ .Nmae }}"]}]}}}}}}`:      "containers[0].args[0]",
+		`{spec: {deployment: {spec: {template: {spec: {containers: [{args: ["{{ .Nothing }}"]}]}}}}}}`:   "containers[0].args[0]",
 		`{spec: {deployment: {spec: {replcas: 1}}}}`:                                                     `unknown field`,
 		`{spec: {deployment: {spec: {}}, service: {spec: {ports: [{port: "{{ .Spec.mtu }}0000000"}]}}}}`: "want a number",
 	} {

@@ -52,7 +52,7 @@ func (g *gathering) exposed(views []netip.Prefix) {
 
 // rank is lower for what somebody asked for than for what the system makes of every node.
 func (g *gathering) rank(ip *ipamv1alpha1.IP) int {
-	return stateIf(g.systemNode(ip), 1, 0)
+	return either(g.systemNode(ip), 1, 0)
 }
 
 func (g *gathering) systemNode(ip *ipamv1alpha1.IP) bool {

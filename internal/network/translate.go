@@ -148,7 +148,7 @@ func overlaps(prefixes []netip.Prefix, p netip.Prefix) bool {
 func prefixes(remaps []ipam.Remap, views bool) string {
 	var all []netip.Prefix
 	for _, r := range remaps {
-		all = append(all, stateIf(views, r.View, r.Real))
+		all = append(all, either(views, r.View, r.Real))
 	}
 	return join(all)
 }

@@ -186,7 +186,7 @@ func (w *walk) arrive(c *Cluster, node Node, packet Packet) *arrival {
 		p.note("kube-proxy: one of the service's pods", p.packet)
 		fallthrough
 	default:
-		p.out = stateIf(contains(c.Facts.Pods, p.packet.Destination) || p.translated, podLink, outsideLink)
+		p.out = either(contains(c.Facts.Pods, p.packet.Destination) || p.translated, podLink, outsideLink)
 		end.in = p.out
 		before := p.packet
 		p.translate(node.IP)

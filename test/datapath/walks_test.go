@@ -183,10 +183,14 @@ func (w *world) walk(t *testing.T, name string, from *host, e network.Explanatio
 	w.exchange(t, name+" udp", e, udp(8080), func() error { return sees(from, to, e.Seen, 100) })
 	// A port where nobody listens, told by an ICMP error that has to be translated too, to be understood.
 	w.exchange(t, name+" refused", e, udp(8081), func() error {
-		if _, _, err := from.udp(netip.AddrPortFrom(e.Address, 8081), 100, patience); !errors.Is(err, syscall.ECONNREFUSED) {
-			return fmt.Errorf("calling port 8081 of %s gave %v, want connection refused", e.Address, err)
+		seen, _, err := from.udp(netip.AddrPortFrom(e.Address, 8081), 100, patience)
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED):
+			return nil
+		case err != nil:
+			return fmt.Errorf("calling port 8081 of %s, which refuses: %w", e.Address, err)
 		}
-		return nil
+		return fmt.Errorf("%s sees %s on port 8081, where nobody listens", e.Address, seen)
 	})
 	if seen, got, err := from.tcp(to, 1<<20); err != nil || seen != e.Seen || got != 1<<20 {
 		t.Errorf("%s: TCP: %d bytes came from %s, %v; want %d from %s", name, got, seen, err, 1<<20, e.Seen)
