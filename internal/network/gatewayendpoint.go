@@ -54,6 +54,14 @@ func OneDialedPort(e networkingv1beta1.Endpoint) (networkingv1beta1.Endpoint, er
 	return e, nil
 }
 
+// CheckMTU tells what is wrong with the bound for the MTU of a tunnel; 0 is none.
+func CheckMTU(mtu int) error {
+	if mtu != 0 && (mtu < 576 || mtu > 65535) {
+		return fmt.Errorf("spec.mtu is %d: want 576 to 65535, or nothing to have it computed", mtu)
+	}
+	return nil
+}
+
 func onePort(field string, port int32, ports []int32) (int32, error) {
 	switch {
 	case len(ports) > 1:

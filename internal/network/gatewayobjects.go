@@ -88,7 +88,7 @@ func (o *Owner) Deployment(r *Rendered) *appsv1.Deployment {
 	return d
 }
 
-// Service in front of a server, which listens on the endpoint's port. What the template says of ports and type goes before the endpoint,
+// Service in front of a server, on the endpoint's port. What the template says of ports and type goes before the endpoint,
 // labels and annotations of the spec go before the template.
 func (o *Owner) Service(spec *networkingv1beta1.GatewayServerSpec, r *Rendered) *corev1.Service {
 	s := &corev1.Service{
@@ -111,7 +111,7 @@ func (o *Owner) Service(spec *networkingv1beta1.GatewayServerSpec, r *Rendered) 
 	}
 	if len(s.Spec.Ports) == 0 {
 		s.Spec.Ports = []corev1.ServicePort{{
-			Name: "tunnel", Protocol: corev1.ProtocolUDP, Port: spec.Endpoint.Port, TargetPort: intstr.FromInt32(spec.Endpoint.Port),
+			Name: "tunnel", Protocol: corev1.ProtocolUDP, Port: spec.Endpoint.Port, TargetPort: intstr.FromInt32(TunnelPort),
 		}}
 	}
 	if s.Spec.Type != corev1.ServiceTypeClusterIP && s.Spec.Ports[0].NodePort == 0 {

@@ -99,11 +99,11 @@ func TestGatewayService(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := &networkingv1beta1.GatewayServerSpec{
-		Endpoint:      networkingv1beta1.ServerEndpoint{Port: 51840, NodePort: 30500, ServiceType: corev1.ServiceTypeNodePort, LoadBalancerIP: "192.0.2.9"},
+		Endpoint:      networkingv1beta1.ServerEndpoint{Port: 4500, NodePort: 30500, ServiceType: corev1.ServiceTypeNodePort, LoadBalancerIP: "192.0.2.9"},
 		ServiceLabels: map[string]string{"l": "1"}, ServiceAnnotations: map[string]string{"a": "1"},
 	}
 	s := testOwner().Service(spec, empty)
-	if p := s.Spec.Ports[0]; s.Name != "gw-milan" || s.Spec.Type != corev1.ServiceTypeNodePort || s.Spec.LoadBalancerIP != "" || p.Port != 51840 ||
+	if p := s.Spec.Ports[0]; s.Name != "gw-milan" || s.Spec.Type != corev1.ServiceTypeNodePort || s.Spec.LoadBalancerIP != "" || p.Port != 4500 ||
 		p.NodePort != 30500 || p.TargetPort.IntVal != 51840 || p.Protocol != corev1.ProtocolUDP || s.Labels["l"] != "1" || s.Annotations["a"] != "1" {
 		t.Errorf("Service %+v", s)
 	}

@@ -27,8 +27,10 @@ type RemoteNetwork struct {
 // RemoteNetworks are the ranges that a Configuration names, pods first, each list in its order. An error names field, value and cure.
 func RemoteNetworks(c *networkingv1beta1.Configuration) ([]RemoteNetwork, error) {
 	cidrs := c.Spec.Remote.CIDR
-	if len(cidrs.Pod) == 0 {
-		return nil, fmt.Errorf("spec.remote.cidr.pod is empty: give the pod CIDRs of the peer, as liqoctl generate configuration prints them there")
+	for field, list := range map[string][]string{"pod": cidrs.Pod, "external": cidrs.External} {
+		if len(list) == 0 {
+			return nil, fmt.Errorf("spec.remote.cidr.%s is empty: give what the peer has, as liqoctl generate configuration prints it there", field)
+		}
 	}
 	var all []RemoteNetwork
 	for _, list := range []struct {
@@ -41,6 +43,14 @@ func RemoteNetworks(c *networkingv1beta1.Configuration) ([]RemoteNetwork, error)
 				return nil, fmt.Errorf("spec.remote.cidr.%s[%d] is %q, want an IPv4 range like 10.42.0.0/16", list.kind, i, text)
 			}
 			prefix = prefix.Masked()
+			if why := specialPrefix(prefix); why != "" {
+				return nil, fmt.Errorf("spec.remote.cidr.%s[%d] is %s, %s, which no cluster has", list.kind, i, prefix, why)
+			}
+			for _, other := range all {
+				if other.CIDR.Overlaps(prefix) {
+					return nil, fmt.Errorf("spec.remote.cidr.%s[%d] is %s, which overlaps %s of the same peer", list.kind, i, prefix, other.CIDR)
+				}
+			}
 			all = append(all, RemoteNetwork{
 				Name: c.Name + "-" + list.kind + "-" + strings.NewReplacer(".", "-", "/", "-").Replace(prefix.String()),
 				CIDR: prefix, Type: list.kind,

@@ -34,9 +34,12 @@ func TestRemoteNetworks(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for want, c := range map[string]*networkingv1beta1.Configuration{
-		"spec.remote.cidr.pod is empty":                          testConfiguration(nil, []string{"10.70.0.0/16"}),
-		`spec.remote.cidr.pod[1] is "fd00::/48", want an IPv4`:   testConfiguration([]string{"10.42.0.0/16", "fd00::/48"}, nil),
-		`spec.remote.cidr.external[0] is "10.0.0", want an IPv4`: testConfiguration([]string{"10.42.0.0/16"}, []string{"10.0.0"}),
+		"spec.remote.cidr.pod is empty":                                             testConfiguration(nil, []string{"10.70.0.0/16"}),
+		"spec.remote.cidr.external is empty":                                        testConfiguration([]string{"10.42.0.0/16"}, nil),
+		"spec.remote.cidr.external[0] is 10.42.0.0/15, which overlaps 10.42.0.0/16": testConfiguration([]string{"10.42.0.0/16"}, []string{"10.42.0.0/15"}),
+		"spec.remote.cidr.pod[0] is 127.0.0.0/8":                                    testConfiguration([]string{"127.0.0.0/8"}, []string{"10.70.0.0/16"}),
+		`spec.remote.cidr.pod[1] is "fd00::/48", want an IPv4`:                      testConfiguration([]string{"10.42.0.0/16", "fd00::/48"}, []string{"10.70.0.0/16"}),
+		`spec.remote.cidr.external[0] is "10.0.0", want an IPv4`:                    testConfiguration([]string{"10.42.0.0/16"}, []string{"10.0.0"}),
 	} {
 		if _, err := RemoteNetworks(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)

@@ -1,7 +1,9 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,9 +55,13 @@ func (r *configurations) sync(ctx context.Context, c *networkingv1beta1.Configur
 	condition := metav1.Condition{Type: networkingv1beta1.ConditionCIDRsConfigured, Status: metav1.ConditionFalse}
 	var ranges *networkingv1beta1.ClusterConfig
 	err := r.remote(ctx, c, &ranges, &condition)
-	if kube.IsInvalid(err) {
+	switch {
+	case kube.IsInvalid(err):
 		condition.Reason, condition.Message = reasonInvalid, err.Error()
-	} else if err != nil {
+	case errors.Is(err, errRefused):
+		condition.Reason, condition.Message = reasonInvalid, err.Error()
+		err = kube.WaitFor(secretDelay, reasonInvalid, "%v", err)
+	case err != nil:
 		return err
 	}
 	c.Status.Remote = ranges
@@ -73,6 +79,9 @@ func (r *configurations) sync(ctx context.Context, c *networkingv1beta1.Configur
 	return nil
 }
 
+// errRefused is in errors about objects that stand in the way, and may go without our hearing of it.
+var errRefused = errors.New("delete one of them")
+
 // reasonInvalid is why a Configuration or gateway that is wrong is not worked on.
 const reasonInvalid = "Invalid"
 
@@ -81,6 +90,9 @@ func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Config
 	cluster := c.Labels[api.LabelRemoteClusterID]
 	if cluster == "" {
 		return kube.Invalid(reasonInvalid, "label %s is missing: set it to the cluster ID of the peer", api.LabelRemoteClusterID)
+	}
+	if err := r.only(ctx, c, cluster); err != nil {
+		return err
 	}
 	wanted, err := network.RemoteNetworks(c)
 	if err != nil {
@@ -114,10 +126,25 @@ func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Config
 	return nil
 }
 
+// only refuses the second Configuration of a cluster: everybody follows the first one.
+func (r *configurations) only(ctx context.Context, c *networkingv1beta1.Configuration, cluster string) error {
+	list := &networkingv1beta1.ConfigurationList{}
+	if err := r.client.List(ctx, list, client.MatchingLabels{api.LabelRemoteClusterID: cluster}); err != nil {
+		return fmt.Errorf("listing the Configurations of cluster %s: %w", cluster, err)
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.UID != c.UID && cmp.Or(other.CreationTimestamp.Compare(c.CreationTimestamp.Time), cmp.Compare(other.Namespace, c.Namespace), cmp.Compare(other.Name, c.Name)) < 0 {
+			return fmt.Errorf("Configuration %s/%s is about cluster %s already: %w", other.Namespace, other.Name, cluster, errRefused)
+		}
+	}
+	return nil
+}
+
 func (r *configurations) ensure(ctx context.Context, c *networkingv1beta1.Configuration, n *ipamv1alpha1.Network, w network.RemoteNetwork, cluster string) error {
 	_, err := kube.Ensure(ctx, r.client, n, func() error {
 		if n.UID != "" && !metav1.IsControlledBy(n, c) {
-			return kube.Invalid("NameTaken", "Network %s/%s exists and was not made for this Configuration: delete it", n.Namespace, n.Name)
+			return fmt.Errorf("Network %s/%s exists and was not made for this Configuration: %w", n.Namespace, n.Name, errRefused)
 		}
 		n.Labels = merge(r.Labels, n.Labels, map[string]string{api.LabelRemoteClusterID: cluster, networkingv1beta1.LabelCIDRType: w.Type})
 		n.Annotations = merge(r.Annotations, n.Annotations)

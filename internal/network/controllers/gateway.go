@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -104,6 +105,9 @@ func (r *gateways) sync(ctx context.Context, g *gateway) error {
 	if err := g.Check(); err != nil {
 		return kube.Invalid(reasonInvalid, "%v", err)
 	}
+	if err := r.rival(ctx, g); err != nil {
+		return err
+	}
 	secret, err := r.keys(ctx, g)
 	if err != nil {
 		return err
@@ -164,20 +168,21 @@ func (r *gateways) report(ctx context.Context, g *gateway, deployment *appsv1.De
 
 // connected keeps the condition that follows the tunnel.
 func (r *gateways) connected(ctx context.Context, g *gateway, connection *networkingv1beta1.Connection) error {
-	key := &networkingv1beta1.PublicKey{}
-	err := r.client.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: g.ClusterID}, key)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading PublicKey %s/%s: %w", g.Namespace, g.ClusterID, err)
+	keys := &networkingv1beta1.PublicKeyList{}
+	if err := r.client.List(ctx, keys, client.InNamespace(g.Namespace), client.MatchingLabels{api.LabelRemoteClusterID: g.ClusterID}); err != nil {
+		return fmt.Errorf("listing the PublicKeys of cluster %s: %w", g.ClusterID, err)
 	}
+	known := slices.ContainsFunc(keys.Items, func(k networkingv1beta1.PublicKey) bool { return len(k.Spec.PublicKey) == network.KeyLength })
 	condition := metav1.Condition{Type: conditionConnected, Status: metav1.ConditionFalse, ObservedGeneration: g.object.GetGeneration()}
 	through := "its endpoint"
 	if g.dialed != nil {
 		through = network.EndpointText(g.dialed)
 	}
 	switch value := connection.Status.Value; {
-	case err != nil:
+	case !known:
 		condition.Reason = "NoPublicKey"
-		condition.Message = fmt.Sprintf("waiting for PublicKey %s/%s: the public key of the gateway in cluster %s", g.Namespace, g.ClusterID, g.ClusterID)
+		condition.Message = fmt.Sprintf("waiting for PublicKey %s/%s: the public key, of %d bytes, of the gateway in cluster %s",
+			g.Namespace, g.ClusterID, network.KeyLength, g.ClusterID)
 	case value == networkingv1beta1.Connected:
 		condition.Status, condition.Reason = metav1.ConditionTrue, networkingv1beta1.Connected
 		condition.Message = fmt.Sprintf("cluster %s answers through the tunnel", g.ClusterID)
@@ -212,6 +217,38 @@ func (r *gateways) render(ctx context.Context, g *gateway, secret string) (*netw
 		return nil, kube.Invalid("BadTemplate", "%s %s: %v", t.kind, key, err)
 	}
 	return rendered, nil
+}
+
+// rival refuses the second gateway to a cluster in one namespace: a tunnel is enough, and hosts follow one of them. A server goes first, then
+// the older one.
+func (r *gateways) rival(ctx context.Context, g *gateway) error {
+	servers, clients := &networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}
+	for _, list := range []client.ObjectList{servers, clients} {
+		if err := r.client.List(ctx, list, client.InNamespace(g.Namespace), client.MatchingLabels{api.LabelRemoteClusterID: g.ClusterID}); err != nil {
+			return fmt.Errorf("listing the gateways to cluster %s: %w", g.ClusterID, err)
+		}
+	}
+	first := func(other client.Object, kind string) error {
+		if other.GetUID() == g.UID {
+			return nil
+		}
+		older := cmp.Or(other.GetCreationTimestamp().Compare(g.object.GetCreationTimestamp().Time), cmp.Compare(other.GetName(), g.Name)) < 0
+		if kind == g.kind && !older || kind != g.kind && g.server != nil {
+			return nil
+		}
+		return kube.WaitFor(secretDelay, "AnotherGateway", "%s %s/%s leads to cluster %s already: delete one of them", kind, g.Namespace, other.GetName(), g.ClusterID)
+	}
+	for i := range servers.Items {
+		if err := first(&servers.Items[i], "GatewayServer"); err != nil {
+			return err
+		}
+	}
+	for i := range clients.Items {
+		if err := first(&clients.Items[i], "GatewayClient"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // finalize removes what no owner reference removes.

@@ -98,7 +98,10 @@ func presenceChanged() predicate.Predicate {
 func (r *gateways) server(s *networkingv1beta1.GatewayServer) (*gateway, error) {
 	spec := s.Spec.DeepCopy()
 	var err error
-	if spec.Endpoint, err = network.OnePort(spec.Endpoint); err != nil {
+	if spec.Endpoint, err = network.OnePort(spec.Endpoint); err == nil {
+		err = network.CheckMTU(spec.MTU)
+	}
+	if err != nil {
 		return nil, kube.Invalid(reasonInvalid, "%v", err)
 	}
 	seen, err := asMap(spec)
@@ -122,7 +125,10 @@ func (r *gateways) server(s *networkingv1beta1.GatewayServer) (*gateway, error) 
 func (r *gateways) dialer(c *networkingv1beta1.GatewayClient) (*gateway, error) {
 	spec := c.Spec.DeepCopy()
 	var err error
-	if spec.Endpoint, err = network.OneDialedPort(spec.Endpoint); err != nil {
+	if spec.Endpoint, err = network.OneDialedPort(spec.Endpoint); err == nil {
+		err = network.CheckMTU(spec.MTU)
+	}
+	if err != nil {
 		return nil, kube.Invalid(reasonInvalid, "%v", err)
 	}
 	seen, err := asMap(spec)

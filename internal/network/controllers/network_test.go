@@ -149,31 +149,44 @@ func testConfiguration(t *testing.T, c *cluster) {
 
 func testWrongConfigurations(t *testing.T, c *cluster) {
 	c.tenant(t, "wrong")
-	huge := configuration("wrong", []string{"0.0.0.0/1"}, nil)
-	huge.Name = "huge"
-	v6 := configuration("wrong", []string{"fd00::/48"}, nil)
-	v6.Name = "v6"
-	nobody := configuration("wrong", []string{"10.97.0.0/16"}, nil)
-	nobody.Name, nobody.Labels = "nobody", nil
+	external := []string{"10.70.0.0/16"}
+	named := func(name string, pods []string) *networkingv1beta1.Configuration {
+		conf := configuration(name, pods, external)
+		conf.Namespace = api.TenantNamespace("wrong")
+		return conf
+	}
+	huge, v6, loopback, nobody := named("huge", []string{"10.0.0.0/7"}), named("v6", []string{"fd00::/48"}), named("loop", []string{"127.0.0.0/16"}), named("nobody", []string{"10.97.0.0/16"})
+	nobody.Labels = nil
 	for message, conf := range map[string]*networkingv1beta1.Configuration{
-		`spec.remote.cidr.pod[0] is "fd00::/48"`: v6, "label liqo.io/remote-cluster-id is missing": nobody, "0.0.0.0/1": huge,
+		`spec.remote.cidr.pod[0] is "fd00::/48"`: v6, "label liqo.io/remote-cluster-id is missing": nobody,
+		"/7": huge, "spec.remote.cidr.pod[0] is 127.0.0.0/16": loopback,
 	} {
 		c.create(t, conf)
 		eventually(t, c, conf, "says what is wrong", func(conf *networkingv1beta1.Configuration) bool {
 			return conf.Status.Remote == nil && is(conf.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured, metav1.ConditionFalse, "", message) &&
 				is(conf.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "", message)
 		})
-	}
-	c.create(t, &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace("wrong"), Name: "taken-pod-10-96-0-0-16"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.96.0.0/16"}})
-	taken := configuration("wrong", []string{"10.96.0.0/16"}, nil)
-	taken.Name = "taken"
-	c.create(t, taken)
-	eventually(t, c, taken, "takes over no Network", func(conf *networkingv1beta1.Configuration) bool {
-		return is(conf.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "NameTaken", "was not made for this Configuration")
-	})
-	for _, conf := range []*networkingv1beta1.Configuration{huge, v6, nobody, taken} {
 		c.delete(t, conf)
 	}
+	foreign := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: huge.Namespace, Name: "taken-pod-10-96-0-0-16"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.96.0.0/16"}}
+	c.create(t, foreign)
+	taken := named("taken", []string{"10.96.0.0/16"})
+	c.create(t, taken)
+	eventually(t, c, taken, "takes over no Network", func(conf *networkingv1beta1.Configuration) bool {
+		return is(conf.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured, metav1.ConditionFalse, "", "was not made for this Configuration")
+	})
+	c.delete(t, foreign)
+	eventually(t, c, taken, "goes on when that is gone", configured)
+	// Of two that are about one cluster the first counts, until it goes.
+	second := named("twice", []string{"10.96.0.0/16"})
+	second.Labels[api.LabelRemoteClusterID] = "taken"
+	c.create(t, second)
+	eventually(t, c, second, "is one too many", func(conf *networkingv1beta1.Configuration) bool {
+		return is(conf.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured, metav1.ConditionFalse, "", "Configuration liqo-tenant-wrong/taken is about cluster taken already")
+	})
+	c.delete(t, taken)
+	eventually(t, c, second, "counts now", configured)
+	c.delete(t, second)
 }
 
 func server(id string) *networkingv1beta1.GatewayServer {
@@ -506,7 +519,7 @@ func testNamesInUse(t *testing.T, c *cluster) {
 	second := dialer(id)
 	c.create(t, second)
 	eventually(t, c, second, "waits", func(gw *networkingv1beta1.GatewayClient) bool {
-		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasonNameTaken, "belongs to GatewayServer parma")
+		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "", "GatewayServer liqo-tenant-parma/parma")
 	})
 	c.delete(t, second)
 	c.gone(t, second)
@@ -521,7 +534,8 @@ func testNamesInUse(t *testing.T, c *cluster) {
 func testWrongGateways(t *testing.T, c *cluster) {
 	const id = "lucca"
 	c.tenant(t, id)
-	several, external, strange, missing := server(id), server(id), server(id), server(id)
+	several, external, strange, missing, mtu := server(id), server(id), server(id), server(id), server(id)
+	mtu.Name, mtu.Spec.MTU = "mtu", 15
 	several.Name, several.Spec.Endpoint = "several", networkingv1beta1.ServerEndpoint{Ports: []int32{1, 2}}
 	external.Name, external.Spec.Endpoint.ServiceType = "external", corev1.ServiceTypeExternalName
 	strange.Name, strange.Spec.ServerTemplateRef = "strange", corev1.ObjectReference{Kind: "Pigeon", Name: "x"}
@@ -530,6 +544,7 @@ func testWrongGateways(t *testing.T, c *cluster) {
 		"spec.endpoint.ports names 2 ports":                several,
 		"choose ClusterIP, NodePort or LoadBalancer":       external,
 		"is of kind Pigeon":                                strange,
+		"spec.mtu is 15: want 576 to 65535":                mtu,
 		"waiting for WgGatewayServerTemplate liqo/nowhere": missing,
 	} {
 		c.create(t, gw)
@@ -547,6 +562,23 @@ func testWrongGateways(t *testing.T, c *cluster) {
 	})
 	c.delete(t, tcp)
 	c.gone(t, tcp)
+	// One gateway leads to a cluster.
+	first, second := server(id), dialer(id)
+	second.Name = "second"
+	c.create(t, second)
+	eventually(t, c, second, "is the only one", func(gw *networkingv1beta1.GatewayClient) bool { return gw.Status.ClientRef != nil })
+	c.create(t, first)
+	eventually(t, c, first, "goes first", func(gw *networkingv1beta1.GatewayServer) bool { return gw.Status.ServerRef != nil })
+	eventually(t, c, second, "is one too many", func(gw *networkingv1beta1.GatewayClient) bool {
+		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "AnotherGateway", "GatewayServer liqo-tenant-lucca/lucca leads to cluster lucca already")
+	})
+	c.delete(t, first)
+	c.gone(t, first)
+	eventually(t, c, second, "counts again", func(gw *networkingv1beta1.GatewayClient) bool {
+		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "GatewayStarting", "")
+	})
+	c.delete(t, second)
+	c.gone(t, second)
 }
 
 // testAnyOrder makes the objects of a peering in twenty orders; all come to the same.
