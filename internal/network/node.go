@@ -64,10 +64,11 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 			members = append(members, c.IP)
 		}
 	}
-	// What an IP object exposes of this very node may be called.
+	// What IP objects expose may be called, also of this very node: its own addresses, and those of services where kube-proxy (IPVS) gives them
+	// to every node.
 	own, exposed := slices.Concat(node.Addresses, host.Addresses), []netip.Addr{}
 	for _, e := range f.Exposed {
-		if e.Kind == KindHost && slices.Contains(own, e.Real) {
+		if e.Kind == KindHost {
 			exposed = append(exposed, e.Real)
 		}
 	}

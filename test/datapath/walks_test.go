@@ -195,9 +195,37 @@ func (w *world) walk(t *testing.T, name string, from *host, e network.Explanatio
 	if seen, got, err := from.tcp(to, 1<<20); err != nil || seen != e.Seen || got != 1<<20 {
 		t.Errorf("%s: TCP: %d bytes came from %s, %v; want %d from %s", name, got, seen, err, 1<<20, e.Seen)
 	}
-	if err := sees(from, to, e.Seen, 4000); err != nil { // more than one packet
-		t.Error(err)
+	for _, check := range []error{
+		sees(from, to, e.Seen, 4000), // more than one packet
+		from.in(func() error { return withoutChecksum(to) }),
+	} {
+		if check != nil {
+			t.Errorf("%s: %v", name, check)
+		}
 	}
+}
+
+// withoutChecksum sends a datagram that has none, which must not get half of one on the way.
+func withoutChecksum(to netip.AddrPort) error {
+	c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(to))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	_ = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_NO_CHECK, 1) })
+	if err != nil {
+		return err
+	}
+	_ = c.SetDeadline(time.Now().Add(patience))
+	if _, err := c.Write([]byte("x")); err != nil {
+		return err
+	}
+	_, err = c.Read(make([]byte, 100))
+	return err
 }
 
 // sees calls by UDP and wants the server to see the caller as that address.
@@ -360,6 +388,19 @@ func TestServices(t *testing.T) {
 		w.exchange(t, "exposed service on a node", e, udp(443, 8080), func() error {
 			return sees(milan.pods[1], netip.AddrPortFrom(e.Address, 443), view, 100)
 		})
+	})
+	t.Run("exposed service that every node has as an address of its own", func(t *testing.T) { // as kube-proxy does with IPVS
+		local := netip.AddrPortFrom(addr("10.96.0.4"), 8080)
+		rome.nodes[0].address(t, "lo", local.Addr().String()+"/32")
+		external := rome.expose(network.Exposed{Kind: network.KindHost, Real: local.Addr(), Object: "demo/ipvs"})
+		rome.apply(t)
+		view, err := mustTranslation(t, milan, "rome").ToView(external)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := milan.pods[1].tcp(netip.AddrPortFrom(view, 8080), 10); err != nil {
+			t.Error(err)
+		}
 	})
 	t.Run("exposed host", func(t *testing.T) {
 		e := w.explain(t, milan.podEnd(t, 1), rome.end("printer", printer))
