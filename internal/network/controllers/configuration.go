@@ -135,7 +135,7 @@ func (r *configurations) only(ctx context.Context, c *networkingv1beta1.Configur
 	for i := range list.Items {
 		other := &list.Items[i]
 		if other.UID != c.UID && cmp.Or(other.CreationTimestamp.Compare(c.CreationTimestamp.Time), cmp.Compare(other.Namespace, c.Namespace), cmp.Compare(other.Name, c.Name)) < 0 {
-			return fmt.Errorf("Configuration %s/%s is about cluster %s already: %w", other.Namespace, other.Name, cluster, errRefused)
+			return fmt.Errorf("there is Configuration %s/%s about cluster %s already: %w", other.Namespace, other.Name, cluster, errRefused)
 		}
 	}
 	return nil
@@ -144,7 +144,7 @@ func (r *configurations) only(ctx context.Context, c *networkingv1beta1.Configur
 func (r *configurations) ensure(ctx context.Context, c *networkingv1beta1.Configuration, n *ipamv1alpha1.Network, w network.RemoteNetwork, cluster string) error {
 	_, err := kube.Ensure(ctx, r.client, n, func() error {
 		if n.UID != "" && !metav1.IsControlledBy(n, c) {
-			return fmt.Errorf("Network %s/%s exists and was not made for this Configuration: %w", n.Namespace, n.Name, errRefused)
+			return fmt.Errorf("there is Network %s/%s, which was not made for this Configuration: %w", n.Namespace, n.Name, errRefused)
 		}
 		n.Labels = merge(r.Labels, n.Labels, map[string]string{api.LabelRemoteClusterID: cluster, networkingv1beta1.LabelCIDRType: w.Type})
 		n.Annotations = merge(r.Annotations, n.Annotations)

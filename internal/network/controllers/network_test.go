@@ -182,7 +182,7 @@ func testWrongConfigurations(t *testing.T, c *cluster) {
 	second.Labels[api.LabelRemoteClusterID] = "taken"
 	c.create(t, second)
 	eventually(t, c, second, "is one too many", func(conf *networkingv1beta1.Configuration) bool {
-		return is(conf.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured, metav1.ConditionFalse, "", "Configuration liqo-tenant-wrong/taken is about cluster taken already")
+		return is(conf.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured, metav1.ConditionFalse, "", "there is Configuration liqo-tenant-wrong/taken about cluster taken already")
 	})
 	c.delete(t, taken)
 	eventually(t, c, second, "counts now", configured)
