@@ -23,7 +23,7 @@ func compareAddr(a, b netip.Addr) bool       { return a == b }
 func comparePrefixes(a, b netip.Prefix) bool { return a == b }
 
 // objects are those of a cluster with two nodes and a virtual one, peered with milan.
-func objects(t *testing.T) Objects {
+func objects(t testing.TB) Objects {
 	t.Helper()
 	network := func(kind, cidr string) ipamv1alpha1.Network {
 		return ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: kind, Labels: map[string]string{ipamv1alpha1.LabelNetworkType: kind}},
