@@ -97,7 +97,7 @@ curl() {
 talk() {
 	local hello home
 	hello=$(field --kubeconfig "$rome" -n demo get pods -l app=hello -o 'jsonpath={.items[0].status.podIP}')
-	home=$(field --kubeconfig "$milan" -n demo-rome get endpointslices -l kubernetes.io/service-name=home -o 'jsonpath={.items[0].endpoints[0].addresses[0]}')
+	home=$(field --kubeconfig "$milan" -n demo-rome get endpointslices -l kubernetes.io/service-name=home,endpointslice.kubernetes.io/managed-by=endpointslice.reflection.liqo.io -o 'jsonpath={.items[0].endpoints[0].addresses[0]}')
 	echo "Both clusters have the pod addresses 10.244.0.0/16 and the service addresses 10.96.0.0/16."
 	echo "Pod hello runs in milan, where it has the address $("$kubectl" --kubeconfig "$milan" -n demo-rome get pods -l app=hello -o 'jsonpath={.items[0].status.podIP}'); rome sees it as $hello."
 	echo "Pod home runs in rome, where it has the address $("$kubectl" --kubeconfig "$rome" -n demo get pods -l app=home -o 'jsonpath={.items[0].status.podIP}'); milan sees it as $home."
