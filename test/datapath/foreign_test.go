@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/nftables"
@@ -207,5 +209,50 @@ func TestForeignChangesAreUndone(t *testing.T) {
 				t.Error("it was not undone in one pass")
 			}
 		})
+	}
+}
+
+// TestTunnelThatDied leaves the socket of wireguard-go behind: everything else goes on, and the tunnel is waited for.
+func TestTunnelThatDied(t *testing.T) {
+	host := newKernelHost(t)
+	t.Cleanup(host.Close)
+	h, ctx := kernelHosts[host.Own.Tunnel], context.Background()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = host.Own.Tunnel
+	if err := h.handle.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "peer"}); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join("/var/run/wireguard", host.Own.Tunnel+".sock")
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.SetUnlinkOnClose(false)
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(socket) })
+
+	want := overlayState()
+	want.Links = append(want.Links, dataplane.Link{Name: host.Own.Tunnel, Kind: dataplane.Tunnel, MTU: 1340})
+	want.WireGuard = []dataplane.WireGuard{{Link: host.Own.Tunnel, PrivateKey: dataplane.PrivateKey{1}}}
+	for range 2 {
+		have, err := host.Read(ctx, host.Own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if missing := dataplane.Missing(have, want); len(missing) != 1 {
+			t.Errorf("missing %q", missing)
+		}
+		if err := host.Apply(ctx, dataplane.Diff(have, want, host.Own)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	peer := dataplane.Change{Operation: dataplane.Delete, Peer: &dataplane.DevicePeer{Link: host.Own.Tunnel}}
+	if err := host.Apply(ctx, []dataplane.Change{peer}); err != nil {
+		t.Error(err)
 	}
 }

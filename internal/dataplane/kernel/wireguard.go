@@ -62,13 +62,18 @@ func (c *controlled) ConfigureDevice(name string, config wgtypes.Config) error {
 	return client.ConfigureDevice(name, config)
 }
 
+// absent says whether an error means that there is no device: nobody made it, or who did has died and left the socket.
+func absent(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)
+}
+
 func (k *Kernel) readDevice(s *dataplane.State, own dataplane.Ownership) error {
 	link, err := k.find(own.Tunnel)
 	if err != nil || link == nil {
 		return err
 	}
 	device, err := k.devices.Device(own.Tunnel)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) { // a process that died leaves its socket behind
+	if absent(err) {
 		return nil
 	}
 	if err != nil {
@@ -95,7 +100,7 @@ func (k *Kernel) readDevice(s *dataplane.State, own dataplane.Ownership) error {
 
 func (k *Kernel) configure(link string, config wgtypes.Config) error {
 	err := k.devices.ConfigureDevice(link, config)
-	if errors.Is(err, os.ErrNotExist) {
+	if absent(err) {
 		return fmt.Errorf("the tunnel's process has not made the device: %w", err)
 	}
 	return err
@@ -124,7 +129,7 @@ func (k *Kernel) setPeer(p dataplane.DevicePeer, remove bool) error {
 		}
 	}
 	err := k.configure(p.Link, wgtypes.Config{Peers: []wgtypes.PeerConfig{config}})
-	if remove && errors.Is(err, os.ErrNotExist) {
+	if remove && absent(err) {
 		return nil
 	}
 	return err
