@@ -109,6 +109,13 @@ func (o *Owner) Service(spec *networkingv1beta1.GatewayServerSpec, r *Rendered) 
 	if s.Spec.LoadBalancerIP == "" && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		s.Spec.LoadBalancerIP = spec.Endpoint.LoadBalancerIP
 	}
+	// A template is for all types of Services; what one of them does not take is left out.
+	if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		s.Spec.LoadBalancerIP, s.Spec.LoadBalancerClass, s.Spec.AllocateLoadBalancerNodePorts, s.Spec.LoadBalancerSourceRanges = "", nil, nil, nil
+	}
+	if s.Spec.Type == corev1.ServiceTypeClusterIP {
+		s.Spec.ExternalTrafficPolicy, s.Spec.HealthCheckNodePort = "", 0
+	}
 	if len(s.Spec.Ports) == 0 {
 		s.Spec.Ports = []corev1.ServicePort{{
 			Name: "tunnel", Protocol: corev1.ProtocolUDP, Port: spec.Endpoint.Port, TargetPort: intstr.FromInt32(TunnelPort),

@@ -43,6 +43,7 @@ func TestNetworkOnAPIServer(t *testing.T) {
 		{"configuration", testConfiguration},
 		{"wrong configurations", testWrongConfigurations},
 		{"gateway server", testGatewayServer},
+		{"types of services", testServiceTypes},
 		{"gateway client", testGatewayClient},
 		{"keys of somebody else", testSecretRef},
 		{"names in use", testNamesInUse},
@@ -266,6 +267,51 @@ func testGatewayServer(t *testing.T, c *cluster) {
 	c.delete(t, gw)
 	c.gone(t, gw)
 	c.gone(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-gateway-liqo-tenant-genoa-genoa"}})
+}
+
+// testServiceTypes: any type of Service may become any other, whatever the template says of one of them.
+func testServiceTypes(t *testing.T, c *cluster) {
+	const id = "trento"
+	c.tenant(t, id)
+	c.create(t, &networkingv1beta1.WgGatewayServerTemplate{ObjectMeta: peerMeta(id, "own"), Spec: networkingv1beta1.GatewayTemplateSpec{
+		Template: runtime.RawExtension{Raw: []byte(`{"spec":{"deployment":{"spec":{"template":{"spec":{"containers":[{"name":"gateway","image":"x"}]}}}},
+			"service":{"spec":{"allocateLoadBalancerNodePorts":false,"externalTrafficPolicy":"Local","loadBalancerClass":"example.org/lb"}}}}`)},
+	}})
+	gw := server(id)
+	gw.Spec.ServerTemplateRef = corev1.ObjectReference{Namespace: gw.Namespace, Name: "own"}
+	gw.Spec.Endpoint.Port = 4500
+	c.create(t, gw)
+	service := &corev1.Service{ObjectMeta: child(id)}
+	for _, kind := range []corev1.ServiceType{
+		corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeClusterIP, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort, corev1.ServiceTypeClusterIP,
+	} {
+		change(t, c, gw, func(gw *networkingv1beta1.GatewayServer) { gw.Spec.Endpoint.ServiceType = kind })
+		eventually(t, c, service, "becomes "+string(kind), func(s *corev1.Service) bool { return s.Spec.Type == kind })
+		if kind == corev1.ServiceTypeLoadBalancer {
+			eventually(t, c, gw, "waits for an address", func(gw *networkingv1beta1.GatewayServer) bool {
+				return gw.Status.Endpoint == nil && is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "NoEndpoint", "port 4500/UDP, to get an address")
+			})
+			change(t, c, service, func(s *corev1.Service) {
+				s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.4"}}
+			})
+		}
+		eventually(t, c, gw, "tells where it is", func(gw *networkingv1beta1.GatewayServer) bool {
+			e := gw.Status.Endpoint
+			if e == nil || e.Protocol != corev1.ProtocolUDP {
+				return false
+			}
+			switch kind {
+			case corev1.ServiceTypeLoadBalancer:
+				return e.Port == 4500 && cmp.Equal(e.Addresses, []string{"203.0.113.4"})
+			case corev1.ServiceTypeNodePort:
+				return e.Port >= 30000 && e.Addresses[0] == "192.0.2.1"
+			default:
+				return e.Port == 4500 && cmp.Equal(e.Addresses, []string{service.Spec.ClusterIP})
+			}
+		})
+	}
+	c.delete(t, gw)
+	c.gone(t, gw)
 }
 
 func checkEvent(t *testing.T, c *cluster, about client.Object, reason string) {
