@@ -253,6 +253,19 @@ func TestWalks(t *testing.T) {
 			w.walk(t, name+" the other way", milan.pods[1], w.explain(t, milan.podEnd(t, 1), rome.podEnd(t, 1)))
 			w.walk(t, name+" from a node", rome.nodes[1], w.explain(t, rome.nodeEnd(1), milan.podEnd(t, 1)))
 			w.walk(t, name+" from the node of the gateway", milan.nodes[0], w.explain(t, milan.nodeEnd(0), rome.podEnd(t, 0)))
+			t.Run("gateways remember nothing", func(t *testing.T) {
+				for _, c := range w.all() {
+					for _, gw := range c.gateways {
+						gw.must(t, func() error {
+							count, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
+							if err == nil && strings.TrimSpace(string(count)) != "0" {
+								err = fmt.Errorf("connection tracking has %s connections", strings.TrimSpace(string(count)))
+							}
+							return err
+						})
+					}
+				}
+			})
 			t.Run("fragmentation needed", func(t *testing.T) {
 				fragmentation(t, rome.pods[1], w.explain(t, rome.podEnd(t, 1), milan.podEnd(t, 1)).Address)
 			})
