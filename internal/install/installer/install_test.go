@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/install"
 	kubetesting "liqo.io/liqo/internal/testing"
@@ -113,6 +115,22 @@ func TestInstallOnAPIServer(t *testing.T) {
 	}
 	if err := second.Undo(); err != nil || replicas() != 1 {
 		t.Fatalf("taking back: %d replicas: %v", replicas(), err)
+	}
+
+	// The network is not taken away from under a peer.
+	peer := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "milan"}}
+	if err := c.Create(ctx, peer); err != nil {
+		t.Fatal(err)
+	}
+	off := map[string]any{"networking": map[string]any{"enabled": false}}
+	if _, err := release.Apply(chart, off, false); err == nil || !strings.Contains(err.Error(), "Configuration default/milan says that a peer is connected") {
+		t.Errorf("networking is turned off: %v", err)
+	}
+	if err := c.Delete(ctx, peer); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := release.Apply(chart, off, false); err != nil {
+		t.Errorf("without a peer: %v", err)
 	}
 
 	if err := release.Uninstall(); err != nil {
