@@ -1,0 +1,76 @@
+package app
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/kube"
+)
+
+func networkOf(kind, spec, status string) *ipamv1alpha1.Network {
+	return &ipamv1alpha1.Network{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: kind, Labels: map[string]string{ipamv1alpha1.LabelNetworkType: kind}},
+		Spec:       ipamv1alpha1.NetworkSpec{CIDR: spec}, Status: ipamv1alpha1.NetworkStatus{CIDR: status},
+	}
+}
+
+func TestAddressesOfAConsumer(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.10"}, {Type: corev1.NodeHostName, Address: "n1"}}
+	services := networkOf("service-cidr", "10.96.0.0/12", "")
+	services.Labels[ipamv1alpha1.LabelNetworkNotRemapped] = api.True
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(node, services,
+		networkOf("pod-cidr", "10.200.0.0/16", "10.200.0.0/16"), networkOf("external-cidr", "10.70.0.0/16", "10.73.0.0/16"),
+		networkOf("internal-cidr", "10.80.0.0/16", ""), networkOf("reserved", "172.16.0.0/12", "172.16.0.0/12"),
+		configuration(nil), configuration(func(c *networkingv1beta1.Configuration) {
+			c.Namespace, c.Name, c.Labels, c.Status.Remote = "liqo-tenant-turin", "turin", map[string]string{api.LabelRemoteClusterID: "turin"}, nil
+		})).Build()
+	a := addresses{liqoNamespace: "liqo", translate: true, nodes: c}
+	own, err := a.Own(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range own {
+		got = append(got, p.String())
+	}
+	slices.Sort(got)
+	if want := "10.200.0.0/16 10.73.0.0/16 10.96.0.0/12 192.0.2.10/32"; strings.Join(got, " ") != want {
+		t.Errorf("own ranges %v, want %s", got, want)
+	}
+	for name, row := range map[string]struct {
+		addresses addresses
+		consumer  string
+		asIs      bool
+		waiting   string
+		view      string
+	}{
+		"known":                   {a, "milan", false, "", "10.71.0.5"},
+		"not known yet":           {a, "turin", true, "status.remote is empty", ""},
+		"no network of ours":      {a, "naples", true, "", ""},
+		"somebody else's network": {addresses{liqoNamespace: "liqo", nodes: c}, "milan", true, "", ""},
+	} {
+		translate, waiting, err := row.addresses.Translation(t.Context(), c, row.consumer)
+		if err != nil || (translate == nil) != row.asIs || (waiting == "") != (row.waiting == "") || !strings.Contains(waiting, row.waiting) {
+			t.Errorf("%s: %v, waiting %q, %v", name, translate != nil, waiting, err)
+		}
+		if row.view == "" {
+			continue
+		}
+		if view, err := translate(netip.MustParseAddr("10.200.0.5")); err != nil || view.String() != row.view {
+			t.Errorf("%s: %s, %v", name, view, err)
+		}
+		if view, err := translate(netip.MustParseAddr("192.0.2.10")); err == nil {
+			t.Errorf("%s: an address that is not the consumer's appears as %s", name, view)
+		}
+	}
+}

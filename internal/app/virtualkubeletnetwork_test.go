@@ -1,0 +1,153 @@
+package app
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	liqotesting "liqo.io/liqo/internal/testing"
+)
+
+const tenantOfMilan = "liqo-tenant-milan"
+
+func configuration(change func(*networkingv1beta1.Configuration)) *networkingv1beta1.Configuration {
+	c := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{
+		Namespace: tenantOfMilan, Name: "milan", Labels: map[string]string{api.LabelRemoteClusterID: "milan"},
+	}}
+	c.Spec.Local = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.200.0.0/16"}, External: []string{"10.70.0.0/16"}}}
+	c.Spec.Remote.CIDR = networkingv1beta1.CIDRs{Pod: []string{"10.200.0.0/16"}, External: []string{"10.70.0.0/16"}}
+	c.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.71.0.0/16"}, External: []string{"10.72.0.0/16"}}}
+	if change != nil {
+		change(c)
+	}
+	return c
+}
+
+func virtualNode(name, cluster string) *offv1.VirtualNode {
+	return &offv1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenantOfMilan, Name: name}, Spec: offv1.VirtualNodeSpec{ClusterID: cluster}}
+}
+
+// listing is a client whose watches do not begin with a list, as those of the fake one do not.
+type listing struct{ client.WithWatch }
+
+func (listing) IsWatchListSemanticsUnSupported() bool { return true }
+
+func runProvider(t *testing.T, opts virtualKubeletOptions, objects ...client.Object) (*provider, client.WithWatch, <-chan struct{}) {
+	t.Helper()
+	var list []runtime.Object
+	for _, obj := range objects {
+		list = append(list, obj)
+	}
+	c := listing{fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithRuntimeObjects(list...).Build()}
+	news := make(chan struct{}, 100)
+	opts.clusterID, opts.foreignClusterID, opts.virtualNode, opts.tenantNamespace, opts.serviceWorkers = "rome", "milan", "milan-a", tenantOfMilan, 3
+	p := newProvider(&opts, func() { news <- struct{}{} })
+	go func() { _ = p.run(t.Context(), c) }()
+	<-p.loaded
+	return p, c, news
+}
+
+func TestAddressesOfTheProvider(t *testing.T) {
+	normal := virtualKubeletOptions{reflectIPs: true, translateIPs: true}
+	for name, row := range map[string]struct {
+		opts    virtualKubeletOptions
+		objects []client.Object
+		pod     string // 10.200.0.5 of the provider, as it is shown here; ! for refused
+		host    string // 192.0.2.1, the same
+		waiting string // why EndpointSlices wait
+	}{
+		"no network of ours":             {normal, nil, "10.200.0.5", "192.0.2.1", ""},
+		"a network of ours":              {normal, []client.Object{configuration(nil)}, "10.71.0.5", "!", ""},
+		"one that is not ready":          {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Status.Remote = nil })}, "", "", "does not say yet"},
+		"one half ready":                 {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Status.Remote.CIDR.External = nil })}, "", "", "does not say yet"},
+		"one without our own ranges":     {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Spec.Local = nil })}, "10.71.0.5", "!", "does not say yet"},
+		"of another peer":                {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Name, c.Labels = "turin", nil })}, "10.200.0.5", "192.0.2.1", ""},
+		"somebody else's network":        {virtualKubeletOptions{reflectIPs: true}, []client.Object{configuration(nil)}, "10.200.0.5", "192.0.2.1", ""},
+		"addresses are nobody's concern": {virtualKubeletOptions{translateIPs: true}, []client.Object{configuration(nil)}, "", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _, _ := runProvider(t, row.opts, append(row.objects, virtualNode("milan-a", "milan"))...)
+			for told, want := range map[string]string{"10.200.0.5": row.pod, "192.0.2.1": row.host} {
+				got, err := p.podIP(told)
+				if refused := want == "!"; refused != (err != nil) || !refused && got != want || refused && got != "" {
+					t.Errorf("%s: %q, %v, want %q", told, got, err, want)
+				}
+			}
+			slices := p.endpointSlices()
+			if (row.waiting == "") != (slices.Waiting == "") || !strings.Contains(slices.Waiting, row.waiting) {
+				t.Errorf("EndpointSlices wait for %q", slices.Waiting)
+			}
+			if services := p.services(nil); services.Waiting != "" {
+				t.Errorf("Services wait for %q", services.Waiting)
+			}
+			if slices.Translate && slices.Waiting == "" && (!slices.Native("10.200.7.7") || slices.Native("10.71.0.5") || slices.Native("x")) {
+				t.Error("our own pods are not known")
+			}
+		})
+	}
+	p, _, _ := runProvider(t, normal, configuration(nil), virtualNode("milan-a", "milan"))
+	for _, hostile := range []string{"127.0.0.1", "169.254.1.1", "0.0.0.0", "224.0.0.1", "::1", "no address"} {
+		if got, err := p.podIP(hostile); err == nil || got != "" {
+			t.Errorf("%s is shown as %q", hostile, got)
+		}
+	}
+}
+
+// TestOneVirtualKubeletLeads: of several for a provider the first by name takes care of what follows namespaces, until it is on its way out.
+func TestOneVirtualKubeletLeads(t *testing.T) {
+	first := virtualNode("milan-0", "milan")
+	first.Finalizers = []string{"virtualnode-controller.liqo.io/finalizer"}
+	p, c, news := runProvider(t, virtualKubeletOptions{reflectIPs: true, translateIPs: true}, virtualNode("milan-a", "milan"), virtualNode("elsewhere", "turin"), first)
+	if o := p.services(nil); !strings.Contains(o.Waiting, "milan-0") {
+		t.Errorf("it does not wait for the first: %q", o.Waiting)
+	}
+	if slices := p.endpointSlices(); !slices.AtTarget("milan-0") || !slices.AtTarget("milan-a") || slices.AtTarget("elsewhere") {
+		t.Error("the nodes of the provider are not known")
+	}
+	for len(news) > 0 {
+		<-news
+	}
+	if err := c.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-news:
+	case <-time.After(10 * time.Second):
+		t.Fatal("no news of a leader that leaves")
+	}
+	liqotesting.Eventually(t, 10*time.Second, "the next one to lead", func() error {
+		if o := p.services(nil); o.Waiting != "" {
+			return &waiting{o.Waiting}
+		}
+		return nil
+	})
+	if !p.endpointSlices().AtTarget("milan-0") {
+		t.Error("a node that is drained stands for the provider no more")
+	}
+}
+
+type waiting struct{ what string }
+
+func (w *waiting) Error() string { return "it waits: " + w.what }
+
+func TestLoadBalancerClassOfTheProvider(t *testing.T) {
+	p, _, _ := runProvider(t, virtualKubeletOptions{}, virtualNode("milan-a", "milan"))
+	node := virtualNode("milan-a", "milan")
+	if class := p.services(node).LoadBalancerClass; class != "" {
+		t.Errorf("class %q of a provider that says none", class)
+	}
+	node.Spec.LoadBalancerClasses = []authv1beta1.LoadBalancerType{{LoadBalancerClassName: "a"}, {LoadBalancerClassName: "b", Default: true}}
+	if class := p.services(node).LoadBalancerClass; class != "b" {
+		t.Errorf("class %q", class)
+	}
+}
