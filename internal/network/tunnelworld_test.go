@@ -1,0 +1,264 @@
+package network
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	tick     = 10 * time.Millisecond
+	interval = 250 * time.Millisecond
+)
+
+// tunnelWorld is a tunnel with several replicas at both ends: it loses packets, replicas crash, parts can't hear each other. It behaves as
+// WireGuard behind a Service does: a server takes the session of whoever shook hands last, answers to whoever sent last, and a dialing
+// client gets some server for as long as it keeps its port.
+type tunnelWorld struct {
+	random *rand.Rand
+	now    time.Time
+	timing Timing
+	loss   float64
+	// cut tells that two replicas can't hear each other, by their names.
+	cut map[[2]string]bool
+	// stale tells that the Service still leads to servers that crashed.
+	stale            bool
+	clients, servers []*replica
+	nodes            map[Role]netip.Addr
+	heard            map[Role]map[netip.Addr]Heard
+	later            []delivery
+}
+
+type replica struct {
+	Replica
+	name      string
+	ip        netip.Addr
+	role      Role
+	dead      bool
+	wake      time.Time
+	pong      time.Time
+	handshake time.Time
+	siblings  map[string]Heard
+	session   int // of Replica.Session that was acted upon
+	// far is the server that a client's port leads to. A server has the session of client and port, those before it, and answers to.
+	far                      *replica
+	current, previous, reply port
+	pinged                   time.Time
+}
+
+// port is what one session of a client is for a server.
+type port struct {
+	client  *replica
+	session int
+}
+
+type delivery struct {
+	at time.Time
+	do func()
+}
+
+func newTunnelWorld(seed uint64, clients, servers int) *tunnelWorld {
+	w := &tunnelWorld{random: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1000, 0), timing: DefaultTiming(interval, 4),
+		cut: map[[2]string]bool{}, nodes: map[Role]netip.Addr{}, heard: map[Role]map[netip.Addr]Heard{Client: {}, Server: {}}}
+	for i := range clients {
+		w.clients = append(w.clients, &replica{name: fmt.Sprint("client-", i), role: Client, ip: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), siblings: map[string]Heard{}})
+	}
+	for i := range servers {
+		w.servers = append(w.servers, &replica{name: fmt.Sprint("server-", i), role: Server, ip: netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), siblings: map[string]Heard{}})
+	}
+	for _, all := range [][]*replica{w.clients, w.servers} {
+		for _, a := range all {
+			for _, b := range all {
+				if a != b {
+					a.siblings[b.name] = Heard{}
+				}
+			}
+		}
+	}
+	return w
+}
+
+func (w *tunnelWorld) hears(a, b *replica) bool {
+	return !a.dead && !b.dead && !w.cut[[2]string{a.name, b.name}] && !w.cut[[2]string{b.name, a.name}] && w.random.Float64() >= w.loss
+}
+
+// send lets something happen after one way of the network, if it is not lost.
+func (w *tunnelWorld) send(a, b *replica, do func()) {
+	if w.hears(a, b) {
+		w.later = append(w.later, delivery{w.now.Add(tick + time.Duration(w.random.IntN(2))*tick), func() {
+			if !b.dead {
+				do()
+			}
+		}})
+	}
+}
+
+func (w *tunnelWorld) run(d time.Duration) {
+	for end := w.now.Add(d); w.now.Before(end); w.now = w.now.Add(tick) {
+		due := w.later
+		w.later = nil
+		for _, l := range due {
+			if l.at.After(w.now) {
+				w.later = append(w.later, l)
+			} else {
+				l.do()
+			}
+		}
+		asks := w.now.UnixMilli()%w.timing.Ask.Milliseconds() == 0
+		if asks {
+			w.ask(Client, w.clients)
+			w.ask(Server, w.servers)
+		}
+		for _, r := range slices.Concat(w.clients, w.servers) {
+			w.step(r)
+		}
+	}
+}
+
+// ask lets siblings and a node of each side ask all replicas.
+func (w *tunnelWorld) ask(role Role, all []*replica) {
+	var candidates []Candidate
+	for _, b := range all {
+		candidates = append(candidates, Candidate{Pod: b.name, IP: b.ip})
+		for _, a := range all {
+			if a != b {
+				w.send(a, b, func() {
+					answer := b.Answer(w.now)
+					w.send(b, a, func() { a.siblings[b.name], a.wake = Heard{answer, w.now}, w.now })
+				})
+			}
+		}
+		if !b.dead && b.State != "" && w.random.Float64() >= w.loss {
+			w.heard[role][b.ip] = Heard{b.Answer(w.now), w.now}
+		}
+	}
+	w.nodes[role] = Choose(candidates, w.nodes[role], w.heard[role], w.now, w.timing)
+}
+
+// step is what the agent of a replica does.
+func (w *tunnelWorld) step(r *replica) {
+	if r.dead {
+		return
+	}
+	if !w.now.Before(r.wake) {
+		seen := Seen{Now: w.now, Pong: r.pong, Handshake: r.handshake, RTT: 2 * tick, Self: r.name, Siblings: r.siblings}
+		r.Replica, r.wake = r.Next(r.role, seen, w.timing)
+	}
+	if r.session != r.Session {
+		r.session = r.Session
+		r.current, r.previous, r.reply = port{}, port{}, port{}
+		if r.role == Client {
+			w.dial(r)
+		}
+	}
+	if w.now.Sub(r.pinged) >= interval {
+		w.ping(r)
+	}
+}
+
+// dial shakes hands from a new port.
+func (w *tunnelWorld) dial(c *replica) {
+	c.far = nil
+	var backends []*replica
+	for _, s := range w.servers {
+		if !s.dead || w.stale {
+			backends = append(backends, s)
+		}
+	}
+	if len(backends) == 0 {
+		return
+	}
+	s, mine := backends[w.random.IntN(len(backends))], port{c, c.session}
+	w.send(c, s, func() {
+		s.previous, s.current, s.reply, s.handshake = s.current, mine, mine, w.now
+		w.send(s, c, func() {
+			if c.session == mine.session && c.Peered {
+				c.far, c.handshake = s, w.now
+				w.ping(c)
+			}
+		})
+	})
+}
+
+// ping goes to whom WireGuard would send it, and is answered to whom it would answer.
+func (w *tunnelWorld) ping(r *replica) {
+	r.pinged = w.now
+	if r.role == Client {
+		s, mine := r.far, port{r, r.session}
+		if s == nil || !r.Peered {
+			return
+		}
+		w.send(r, s, func() {
+			if s.current != mine && s.previous != mine {
+				return
+			}
+			s.reply = mine
+			w.pong(s, mine)
+		})
+		return
+	}
+	if to := r.reply; to.client != nil && to == r.current {
+		w.send(r, to.client, func() {
+			if to.client.session == to.session && to.client.Peered && to.client.far == r {
+				w.send(to.client, r, func() {
+					if r.current == to {
+						r.pong, r.wake = w.now, w.now
+					}
+				})
+			}
+		})
+	}
+}
+
+// pong comes back if the client has the keys of the session that the server answers with.
+func (w *tunnelWorld) pong(s *replica, to port) {
+	if s.current != to {
+		return
+	}
+	w.send(s, to.client, func() {
+		if c := to.client; c.session == to.session && c.Peered {
+			c.pong, c.wake = w.now, w.now
+		}
+	})
+}
+
+func (w *tunnelWorld) crash(r *replica) {
+	r.dead = true
+	*r = replica{name: r.name, role: r.role, ip: r.ip, dead: true, siblings: r.siblings}
+	for name := range r.siblings {
+		r.siblings[name] = Heard{}
+	}
+}
+
+// works says what is wrong, or nothing: one active replica on each side, a session between the two, everybody routes to them.
+func (w *tunnelWorld) works() string {
+	active := func(all []*replica) (found []*replica) {
+		for _, r := range all {
+			if !r.dead && r.State == Active {
+				found = append(found, r)
+			}
+		}
+		return found
+	}
+	clients, servers := active(w.clients), active(w.servers)
+	switch {
+	case len(clients) != 1 || len(servers) != 1:
+		return fmt.Sprintf("%d active clients, %d active servers", len(clients), len(servers))
+	case servers[0].current.client != clients[0]:
+		return "the active ones have no session with each other"
+	case w.nodes[Client] != clients[0].ip || w.nodes[Server] != servers[0].ip:
+		return "nodes route to others"
+	}
+	return ""
+}
+
+func (w *tunnelWorld) String() string {
+	var b strings.Builder
+	for _, r := range slices.Concat(w.clients, w.servers) {
+		fmt.Fprintf(&b, "%s dead=%v %s since %s, session %d, pong %s ago\n", r.name, r.dead, r.State, w.now.Sub(r.Since), r.Session, w.now.Sub(r.pong))
+	}
+	return b.String()
+}
