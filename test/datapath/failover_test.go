@@ -12,6 +12,7 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
+// TestConnectionsSurviveTheirGateway: gateways remember nothing of connections, so another replica takes over in the middle of one.
 func TestConnectionsSurviveTheirGateway(t *testing.T) {
 	w := together(t)
 	rome := w.rome

@@ -12,6 +12,7 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
+// TestRoutersAreHeard: a router on the way to an exposed host has no address for peers, but the pod that called hears that its packet was too big.
 func TestRoutersAreHeard(t *testing.T) {
 	w := together(t)
 	w.rome.expose(network.Exposed{Kind: network.KindHost, Real: addr(printer), Object: "demo/printer"})
@@ -44,6 +45,7 @@ func TestRoutersAreHeard(t *testing.T) {
 	})
 }
 
+// TestServices: services with remote pods, ports of nodes, and what IP objects expose: services and hosts.
 func TestServices(t *testing.T) {
 	w := together(t)
 	rome, milan := w.rome, w.milan
@@ -112,6 +114,7 @@ func TestServices(t *testing.T) {
 	})
 }
 
+// TestHub: a pod that rome offloaded to milan talks to one that it offloaded to turin.
 func TestHub(t *testing.T) {
 	w := hub(t)
 	for _, far := range []*cluster{w.milan, w.turin} {
@@ -128,6 +131,7 @@ func TestHub(t *testing.T) {
 	w.walk(t, "hub back", w.turin.pods[1], w.explain(t, w.turin.podEnd(t, 1), w.milan.podEnd(t, 1)))
 }
 
+// TestFullMasquerade: the peer sees nodes only.
 func TestFullMasquerade(t *testing.T) {
 	w := together(t)
 	w.rome.Facts.Options.FullMasquerade = true

@@ -23,20 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// world is a set of clusters that are peered.
-
-// ready carries out the plans of all hosts and waits for the tunnels.
-
-// apart are two clusters with ranges of their own.
-
-// together are two clusters with the same ranges, nodes and services.
-
-// hub are three clusters with the same ranges: rome is peered with the other two.
-
-// explain is what network.Explain says, which must be a whole way.
-
 // said are the packets that leave hosts by the overlay or the tunnel, as an explanation has them: the last host of a way hands over.
-
 func said(e network.Explanation) (all []string) {
 	for _, way := range [][]network.Hop{e.There, e.Back} {
 		for _, h := range way[:len(way)-1] {
@@ -51,7 +38,6 @@ func said(e network.Explanation) (all []string) {
 }
 
 // did are the same packets, as they were captured.
-
 func did(trace []sighting) (all []string) {
 	for _, s := range trace {
 		if s.outgoing && (s.link == dataplane.OverlayLink || s.link == dataplane.TunnelLink) {
@@ -62,7 +48,6 @@ func did(trace []sighting) (all []string) {
 }
 
 // exchange captures one exchange and holds it against the golden trace and the explanation.
-
 func (w *world) exchange(t *testing.T, name string, e network.Explanation, match func(packet) bool, do func() error) {
 	t.Helper()
 	c := listen(t, w.all()...)
@@ -106,7 +91,6 @@ func udp(ports ...uint16) func(packet) bool {
 }
 
 // walk sends everything from one host to an end in another cluster that serves, and wants it to see the caller as explained.
-
 func (w *world) walk(t *testing.T, name string, from *host, e network.Explanation) {
 	t.Helper()
 	w.exchange(t, name+" ping", e, icmp(77), func() error { return from.ping(e.Address, 77) })
@@ -137,7 +121,6 @@ func (w *world) walk(t *testing.T, name string, from *host, e network.Explanatio
 }
 
 // withoutChecksum sends a datagram that has none, which must not get half of one on the way.
-
 func withoutChecksum(to netip.AddrPort) error {
 	c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(to))
 	if err != nil {
@@ -161,7 +144,6 @@ func withoutChecksum(to netip.AddrPort) error {
 }
 
 // sees calls by UDP and wants the server to see the caller as that address.
-
 func sees(from *host, to netip.AddrPort, want netip.Addr, size int) error {
 	seen, got, err := from.udp(to, size, patience)
 	if err == nil && (seen != want || got != size) {
@@ -171,7 +153,6 @@ func sees(from *host, to netip.AddrPort, want netip.Addr, size int) error {
 }
 
 // TestWalks are the ways of pods and nodes, in clusters that have nothing in common and in clusters that are the same.
-
 func TestWalks(t *testing.T) {
 	for name, build := range map[string]func(*testing.T) *world{"apart": apart, "together": together} {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +189,6 @@ func TestWalks(t *testing.T) {
 }
 
 // fragmentation sends what does not fit into the tunnel and must not be divided: the node says so, and the pod's kernel believes it.
-
 func fragmentation(t *testing.T, from *host, to netip.Addr) {
 	t.Helper()
 	from.must(t, func() error {
@@ -230,10 +210,7 @@ func fragmentation(t *testing.T, from *host, to netip.Addr) {
 	})
 }
 
-// TestRoutersAreHeard: a router on the way to an exposed host has no address for peers, but the pod that called hears that its packet was too big.
-
 // learns waits for a connection to know the MTU of its path.
-
 func learns(read func() (int, error), want int) error {
 	var mtu int
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -246,7 +223,6 @@ func learns(read func() (int, error), want int) error {
 }
 
 // TestPodsBigSegments: without clamping, TCP finds the tunnel's MTU by the node's ICMP errors.
-
 func TestPodsBigSegments(t *testing.T) {
 	w := together(t)
 	w.rome.Facts.Options.ClampMSS, w.milan.Facts.Options.ClampMSS = false, false
@@ -257,11 +233,3 @@ func TestPodsBigSegments(t *testing.T) {
 		t.Errorf("%d bytes came: %v", got, err)
 	}
 }
-
-// TestServices: services with remote pods, ports of nodes, and what IP objects expose: services and hosts.
-
-// TestHub: a pod that rome offloaded to milan talks to one that it offloaded to turin.
-
-// TestFullMasquerade: the peer sees nodes only.
-
-// TestConnectionsSurviveTheirGateway: gateways remember nothing of connections, so another replica takes over in the middle of one.

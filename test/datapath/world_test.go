@@ -7,6 +7,7 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
+// world is a set of clusters that are peered.
 type world struct {
 	rome, milan, turin *cluster
 	internet           *internet
@@ -16,6 +17,7 @@ func (w *world) all() []*cluster {
 	return slices.DeleteFunc([]*cluster{w.rome, w.milan, w.turin}, func(c *cluster) bool { return c == nil })
 }
 
+// ready carries out the plans of all hosts and waits for the tunnels.
 func (w *world) ready(t *testing.T) *world {
 	t.Helper()
 	for _, c := range w.all() {
@@ -33,6 +35,7 @@ func (w *world) ready(t *testing.T) *world {
 	return w
 }
 
+// apart are two clusters with ranges of their own.
 func apart(t *testing.T) *world {
 	w := &world{rome: newCluster(t, "rome", "10.10.0.0/16", "10.70.0.0/16"), milan: newCluster(t, "milan", "10.20.0.0/16", "10.71.0.0/16")}
 	w.internet = newInternet(t)
@@ -40,6 +43,7 @@ func apart(t *testing.T) *world {
 	return w
 }
 
+// together are two clusters with the same ranges, nodes and services.
 func together(t *testing.T) *world {
 	w := &world{rome: newCluster(t, "rome", "10.200.0.0/16", "10.70.0.0/16"), milan: newCluster(t, "milan", "10.200.0.0/16", "10.70.0.0/16")}
 	w.internet = newInternet(t)
@@ -47,6 +51,7 @@ func together(t *testing.T) *world {
 	return w
 }
 
+// hub are three clusters with the same ranges: rome is peered with the other two.
 func hub(t *testing.T) *world {
 	w := &world{}
 	for at, id := range map[**cluster]string{&w.rome: "rome", &w.milan: "milan", &w.turin: "turin"} {
@@ -70,6 +75,7 @@ func (c *cluster) end(name, address string) network.End {
 	return network.End{Cluster: c.ID, Name: name, Address: addr(address)}
 }
 
+// explain is what network.Explain says, which must be a whole way.
 func (w *world) explain(t *testing.T, from, to network.End) network.Explanation {
 	t.Helper()
 	var all []network.Cluster
