@@ -52,7 +52,7 @@ type PodOptions struct {
 	// TranslateIP turns the address of a remote Pod into the one it has here: empty while that is not known, or with an error if it is none
 	// that the provider may have. nil leaves addresses as they are.
 	TranslateIP func(string) (string, error)
-	// Unavailable tells that the provider, or the network to it, has been out of reach for a while.
+	// Unavailable tells that the provider, or the network to it, is out of reach.
 	Unavailable bool
 	// ConfigMapsReflected tells that the remote copy of the root CA will be there for pods to wait for.
 	ConfigMapsReflected bool

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,9 +20,6 @@ import (
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/reflect"
 )
-
-// networkConnection is the condition of a ForeignCluster's networking module that tells whether the network works.
-const networkConnection = corev1beta1.NetworkConnectionStatus
 
 // Options make a Node.
 type Options struct {
@@ -68,11 +66,9 @@ type Node struct {
 	virtuals, nodes, clusters *reflect.View
 	wake                      chan struct{}
 	// exists is closed when the Node was seen or made for the first time.
-	exists chan struct{}
-	known  bool
-	// notReadySince is when the Node turned NotReady, zero while it is ready or not known.
-	notReadySince time.Time
-	unavailable   atomic.Bool
+	exists      chan struct{}
+	known       bool
+	unavailable atomic.Bool
 	// loaded is closed when the VirtualNode was read for the first time.
 	loaded chan struct{}
 	read   bool
@@ -141,8 +137,11 @@ func (n *Node) Run(ctx context.Context) error {
 			case <-patience:
 			}
 			retry = nil
-			err := n.reconcile(ctx)
-			patience = n.judge()
+			again, err := n.reconcile(ctx)
+			patience = nil
+			if again > 0 {
+				patience = n.opts.Clock.After(again)
+			}
 			switch {
 			case err == nil:
 				told = ""
@@ -164,8 +163,9 @@ func (n *Node) Run(ctx context.Context) error {
 // errForeign says that the name is taken.
 var errForeign = errors.New("a node of that name exists and is not a virtual node: it is left alone")
 
-// reconcile compares the Node with what it should be, and writes the difference.
-func (n *Node) reconcile(ctx context.Context) error {
+// reconcile compares the Node with what it should be, and writes the difference. It returns after which time to do so again, zero if only
+// news matter.
+func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 	virtual := n.VirtualNode()
 	if virtual != nil && !n.read {
 		n.read = true
@@ -173,14 +173,14 @@ func (n *Node) reconcile(ctx context.Context) error {
 	}
 	state := n.opts.Health.State()
 	if virtual == nil || !n.opts.Create || !state.Known || !n.nodes.Synced() || !n.clusters.Synced() {
-		return nil
+		return 0, nil
 	}
 	have := n.Object()
 	if have != nil && foreign(have) {
-		return errForeign
+		return 0, errForeign
 	}
 	if have == nil && virtual.DeletionTimestamp != nil {
-		return nil
+		return 0, nil
 	}
 	f := facts{
 		virtual: virtual, name: n.opts.Name, ip: n.opts.IP, port: n.port, now: n.opts.Clock.Now(),
@@ -191,62 +191,39 @@ func (n *Node) reconcile(ctx context.Context) error {
 	} else if n.version == "" {
 		version, err := n.opts.Version(ctx)
 		if err != nil {
-			return fmt.Errorf("asking the provider for its version: %w", err)
+			return 0, fmt.Errorf("asking the provider for its version: %w", err)
 		}
 		n.version = version
 	}
 	f.version = n.version
-	f.networkChecked, f.networkUp = n.network()
+	f.networkChecked, f.networkUp, again = n.network(have, f.now)
 	want := desired(have, f)
-	n.noteReadiness(want, f.now)
+	n.judge(want)
 	if have == nil {
 		if err := n.opts.Local.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("creating node %s: %w", want.Name, err)
+			return 0, fmt.Errorf("creating node %s: %w", want.Name, err)
 		} else if err == nil {
 			n.nodes.Wrote(want)
 			n.opts.Log.Info("Created the node", "node", want.Name, "ready", f.problem == nil)
 			n.seen()
 		}
-		return nil
+		return 0, nil
 	}
 	n.seen()
-	return n.update(ctx, have, want)
+	return again, n.update(ctx, have, want)
 }
 
-// availabilityGrace is how long the Node has to be NotReady before its pods are told to be: a tunnel that moves from one gateway to the next
-// is no reason to write every pod twice.
-const availabilityGrace = 5 * time.Second
-
-// Unavailable tells that the Node has been NotReady for longer than that.
+// Unavailable tells that the Node is NotReady: Services must not send to its pods.
 func (n *Node) Unavailable() bool { return n.unavailable.Load() }
 
-func (n *Node) noteReadiness(node *corev1.Node, now time.Time) {
-	for _, c := range node.Status.Conditions {
-		if c.Type != corev1.NodeReady {
-			continue
-		}
-		if c.Status == corev1.ConditionTrue {
-			n.notReadySince = time.Time{}
-		} else if n.notReadySince.IsZero() {
-			n.notReadySince = now
-		}
-	}
-}
-
-// judge decides whether the pods are unavailable, and returns when to decide again; nil if only news can change that.
-func (n *Node) judge() <-chan time.Time {
-	unavailable := false
-	var again <-chan time.Time
-	if !n.notReadySince.IsZero() {
-		rest := availabilityGrace - n.opts.Clock.Now().Sub(n.notReadySince)
-		if unavailable = rest <= 0; !unavailable {
-			again = n.opts.Clock.After(min(rest, availabilityGrace))
-		}
-	}
+// judge takes note of whether node is ready.
+func (n *Node) judge(node *corev1.Node) {
+	unavailable := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+	})
 	if n.unavailable.Swap(unavailable) != unavailable && n.opts.AvailabilityChanged != nil {
 		n.opts.AvailabilityChanged()
 	}
-	return again
 }
 
 // update writes what differs, metadata and taints apart from the status. A conflict is no error: the newer Node is on its way to us.
@@ -280,18 +257,32 @@ func conflict(err error) error {
 	return err
 }
 
-// network tells whether the network to the provider counts, and whether it works.
-func (n *Node) network() (checked, up bool) {
+// networkGrace is how long a network that worked may be down before the Node says so: a tunnel that moves from one gateway to the next is no
+// reason to write every pod twice.
+const networkGrace = 5 * time.Second
+
+// network tells whether the network to the provider counts, and whether it works; have is the Node as it is. again, if not zero, is when to ask
+// once more.
+func (n *Node) network(have *corev1.Node, now time.Time) (checked, up bool, again time.Duration) {
 	cluster, _ := n.clusters.Get("", n.opts.ForeignCluster).(*corev1beta1.ForeignCluster)
 	if n.opts.SkipNetworkCheck || cluster == nil || !cluster.Status.Modules.Networking.Enabled {
-		return false, false
+		return false, false, 0
 	}
+	worked := have != nil && slices.ContainsFunc(have.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeNetworkUnavailable && c.Status == corev1.ConditionFalse
+	})
 	for _, c := range cluster.Status.Modules.Networking.Conditions {
-		if c.Type == networkConnection {
-			return true, c.Status == corev1beta1.StatusEstablished
+		if c.Type != corev1beta1.NetworkConnectionStatus {
+			continue
+		}
+		if c.Status == corev1beta1.StatusEstablished {
+			return true, true, 0
+		}
+		if rest := networkGrace - now.Sub(c.LastTransitionTime.Time); worked && rest > 0 {
+			return true, true, min(rest, networkGrace)
 		}
 	}
-	return true, false
+	return true, false, 0
 }
 
 // seen notes that the Node is there.

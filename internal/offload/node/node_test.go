@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"liqo.io/liqo/api"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/remote"
@@ -100,8 +102,10 @@ func TestNodeOnAPIServer(t *testing.T) {
 	must(listener.Close())
 	health := &link{}
 	log := slog.New(slog.DiscardHandler)
+	var turns atomic.Int32
 	n, err := New(Options{
-		Local: watching, Health: health, Name: "milan", Virtual: "milan", Namespace: "liqo-tenant-milan", ForeignCluster: "milan",
+		AvailabilityChanged: func() { turns.Add(1) },
+		Local:               watching, Health: health, Name: "milan", Virtual: "milan", Namespace: "liqo-tenant-milan", ForeignCluster: "milan",
 		IP: "127.0.0.1", Listen: address, Log: log, Create: true, Version: func(context.Context) (string, error) { return "v1.37.0", nil },
 	})
 	must(err)
@@ -184,6 +188,46 @@ func TestNodeOnAPIServer(t *testing.T) {
 		health.set(false)
 		expect("not ready", ready(corev1.ConditionFalse))
 		health.set(true)
+		expect("ready", ready(corev1.ConditionTrue))
+	})
+	t.Run("not ready while the network does not work", func(t *testing.T) {
+		peer := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}}
+		must(c.Create(t.Context(), peer))
+		network := func(status corev1beta1.ConditionStatus, since time.Duration) {
+			t.Helper()
+			peer.Status.Role = corev1beta1.RoleProvider
+			peer.Status.Modules.Networking = corev1beta1.Module{Enabled: true, Conditions: []corev1beta1.Condition{{
+				Type: corev1beta1.NetworkConnectionStatus, Status: status, LastTransitionTime: metav1.NewTime(time.Now().Add(-since)),
+			}}}
+			must(c.Status().Update(t.Context(), peer))
+		}
+		networkIs := func(want corev1.ConditionStatus) func() error {
+			return func() error {
+				if got := condition(node, corev1.NodeNetworkUnavailable).Status; got != want {
+					return fmt.Errorf("network unavailable is %q", got)
+				}
+				return nil
+			}
+		}
+		network(corev1beta1.StatusEstablished, 0)
+		expect("the network to count", networkIs(corev1.ConditionFalse))
+		before := turns.Load()
+		network(corev1beta1.StatusPending, 0)
+		time.Sleep(time.Second)
+		network(corev1beta1.StatusEstablished, 0)
+		network(corev1beta1.StatusError, time.Minute)
+		expect("not ready without a network", ready(corev1.ConditionFalse))
+		if !n.Unavailable() {
+			t.Error("pods are not told")
+		}
+		network(corev1beta1.StatusEstablished, 0)
+		expect("ready", ready(corev1.ConditionTrue))
+		if turned := turns.Load() - before; n.Unavailable() || turned != 2 {
+			t.Errorf("pods heard %d times of one outage, and of a tunnel that moved for a second", turned)
+		}
+		network(corev1beta1.StatusError, 0)
+		expect("patience to end by itself", ready(corev1.ConditionFalse))
+		network(corev1beta1.StatusEstablished, 0)
 		expect("ready", ready(corev1.ConditionTrue))
 	})
 	t.Run("nothing is written when nothing changes", func(t *testing.T) {
