@@ -25,7 +25,12 @@ type book struct {
 	// trusted tells that the cache was as new as the API server at some time, and that every write since then is known.
 	trusted bool
 	unseen  entries
+	// waits is how many passes in a row found the cache too old.
+	waits int
 }
+
+// patience is after how many passes the API server is asked whether what was written is still there: somebody may have taken it away.
+const patience = 100
 
 // current tells whether the cached objects show all that was given. live reads them from the API server.
 func (b *book) current(ctx context.Context, cached entries, live func(context.Context) (entries, error)) (bool, error) {
@@ -41,15 +46,19 @@ func (b *book) current(ctx context.Context, cached entries, live func(context.Co
 				return false, nil
 			}
 		}
-		b.trusted, b.unseen = true, entries{}
+		b.trusted, b.unseen, b.waits = true, entries{}, 0
 	}
 	for key, given := range b.unseen {
-		// What is not there any more, or is another object by now, was deleted: a cache does not forget.
-		if now, there := cached[key]; there && now.uid == given.uid && now.value != given.value {
+		// What is not there any more, or is another object by now, was deleted: a cache does not forget. Another value was put there by somebody
+		// else, and is newer.
+		if now, there := cached[key]; there && now.uid == given.uid && now.value == "" {
+			b.waits++
+			b.trusted = b.waits < patience
 			return false, nil
 		}
 		delete(b.unseen, key)
 	}
+	b.waits = 0
 	return true, nil
 }
 
@@ -59,7 +68,9 @@ func (b *book) wrote(key types.NamespacedName, given entry, err error) {
 	defer b.mu.Unlock()
 	switch {
 	case err == nil:
-		b.unseen[key] = given
+		if given.value != "" {
+			b.unseen[key] = given
+		}
 	case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err):
 		b.trusted = false // it may have been written or not
 	}

@@ -35,8 +35,9 @@ type ips struct {
 
 // Reconcile plans all IPs.
 func (r *ips) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	// They may be many, and nearly all of them are only looked at: what is changed below is copied before.
 	var list ipamv1alpha1.IPList
-	if err := r.client.List(ctx, &list); err != nil {
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing IPs: %w", err)
 	}
 	current, err := r.book.current(ctx, ipEntries(&list), func(ctx context.Context) (entries, error) {
@@ -67,7 +68,7 @@ func (r *ips) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Res
 		if !ip.DeletionTimestamp.IsZero() && len(ip.Finalizers) == 0 || settled(ip, plan[client.ObjectKeyFromObject(ip)]) {
 			continue
 		}
-		ip = ip.DeepCopy() // objects of the cache are shared
+		ip = ip.DeepCopy()
 		group.Go(func() error {
 			if ip.DeletionTimestamp.IsZero() {
 				out.add(r.give(ctx, ip, plan[client.ObjectKeyFromObject(ip)], made))

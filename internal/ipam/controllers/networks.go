@@ -62,7 +62,7 @@ func (r *networks) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 		return reconcile.Result{RequeueAfter: behindDelay}, nil
 	}
 	var ips ipamv1alpha1.IPList
-	if err := r.client.List(ctx, &ips); err != nil {
+	if err := r.client.List(ctx, &ips, client.UnsafeDisableDeepCopy); err != nil { // they are only looked at
 		return reconcile.Result{}, fmt.Errorf("listing IPs: %w", err)
 	}
 	hosts, err := r.hosts(ctx)
@@ -75,8 +75,7 @@ func (r *networks) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	var group errgroup.Group
 	group.SetLimit(writers)
 	for i := range list.Items {
-		// Objects of the cache are shared.
-		n := list.Items[i].DeepCopy()
+		n := &list.Items[i]
 		group.Go(func() error {
 			key := client.ObjectKeyFromObject(n)
 			if n.DeletionTimestamp.IsZero() {

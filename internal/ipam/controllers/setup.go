@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -72,7 +73,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	services := &services{client: mgr.GetClient(), live: mgr.GetAPIReader(), made: made, labels: opts.Labels, annotations: opts.Annotations}
 	i := &ips{client: mgr.GetClient(), live: mgr.GetAPIReader(), events: events, external: external, services: services}
 	err = ctrl.NewControllerManagedBy(mgr).Named("ip").
-		Watches(&ipamv1alpha1.IP{}, onePass()).
+		Watches(&ipamv1alpha1.IP{}, onePass(), builder.WithPredicates(wishes())).
 		Watches(&ipamv1alpha1.Network{}, onePass()).
 		WatchesRawSource(source.Kind[client.Object](made, &corev1.Service{}, onePass())).
 		WatchesRawSource(source.Kind[client.Object](made, &discoveryv1.EndpointSlice{}, onePass())).
@@ -98,6 +99,15 @@ func holdsNetwork() predicate.Predicate {
 		UpdateFunc:  func(event.UpdateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
+}
+
+// wishes leaves out that a status was written: nobody but the pass writes it, and it knows what it wrote.
+func wishes() predicate.Predicate {
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
+		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+			return !equality.Semantic.DeepEqual(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers()) ||
+				!equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences())
+		}})
 }
 
 // cacheOfMade holds the Services and EndpointSlices that were made for IPs, and no others: a cluster has many.

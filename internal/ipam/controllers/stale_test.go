@@ -181,6 +181,32 @@ func TestNothingIsGivenTwiceOnAPIServer(t *testing.T) {
 	}
 }
 
+// TestBookAsksInTheEnd: what somebody took away again, before anybody saw it, is not waited for without end.
+func TestBookAsksInTheEnd(t *testing.T) {
+	key := types.NamespacedName{Name: "n"}
+	cached := entries{key: {uid: "1"}}
+	asked := 0
+	live := func(context.Context) (entries, error) { asked++; return cached, nil }
+	var b book
+	if current, err := b.current(t.Context(), cached, live); !current || err != nil {
+		t.Fatal(current, err)
+	}
+	b.wrote(key, entry{uid: "1", value: "10.0.0.0/8"}, nil)
+	passes := 0
+	for ; passes < 2*patience; passes++ {
+		current, err := b.current(t.Context(), cached, live)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if current {
+			break
+		}
+	}
+	if passes != patience || asked != 2 {
+		t.Errorf("%d passes, asked %d times", passes, asked)
+	}
+}
+
 func (r *networks) mustPass(t *testing.T) {
 	t.Helper()
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil {
