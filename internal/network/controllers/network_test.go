@@ -526,8 +526,14 @@ func testSecretRef(t *testing.T, c *cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: gw.Namespace, Name: "mine"}, Data: data}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: gw.Namespace, Name: "mine"}, Data: map[string][]byte{
+		networkingv1beta1.SecretPrivateKey: []byte("as text"), networkingv1beta1.SecretPublicKey: data[networkingv1beta1.SecretPublicKey],
+	}}
 	c.create(t, secret)
+	eventually(t, c, gw, "does not take text for a key", func(gw *networkingv1beta1.GatewayClient) bool {
+		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasonBadKeys, "Secret liqo-tenant-siena/mine: its key privateKey has 7 bytes")
+	})
+	change(t, c, secret, func(s *corev1.Secret) { s.Data = data })
 	eventually(t, c, gw, "takes it", func(gw *networkingv1beta1.GatewayClient) bool {
 		return gw.Status.SecretRef != nil && gw.Status.SecretRef.Name == "mine"
 	})
@@ -627,7 +633,7 @@ func testWrongGateways(t *testing.T, c *cluster) {
 	c.gone(t, second)
 }
 
-// testAnyOrder makes the objects of a peering in twenty orders; all come to the same.
+// testAnyOrder makes the objects of a peering in twenty orders; all come to the same, also when the controllers are restarted in between.
 func testAnyOrder(t *testing.T, c *cluster) {
 	random := rand.New(rand.NewPCG(3, 11))
 	for round := range 20 {
@@ -653,7 +659,13 @@ func testAnyOrder(t *testing.T, c *cluster) {
 			}, Data: data},
 		}
 		random.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
-		c.create(t, objects...)
+		half := random.IntN(len(objects))
+		c.create(t, objects[:half]...)
+		if round%5 == 4 { // killed in the middle of it
+			c.stop()
+			c.start(t)
+		}
+		c.create(t, objects[half:]...)
 		deployment := eventually(t, c, &appsv1.Deployment{ObjectMeta: child(id)}, "there", func(d *appsv1.Deployment) bool {
 			return d.Spec.Template.Spec.Containers[0].Image == "x:1340"
 		})
