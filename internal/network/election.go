@@ -45,7 +45,8 @@ func (h Heard) alive(now time.Time, t Timing) bool {
 type Timing struct {
 	// Lost is how long the tunnel may be without a pong before it counts as lost: ping interval times loss threshold.
 	Lost time.Duration
-	// Redial is how long a client waits for the first pong before it dials again; twice the round trip where that is longer.
+	// Redial is how long a client waits for the first pong before it dials again: twice the round trip where that is longer, and more at each
+	// vain attempt after the second, up to four times that, since the round trip may be long and is not known before the first pong.
 	Redial time.Duration
 	// Silence is after how long without an answer a sibling counts as gone, and how long a standby client waits for somebody else to
 	// dial. Rank is how much longer each waits for those that come before it.
@@ -78,8 +79,9 @@ type Replica struct {
 	Session int
 	// Made is when Session began.
 	Made time.Time
-	// dialing is when it began to dial without success.
+	// dialing is when it began to dial without success, vain how many attempts it made since.
 	dialing time.Time
+	vain    int
 	// yielded tells that it dialed in vain and lets others go first.
 	yielded bool
 }
@@ -116,7 +118,7 @@ func (r Replica) Endpoint(endpoints []netip.AddrPort) (netip.AddrPort, bool) {
 	if len(endpoints) == 0 {
 		return netip.AddrPort{}, false
 	}
-	return endpoints[r.Session%len(endpoints)], true
+	return endpoints[max(r.Session-1, 0)%len(endpoints)], true // the first session is number 1
 }
 
 // server is active while it hears pongs. All servers listen; one that lost its client must fall silent, or its pings would draw the
@@ -137,8 +139,8 @@ func (r Replica) client(s Seen, t Timing) (Replica, time.Time) {
 		if s.Now.Sub(latest(r.Since, s.busy())) < wait {
 			return r, s.Now.Add(min(t.Ask, wait))
 		}
-		r.yielded, r.dialing = false, s.Now
-		return r.into(Dialing, s.Now).redial(s.Now), s.Now.Add(r.attempt(s, t))
+		r.yielded = false
+		return r.dial(s, t)
 	}
 	if r.outdone(s, t) {
 		return r.hangUp(s.Now), s.Now.Add(t.Ask)
@@ -150,16 +152,22 @@ func (r Replica) client(s Seen, t Timing) (Replica, time.Time) {
 		}
 		return r, s.Now.Add(t.Ask)
 	case r.State == Active:
-		r.dialing = s.Now
-		return r.into(Dialing, s.Now).redial(s.Now), s.Now.Add(r.attempt(s, t))
+		return r.dial(s, t)
 	case s.Now.Sub(r.dialing) >= t.Yield && s.anyAlive(t):
 		r = r.hangUp(s.Now)
 		r.yielded = true
 		return r, s.Now.Add(t.Ask)
 	case s.Now.Sub(r.Made) >= r.attempt(s, t):
-		return r.redial(s.Now), s.Now.Add(r.attempt(s, t))
+		r.vain++
+		r = r.redial(s.Now)
 	}
 	return r, r.Made.Add(r.attempt(s, t))
+}
+
+// dial begins to.
+func (r Replica) dial(s Seen, t Timing) (Replica, time.Time) {
+	r.dialing, r.vain = s.Now, 0
+	return r.into(Dialing, s.Now).redial(s.Now), s.Now.Add(r.attempt(s, t))
 }
 
 // works tells whether a pong came in this session, and lately.
@@ -203,7 +211,9 @@ func (r Replica) patience(s Seen, t Timing) time.Duration {
 }
 
 // attempt is how long one attempt to dial lasts.
-func (r Replica) attempt(s Seen, t Timing) time.Duration { return max(t.Redial, 2*s.RTT) }
+func (r Replica) attempt(s Seen, t Timing) time.Duration {
+	return max(t.Redial, 2*s.RTT) << min(max(r.vain-1, 0), 2)
+}
 
 func (r Replica) into(state State, now time.Time) Replica {
 	if r.State != state {

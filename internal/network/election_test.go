@@ -77,6 +77,18 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
+// TestFarPeersConnect: a client that does not know yet how far away the server is gives it the time it needs.
+func TestFarPeersConnect(t *testing.T) {
+	for seed := range uint64(100) {
+		w := newTunnelWorld(seed, 1+int(seed%2), 1+int(seed/2%2))
+		w.far = time.Duration(w.random.IntN(450)) * time.Millisecond
+		w.run(20 * time.Second)
+		if why := w.works(); why != "" {
+			t.Fatalf("seed %d: %s away: %s\n%s", seed, w.far, why, w)
+		}
+	}
+}
+
 // TestSplitBrainHeals: clients that can't hear each other both dial; when they can again, one of them gives way.
 func TestSplitBrainHeals(t *testing.T) {
 	for seed := range uint64(100) {
@@ -112,8 +124,8 @@ func TestOneReplicaNeedsNobody(t *testing.T) {
 			t.Fatalf("it gave up after %s", now.Sub(start))
 		}
 	}
-	if dialed := r.Session - sessions; dialed < 110 || dialed > 120 {
-		t.Errorf("it dialed %d times in a minute, want two a second", dialed)
+	if dialed := r.Session - sessions; dialed < 30 || dialed > 32 { // twice in the first second, and every two seconds in the end
+		t.Errorf("it dialed %d times in a minute", dialed)
 	}
 	server, _ := Replica{}.Next(Server, Seen{Now: start, Self: "a"}, DefaultTiming(interval, 4))
 	made := server.Session
@@ -127,8 +139,8 @@ func TestEndpointsTakeTurns(t *testing.T) {
 	endpoints := []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:51840"), netip.MustParseAddrPort("192.0.2.2:51840")}
 	one, ok := Replica{Session: 1}.Endpoint(endpoints)
 	two, _ := Replica{Session: 2}.Endpoint(endpoints)
-	if !ok || one == two {
-		t.Errorf("%s after %s", two, one)
+	if !ok || one != endpoints[0] || two != endpoints[1] {
+		t.Errorf("%s, then %s", one, two)
 	}
 	if _, ok := (Replica{}).Endpoint(nil); ok {
 		t.Error("an endpoint out of none")

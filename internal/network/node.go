@@ -64,6 +64,11 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 			members = append(members, c.IP)
 		}
 	}
+	// The overlay listens at every address of a host, also at those in the pod network.
+	inside := slices.Clone(f.Pods)
+	for _, a := range slices.Concat(members, host.Addresses) {
+		inside = append(inside, single(a))
+	}
 	// What IP objects expose may be called, also of this very node: its own addresses, and those of services where kube-proxy (IPVS) gives them
 	// to every node.
 	own, exposed := slices.Concat(node.Addresses, host.Addresses), []netip.Addr{}
@@ -93,6 +98,7 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 		Name: dataplane.FilterTable,
 		Sets: []dataplane.AddressSet{
 			{Name: "members", Elements: singles(members)},
+			{Name: "inside", Intervals: true, Elements: disjoint(inside)},
 			{Name: "remotes", Intervals: true, Elements: disjoint(remotes)},
 			{Name: "pods", Intervals: true, Elements: disjoint(f.Pods)},
 			{Name: "own", Elements: singles(own)},
@@ -100,7 +106,7 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 		},
 		Chains: []dataplane.Chain{
 			{Name: "check", Hook: dataplane.Prerouting, Priority: dataplane.Raw, Rules: []dataplane.FilterRule{
-				drop(dataplane.Match{Source: dataplane.Selector{Set: "members", Not: true}, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}),
+				drop(dataplane.Match{Source: dataplane.Selector{Set: "members", Not: true}, Destination: dataplane.Selector{Set: "inside"}, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}),
 				drop(dataplane.Match{InLink: elsewhere, Source: dataplane.Selector{Set: "remotes"}}),
 				drop(dataplane.Match{InLink: overlay, Source: dataplane.Selector{Set: "remotes", Not: true}}),
 			}},

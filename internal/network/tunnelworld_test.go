@@ -22,6 +22,8 @@ type tunnelWorld struct {
 	now    time.Time
 	timing Timing
 	loss   float64
+	// far is how long the way to the other side takes, besides a moment.
+	far time.Duration
 	// cut tells that two replicas can't hear each other, by their names.
 	cut map[[2]string]bool
 	// stale tells that the Service still leads to servers that crashed.
@@ -88,7 +90,11 @@ func (w *tunnelWorld) hears(a, b *replica) bool {
 // send lets something happen after one way of the network, if it is not lost.
 func (w *tunnelWorld) send(a, b *replica, do func()) {
 	if w.hears(a, b) {
-		w.later = append(w.later, delivery{w.now.Add(tick + time.Duration(w.random.IntN(2))*tick), func() {
+		way := tick + time.Duration(w.random.IntN(2))*tick
+		if a.role != b.role {
+			way += w.far
+		}
+		w.later = append(w.later, delivery{w.now.Add(way), func() {
 			if !b.dead {
 				do()
 			}

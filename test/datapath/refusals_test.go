@@ -100,6 +100,12 @@ func TestSpoofing(t *testing.T) {
 	w.refuse(t, refusal{name: "a gateway as somebody who is no peer", from: gw, link: dataplane.OverlayLink, via: rome.Facts.Nodes[0].IP,
 		packet: datagram(addr("10.99.0.1"), rome.pods[0].podIP(t), injected, nil),
 		by:     rome.nodes[0], rule: `check: iifname "liqo.vxlan" ip saddr != @remotes`, never: everybody})
+	t.Run("but the port is free elsewhere", func(t *testing.T) {
+		rome.outside.serve(t, network.DefaultOverlayPort)
+		if err := sees(rome.pods[1], netip.AddrPortFrom(addr(printer), network.DefaultOverlayPort), rome.Facts.Nodes[1].IP, 10); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestPeersReachNothingElse: whatever a peer's gateway sends, only pods and what is exposed get it.
