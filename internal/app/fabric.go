@@ -61,6 +61,7 @@ type fabric struct {
 	opts        *fabricOptions
 	facts       *networkFacts
 	choice      *gatewayChoice
+	kernel      *kernel.Kernel
 	agent       *agent.Agent
 	uninstalled *uninstallation
 	problems    problemLog
@@ -69,11 +70,11 @@ type fabric struct {
 
 func newFabric(cfg *rest.Config, opts *fabricOptions, log *slog.Logger) (*fabric, error) {
 	f := &fabric{opts: opts, problems: problemLog{log: log}}
-	k, err := kernel.New()
-	if err != nil {
+	var err error
+	if f.kernel, err = kernel.New(); err != nil {
 		return nil, fmt.Errorf("opening the kernel's network: %w", err)
 	}
-	f.agent = agent.New(agent.Options{Kernel: k, Own: fabricOwnership(), Want: f.want, Log: log, Settled: func() { f.settled.Store(true) }})
+	f.agent = agent.New(agent.Options{Kernel: f.kernel, Own: fabricOwnership(), Want: f.want, Log: log, Settled: func() { f.settled.Store(true) }})
 	if f.facts, err = newNetworkFacts(cfg, opts.liqoNamespace, opts.options(), false, nil, f.agent.Facts); err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (f *fabric) run(ctx context.Context) error {
 		func(ctx context.Context) error { return f.facts.run(ctx) },
 		f.choice.run,
 		f.agent.Run,
-		func(ctx context.Context) error { return agent.Watch(ctx, fabricOwnership(), f.agent.Look) },
+		func(ctx context.Context) error { return f.kernel.Watch(ctx, fabricOwnership(), f.agent.Look) },
 		f.uninstalled.run,
 		served.serve,
 	} {

@@ -71,6 +71,7 @@ type gatewayAgent struct {
 	facts    *networkFacts
 	choice   *gatewayChoice // of the other peers' gateways
 	siblings *gateway.Prober
+	kernel   *kernel.Kernel
 	agent    *agent.Agent
 	pinger   *gateway.Pinger
 	resolver *gateway.Resolver
@@ -97,12 +98,12 @@ func newGatewayAgent(cfg *rest.Config, opts *gatewayOptions, log *slog.Logger) (
 		opts: opts, log: log, began: time.Now(), problems: problemLog{log: log},
 		timing: network.DefaultTiming(opts.pingInterval, opts.pingLossThreshold), heard: make(chan struct{}, 1),
 	}
-	k, err := kernel.New()
-	if err != nil {
+	var err error
+	if g.kernel, err = kernel.New(); err != nil {
 		return nil, fmt.Errorf("opening the kernel's network: %w", err)
 	}
 	g.session = gateway.NewSession(g.timing, func() uint16 { return uint16(20000 + rand.IntN(40000)) })
-	g.agent = agent.New(agent.Options{Kernel: k, Own: dataplane.Ours(), Want: g.want, Log: log, Settled: g.made})
+	g.agent = agent.New(agent.Options{Kernel: g.kernel, Own: dataplane.Ours(), Want: g.want, Log: log, Settled: g.made})
 	if g.facts, err = newNetworkFacts(cfg, opts.liqoNamespace, opts.options(), true, watching{
 		&corev1.Secret{}: {Namespaces: map[string]cache.Config{
 			opts.namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", opts.secretName)},
@@ -145,7 +146,7 @@ func (g *gatewayAgent) run(ctx context.Context) error {
 	group, work := errgroup.WithContext(work)
 	for _, part := range []func(context.Context) error{
 		func(work context.Context) error { return g.facts.run(work, &corev1.Secret{}) },
-		func(work context.Context) error { return agent.Watch(work, dataplane.Ours(), g.agent.Look) },
+		func(work context.Context) error { return g.kernel.Watch(work, dataplane.Ours(), g.agent.Look) },
 		g.choice.run,
 		g.siblings.Run,
 		g.resolver.Run,
