@@ -89,8 +89,7 @@ func (l *lab) is(state network.State, endpoint netip.AddrPort, port uint16) {
 func TestClientDialsUntilThePeerAnswers(t *testing.T) {
 	l := newLab(t, network.Client)
 	l.after(0)
-	first := l.session.Replica().Session
-	l.is(network.Dialing, l.in.Endpoints[first%2], 20001)
+	l.is(network.Dialing, here, 20001)
 	if states := l.apply(); states != 2 {
 		t.Errorf("a session that begins goes through %d states, want 2: without the peer, and with it", states)
 	}
@@ -98,14 +97,14 @@ func TestClientDialsUntilThePeerAnswers(t *testing.T) {
 		t.Errorf("a session that was made goes through %d states, want 1", states)
 	}
 	l.after(timing.Redial)
-	l.is(network.Dialing, l.in.Endpoints[(first+1)%2], 20002)
+	l.is(network.Dialing, elsewhere, 20002)
 	l.apply()
 	l.after(100 * time.Millisecond)
 	l.pong()
 	l.after(time.Millisecond)
-	l.is(network.Active, l.in.Endpoints[(first+1)%2], 20002)
+	l.is(network.Active, elsewhere, 20002)
 	l.after(timing.Lost)
-	l.is(network.Dialing, l.in.Endpoints[first%2], 20003)
+	l.is(network.Dialing, here, 20003)
 }
 
 func TestSessionIsTakenOver(t *testing.T) {
@@ -158,7 +157,7 @@ func TestSessionThatIsDeadIsNotTakenOver(t *testing.T) {
 		t.Error("WireGuard knows no peer, and it waits for an answer from one")
 	}
 	l.after(0)
-	l.is(network.Dialing, l.in.Endpoints[l.session.Replica().Session%2], 20001)
+	l.is(network.Dialing, here, 20001)
 }
 
 func TestNewKeyOfOurs(t *testing.T) {
