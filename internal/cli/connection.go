@@ -45,8 +45,8 @@ type endFacts struct {
 }
 
 // explainTunnel tells why a tunnel may not work: what is broken in the clusters first, and the way between them if nothing is. waited is
-// how long it was looked at, dialed where the client dials.
-func explainTunnel(server, client endFacts, dialed string, waited time.Duration) string {
+// how long it was looked at, dialed where the client dials, and reached where the server says that it is reached.
+func explainTunnel(server, client endFacts, dialed, reached string, waited time.Duration) string {
 	var out []string
 	note := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	for _, ends := range [][2]endFacts{{client, server}, {server, client}} {
@@ -70,6 +70,9 @@ func explainTunnel(server, client endFacts, dialed string, waited time.Duration)
 	if len(out) == 0 && client.connection != networkingv1beta1.Connected {
 		note("Connection of cluster %s is %s for %s: no handshake with %s: is %s open from %s to %s?", client.cluster, client.connection, waited.Round(time.Second), dialed,
 			openText(dialed), client.cluster, server.cluster)
+		if reached != "" && reached != dialed {
+			note("%s of cluster %s says that it is reached at %s: if %s is not a way there, change it (--gw-client-address, --gw-client-port)", server.gateway, server.cluster, reached, dialed)
+		}
 	}
 	if len(out) == 0 {
 		note("Cluster %s hears %s, and is not heard by it: see the log of container gateway in %s's gateway pods", client.cluster, server.cluster, server.cluster)
@@ -93,7 +96,11 @@ func (t *tunnel) evidence(waited time.Duration) string {
 	if object := t.client.gateways.client; object != nil {
 		dialed = endpointText(&object.Spec.Endpoint)
 	}
-	return explainTunnel(server, client, dialed, waited)
+	reached := ""
+	if object := t.server.gateways.server; object != nil && object.Status.Endpoint != nil {
+		reached = endpointText(object.Status.Endpoint)
+	}
+	return explainTunnel(server, client, dialed, reached, waited)
 }
 
 func (e *end) facts(ctx context.Context, other *end) endFacts {

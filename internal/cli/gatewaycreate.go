@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -126,7 +127,16 @@ func (a *app) createGatewayClientCommand() *cobra.Command {
 			return err
 		}
 		one := &end{cluster: local, peer: peer, namespace: object.Namespace, gateways: gateways{client: object}}
-		return one.connected(ctx)
+		began := time.Now()
+		if err := one.connected(ctx); err != nil {
+			if trouble := local.gatewayTrouble(one.namespace, &one.gateways); trouble != "" {
+				return fmt.Errorf("%w; %s", err, trouble)
+			}
+			return fmt.Errorf("%w\nNo handshake with %s for %s: is %s open from here to %s, and does each cluster know the key of the other (liqoctl generate publickey)?", err,
+				endpointText(&endpoint), time.Since(began).Round(time.Second), openText(endpointText(&endpoint)), peer)
+		}
+		local.Info("Connection is established")
+		return nil
 	}
 	flags := command.Flags()
 	a.addPeerFlag(command, &peer)

@@ -531,18 +531,21 @@ func TestExplainTunnel(t *testing.T) {
 		server, client endFacts
 		want           []string
 		not            string
+		reached        string
 	}{
-		"the way between them": {server(nil), client(nil),
-			[]string{"Connection of cluster rome is Connecting for 30s: no handshake with 172.30.2.130:51840/UDP: is UDP port 51840 open from rome to milan?"}, ""},
-		"a pod that does not run": {server(func(e *endFacts) { e.trouble = "container wireguard of pod gw is waiting, ImagePullBackOff" }), client(nil), []string{"Cluster milan: container wireguard"}, "open from"},
-		"no gateway":              {server(nil), client(func(e *endFacts) { *e = endFacts{cluster: "rome"} }), []string{"Cluster rome has no gateway for milan"}, "open from"},
-		"no key":                  {server(func(e *endFacts) { e.told = nil }), client(nil), []string{"Cluster rome was not told the key of milan's gateway"}, "open from"},
-		"another key":             {server(nil), client(func(e *endFacts) { e.told = key }), []string{"Cluster milan was told another key than rome's gateway has"}, "open from"},
-		"two things":              {server(func(e *endFacts) { e.told = nil }), client(func(e *endFacts) { e.trouble = "T" }), []string{"Cluster rome: T", "was not told"}, ""},
-		"no report":               {server(nil), client(func(e *endFacts) { e.connection = "" }), []string{"GatewayClient milan of cluster rome reports nothing"}, ""},
-		"one way":                 {server(nil), client(func(e *endFacts) { e.connection = "Connected" }), []string{"Cluster rome hears milan"}, "open from"},
+		"the way between them": {server: server(nil), client: client(nil),
+			want: []string{"Connection of cluster rome is Connecting for 30s: no handshake with 172.30.2.130:51840/UDP: is UDP port 51840 open from rome to milan?"}, not: "if 172"},
+		"the wrong way": {server: server(nil), client: client(nil), reached: "172.30.2.1:30000/UDP",
+			want: []string{"GatewayServer rome of cluster milan says that it is reached at 172.30.2.1:30000/UDP: if 172.30.2.130:51840/UDP is not a way there"}},
+		"a pod that does not run": {server(func(e *endFacts) { e.trouble = "container wireguard of pod gw is waiting, ImagePullBackOff" }), client(nil), []string{"Cluster milan: container wireguard"}, "open from", ""},
+		"no gateway":              {server(nil), client(func(e *endFacts) { *e = endFacts{cluster: "rome"} }), []string{"Cluster rome has no gateway for milan"}, "open from", ""},
+		"no key":                  {server(func(e *endFacts) { e.told = nil }), client(nil), []string{"Cluster rome was not told the key of milan's gateway"}, "open from", ""},
+		"another key":             {server(nil), client(func(e *endFacts) { e.told = key }), []string{"Cluster milan was told another key than rome's gateway has"}, "open from", ""},
+		"two things":              {server(func(e *endFacts) { e.told = nil }), client(func(e *endFacts) { e.trouble = "T" }), []string{"Cluster rome: T", "was not told"}, "", ""},
+		"no report":               {server(nil), client(func(e *endFacts) { e.connection = "" }), []string{"GatewayClient milan of cluster rome reports nothing"}, "", ""},
+		"one way":                 {server(nil), client(func(e *endFacts) { e.connection = "Connected" }), []string{"Cluster rome hears milan"}, "open from", ""},
 	} {
-		got := explainTunnel(test.server, test.client, "172.30.2.130:51840/UDP", 30*time.Second)
+		got := explainTunnel(test.server, test.client, "172.30.2.130:51840/UDP", test.reached, 30*time.Second)
 		for _, want := range test.want {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s: no %q in %q", name, want, got)
