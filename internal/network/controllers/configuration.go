@@ -152,7 +152,7 @@ func (r *configurations) ensure(ctx context.Context, c *networkingv1beta1.Config
 		return controllerutil.SetControllerReference(c, n, r.client.Scheme())
 	})
 	if apierrors.IsAlreadyExists(err) {
-		return kube.WaitFor(staleDelay, "Stale", "Network %s/%s exists and is not in the cache", n.Namespace, n.Name)
+		return behind(n, err)
 	}
 	return err
 }

@@ -84,7 +84,7 @@ func (r *gateways) makeKeys(ctx context.Context, g *gateway, key client.ObjectKe
 		return nil, err
 	}
 	if err := r.around.Create(ctx, secret); apierrors.IsAlreadyExists(err) {
-		return nil, kube.WaitFor(staleDelay, "Stale", "Secret %s was just made", key)
+		return nil, behind(secret, err)
 	} else if err != nil {
 		return nil, fmt.Errorf("creating Secret %s: %w", key, err)
 	}
@@ -197,14 +197,14 @@ func (r *gateways) stale(ctx context.Context, g *gateway, child client.Object, e
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	if err := r.live.Get(ctx, client.ObjectKeyFromObject(child), child); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading %s: %w", r.describe(child), err)
+	if rerr := r.live.Get(ctx, client.ObjectKeyFromObject(child), child); client.IgnoreNotFound(rerr) != nil {
+		return fmt.Errorf("reading %s: %w", r.describe(child), rerr)
 	}
 	ours := child.GetLabels()[networkingv1beta1.LabelComponent] == networkingv1beta1.ComponentGateway
 	if !ours || (child.GetNamespace() != "" && !metav1.IsControlledBy(child, g.object)) {
 		return r.taken(g, child)
 	}
-	return kube.WaitFor(staleDelay, "Stale", "%s exists and is not in the cache", r.describe(child))
+	return behind(child, err)
 }
 
 // describe names a child for people.

@@ -45,7 +45,7 @@ func (r *systemIPs) setup(mgr ctrl.Manager) error {
 		WatchesRawSource(r.around.watch(&corev1.Service{}, all)).
 		Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 			err := r.sync(ctx)
-			if kube.IsWait(err) {
+			if apierrors.IsConflict(err) {
 				return reconcile.Result{RequeueAfter: staleDelay}, nil
 			}
 			return reconcile.Result{}, err
@@ -82,7 +82,7 @@ func (r *systemIPs) ensure(ctx context.Context, w network.SystemIP) error {
 		switch {
 		case ip.UID == "" || ip.Spec.IP == w.Address:
 		case ip.Labels[ipamv1alpha1.LabelIPType] != "":
-			return kube.Wait("Stale", "waiting for IP %s/%s to be gone", ip.Namespace, ip.Name)
+			return behind(ip, errors.New("it is about to go"))
 		default:
 			return fmt.Errorf("IP %s/%s stands for %s and was not made by Liqo, which needs the name for %s: delete it", ip.Namespace, ip.Name, ip.Spec.IP, w.Address)
 		}
@@ -92,7 +92,7 @@ func (r *systemIPs) ensure(ctx context.Context, w network.SystemIP) error {
 		return nil
 	})
 	if apierrors.IsAlreadyExists(err) {
-		return kube.Wait("Stale", "IP %s/%s exists and is not in the cache", ip.Namespace, ip.Name)
+		return behind(ip, err)
 	}
 	return err
 }

@@ -2,11 +2,14 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -53,6 +56,12 @@ func requests(ctx context.Context, c client.Reader, list client.ObjectList, opts
 		return nil
 	})
 	return out
+}
+
+// behind is the outcome of a pass that found the API server ahead of the cache: as after any lost race, the next one comes soon and nobody
+// is told.
+func behind(o client.Object, why error) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: fmt.Sprintf("%T", o)}, o.GetName(), why)
 }
 
 // every maps any news to all objects of the list's kind, those of the news' own namespace if near.
