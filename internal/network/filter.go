@@ -56,13 +56,14 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 	return &dataplane.Table{
 		Name: dataplane.FilterTable,
 		Sets: []dataplane.AddressSet{
-			{Name: "members", Elements: singles(members)},
+			{Name: "inside", Intervals: true, Elements: cover(f.Pods, members)},
 			{Name: "pods", Intervals: true, Elements: disjoint(f.Pods)},
 		},
 		Maps: []dataplane.AddressMap{{Name: "real", Elements: toReal}, {Name: "external", Elements: toExternal}},
 		Chains: []dataplane.Chain{
 			{Name: "check", Hook: dataplane.Prerouting, Priority: dataplane.Raw, Rules: []dataplane.FilterRule{
-				{Match: dataplane.Match{Source: dataplane.Selector{Set: "members", Not: true}, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}, Counter: true, Verdict: dataplane.Drop},
+				// Nodes answer for their pods; see nodeTable.
+				{Match: dataplane.Match{Source: dataplane.Selector{Set: "inside", Not: true}, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}, Counter: true, Verdict: dataplane.Drop},
 				jump(dataplane.Match{InLink: fromOverlay}, "out"),
 				jump(dataplane.Match{InLink: fromTunnel}, "in"),
 			}},

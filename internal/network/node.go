@@ -64,10 +64,12 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 			members = append(members, c.IP)
 		}
 	}
-	// The overlay listens at every address of a host, also at those in the pod network.
-	inside := slices.Clone(f.Pods)
-	for _, a := range slices.Concat(members, host.Addresses) {
-		inside = append(inside, single(a))
+	inside := cover(f.Pods, slices.Concat(members, host.Addresses))
+	local := slices.Clone(node.Pods)
+	for _, s := range f.Strays {
+		if s.Node == node.Name {
+			local = append(local, single(s.IP))
+		}
 	}
 	// What IP objects expose may be called, also of this very node: its own addresses, and those of services where kube-proxy (IPVS) gives them
 	// to every node.
@@ -94,11 +96,15 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 		// A peer called a host outside the cluster, which does not know where we see the peer.
 		dataplane.FilterRule{Match: dataplane.Match{InLink: overlay}, Verdict: dataplane.Masquerade},
 	)
+	toOverlay := func(from, to dataplane.Selector) dataplane.Match {
+		return dataplane.Match{Source: from, Destination: to, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}
+	}
 	return &dataplane.Table{
 		Name: dataplane.FilterTable,
 		Sets: []dataplane.AddressSet{
 			{Name: "members", Elements: singles(members)},
-			{Name: "inside", Intervals: true, Elements: disjoint(inside)},
+			{Name: "local", Intervals: true, Elements: disjoint(local)},
+			{Name: "inside", Intervals: true, Elements: inside},
 			{Name: "remotes", Intervals: true, Elements: disjoint(remotes)},
 			{Name: "pods", Intervals: true, Elements: disjoint(f.Pods)},
 			{Name: "own", Elements: singles(own)},
@@ -106,7 +112,11 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 		},
 		Chains: []dataplane.Chain{
 			{Name: "check", Hook: dataplane.Prerouting, Priority: dataplane.Raw, Rules: []dataplane.FilterRule{
-				drop(dataplane.Match{Source: dataplane.Selector{Set: "members", Not: true}, Destination: dataplane.Selector{Set: "inside"}, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}),
+				// Only members send into the overlay, which listens at every address of a host. What comes from another node may have any of its
+				// addresses in the pod network, since CNIs masquerade what hosts send to pods; so each node answers for its own pods.
+				{Match: toOverlay(dataplane.Selector{Set: "members"}, dataplane.Selector{}), Verdict: dataplane.Return},
+				drop(toOverlay(dataplane.Selector{Set: "local"}, dataplane.Selector{Set: "inside"})),
+				drop(toOverlay(dataplane.Selector{Set: "inside", Not: true}, dataplane.Selector{Set: "inside"})),
 				drop(dataplane.Match{InLink: elsewhere, Source: dataplane.Selector{Set: "remotes"}}),
 				drop(dataplane.Match{InLink: overlay, Source: dataplane.Selector{Set: "remotes", Not: true}}),
 			}},

@@ -99,6 +99,11 @@ func disjoint(prefixes []netip.Prefix) []netip.Prefix {
 	return all
 }
 
+// cover are the elements of a set of prefixes and of single addresses.
+func cover(prefixes []netip.Prefix, addresses []netip.Addr) []netip.Prefix {
+	return disjoint(slices.Concat(prefixes, singles(addresses)))
+}
+
 func sorted(prefixes []netip.Prefix) []netip.Prefix {
 	all := make([]netip.Prefix, len(prefixes))
 	for i, p := range prefixes {

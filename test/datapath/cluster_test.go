@@ -60,7 +60,7 @@ func newCluster(t *testing.T, id, pods, external string) *cluster {
 		other := f.Nodes[1-i]
 		n.route(t, other.Pods[0].String(), "eth0", other.IP.String())
 		c.pods = append(c.pods, c.pod(t, fmt.Sprintf("%s-pod-%d", id, i+1), i, 5))
-		kubernetes(t, n, f.Pods[0])
+		kubernetes(t, n, f.Pods[0], f.Nodes[i].Pods[0].Addr().Next())
 	}
 	return c
 }

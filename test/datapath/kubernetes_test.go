@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/nftables"
@@ -9,13 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kubernetes gives a node what CNIs and kube-proxy do to packets: what leaves the pod network is masqueraded, and services are translated.
-func kubernetes(t *testing.T, n *host, pods netip.Prefix) {
+// kubernetes gives a node what CNIs and kube-proxy do to packets: what leaves the pod network is masqueraded, what the node itself sends to
+// pods of other nodes gets its address in the pod network, and services are translated.
+func kubernetes(t *testing.T, n *host, pods netip.Prefix, bridge netip.Addr) {
 	t.Helper()
 	c := tables(t, n)
 	table := c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: "kubernetes"})
 	post := c.AddChain(&nftables.Chain{Name: "post", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource})
 	c.AddRule(&nftables.Rule{Table: table, Chain: post, Exprs: append(append(in(12, pods, expr.CmpOpEq), in(16, pods, expr.CmpOpNeq)...), &expr.Masq{})})
+	link := make([]byte, 16) // as the kernel compares names of links
+	copy(link, "eth0")
+	elsewhere := []expr.Any{&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: link}}
+	c.AddRule(&nftables.Rule{Table: table, Chain: post, Exprs: slices.Concat(elsewhere, in(12, pods, expr.CmpOpNeq), in(16, pods, expr.CmpOpEq), []expr.Any{
+		&expr.Immediate{Register: 1, Data: bridge.AsSlice()},
+		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1}})})
 	c.AddChain(&nftables.Chain{Name: "pre", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityNATDest})
 	c.AddChain(&nftables.Chain{Name: "out", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityNATDest})
 	if err := c.Flush(); err != nil {

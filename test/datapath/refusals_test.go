@@ -74,6 +74,9 @@ func TestSpoofing(t *testing.T) {
 	remote, local := addr("10.71.2.5"), rome.pods[1].podIP(t)
 	everybody := append(append([]*host{}, rome.pods...), append(milan.pods, rome.outside, milan.outside)...)
 	bridge := rome.Facts.Nodes[0].Pods[0].Addr().Next()
+	if err := rome.outside.ping(rome.Facts.Nodes[0].IP, 9); err != nil { // to know its neighbour
+		t.Fatal(err)
+	}
 	gw, gwIP := rome.gateways["milan"], rome.gateways["milan"].podIP(t)
 
 	w.refuse(t, refusal{name: "a pod as a remote pod", from: rome.pods[0], link: "eth0", via: bridge, packet: datagram(remote, local, injected, nil),
@@ -81,19 +84,24 @@ func TestSpoofing(t *testing.T) {
 	inner := vxlan(datagram(remote, local, injected, nil), rome.Facts.Nodes[1].IP)
 	w.refuse(t, refusal{name: "a pod into the overlay of another node", from: rome.pods[0], link: "eth0", via: bridge,
 		packet: datagram(rome.pods[0].podIP(t), rome.Facts.Nodes[1].IP, network.DefaultOverlayPort, inner),
-		by:     rome.nodes[0], rule: "check: ip saddr != @members", never: everybody})
+		by:     rome.nodes[0], rule: "check: ip saddr @local", never: everybody})
 	inner = vxlan(datagram(remote, rome.pods[0].podIP(t), injected, nil), rome.Facts.Nodes[0].IP)
 	w.refuse(t, refusal{name: "a pod into the overlay of its node", from: rome.pods[0], link: "eth0", via: bridge,
 		packet: datagram(rome.pods[0].podIP(t), rome.Facts.Nodes[0].IP, network.DefaultOverlayPort, inner),
-		by:     rome.nodes[0], rule: "check: ip saddr != @members", never: everybody})
+		by:     rome.nodes[0], rule: "check: ip saddr @local", never: everybody})
 	inner = vxlan(datagram(local, addr("10.71.1.5"), injected, nil), gwIP)
 	w.refuse(t, refusal{name: "a pod into a gateway, as another pod", from: rome.pods[0], link: "eth0", via: bridge,
 		packet: datagram(rome.pods[0].podIP(t), gwIP, network.DefaultOverlayPort, inner),
-		by:     rome.nodes[0], rule: "check: ip saddr != @members", never: everybody})
+		by:     rome.nodes[0], rule: "check: ip saddr @local", never: everybody})
+	inner = vxlan(datagram(local, addr("10.71.1.5"), injected, nil), gwIP)
+	inner = vxlan(datagram(remote, rome.pods[0].podIP(t), injected, nil), rome.Facts.Nodes[0].IP)
+	w.refuse(t, refusal{name: "a host outside into the overlay of a node", from: rome.outside, link: "eth0", via: rome.Facts.Nodes[0].IP,
+		packet: datagram(addr(printer), rome.Facts.Nodes[0].IP, network.DefaultOverlayPort, inner),
+		by:     rome.nodes[0], rule: "check: ip saddr != @inside", never: everybody})
 	inner = vxlan(datagram(local, addr("10.71.1.5"), injected, nil), gwIP)
 	w.refuse(t, refusal{name: "a host outside into a gateway", from: rome.nodes[0], link: "pod100", via: gwIP,
 		packet: datagram(addr(printer), gwIP, network.DefaultOverlayPort, inner),
-		by:     gw, devices: rome.tunnels["milan"], rule: "check: ip saddr != @members", never: everybody})
+		by:     gw, devices: rome.tunnels["milan"], rule: "check: ip saddr != @inside", never: everybody})
 	w.refuse(t, refusal{name: "the overlay from an address of nobody", from: rome.nodes[0], link: dataplane.OverlayLink, via: gwIP,
 		packet: datagram(addr("192.0.2.200"), addr("10.71.1.5"), injected, nil),
 		by:     gw, devices: rome.tunnels["milan"], rule: "out-source: counter drop", never: everybody})
