@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// change sets a field to what a flag asks for and notes it.
+func change[T comparable](notes *[]string, field string, at *T, want T) {
+	if *at != want {
+		*notes = append(*notes, fmt.Sprintf("%s is %v, was %v", field, want, *at))
+		*at = want
+	}
+}
+
+// report says what became of a gateway that should be there.
+func (c *cluster) report(object client.Object, existed bool, notes []string) {
+	switch {
+	case !existed:
+		c.Info("%s correctly ensured", c.name(object))
+	case len(notes) > 0:
+		c.Info("%s exists already and was changed: %s", c.name(object), strings.Join(notes, "; "))
+	default:
+		c.Info("%s exists already", c.name(object))
+	}
+}
+
+func (e *end) ensureServer(ctx context.Context, o *networkOptions) error {
+	object := e.gateways.server
+	existed := object != nil
+	if !existed {
+		object = &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: e.peer}}
+	}
+	var template corev1.ObjectReference
+	if !existed || o.given("gw-server-template-name") || o.given("gw-server-template-namespace") || o.given("gw-server-type") {
+		var err error
+		if template, err = o.server.template.reference(e.cluster); err != nil {
+			return err
+		}
+		if !o.skipValidation {
+			if err := e.templateExists(ctx, &networkingv1beta1.WgGatewayServerTemplate{}, template, serverTemplates); err != nil {
+				return err
+			}
+		}
+	}
+	var notes []string
+	_, err := e.ensure(ctx, object, func() error {
+		if object.DeletionTimestamp != nil {
+			return e.leaving(object)
+		}
+		notes = nil
+		if existed = object.ResourceVersion != ""; !existed {
+			o.server.fill(object, template, e.peer, o.mtu)
+			return nil
+		}
+		to := &object.Spec.Endpoint
+		if o.given("gw-server-service-type") {
+			change(&notes, "spec.endpoint.serviceType", &to.ServiceType, corev1.ServiceType(o.server.serviceType))
+		}
+		if o.given("gw-server-service-port") {
+			change(&notes, "spec.endpoint.port", &to.Port, o.server.port)
+			to.Ports = nil
+		}
+		if o.given("gw-server-service-nodeport") {
+			change(&notes, "spec.endpoint.nodePort", &to.NodePort, o.server.nodePort)
+			to.NodePorts = nil
+		}
+		if o.given("gw-server-service-loadbalancerip") {
+			change(&notes, "spec.endpoint.loadBalancerIP", &to.LoadBalancerIP, o.server.loadBalancerIP)
+		}
+		if o.given("mtu") {
+			change(&notes, "spec.mtu", &object.Spec.MTU, o.mtu)
+		}
+		if template.Name != "" {
+			change(&notes, "spec.serverTemplateRef", &object.Spec.ServerTemplateRef, template)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	e.gateways.server = object
+	e.report(object, existed, notes)
+	return nil
+}
+
+// templateExists looks for the template of a kind that we know.
+func (e *end) templateExists(ctx context.Context, template client.Object, reference corev1.ObjectReference, resource string) error {
+	if reference.APIVersion != networkingv1beta1.GroupVersion.String() || !strings.HasPrefix(reference.Kind, "WgGateway") {
+		return nil // somebody else's
+	}
+	err := e.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, template)
+	if absent(err) {
+		return e.error(fmt.Errorf("there is no %s %s in namespace %s, of which gateways are made (%s): name another, or install again", reference.Kind, reference.Name, reference.Namespace, resource))
+	}
+	if err != nil {
+		return e.error(fmt.Errorf("reading %s %s: %w", reference.Kind, reference.Name, err))
+	}
+	return nil
+}
+
+// endpoint is where the client is to dial: what the user says, the rest from the server.
+func (t *tunnel) endpoint(ctx context.Context, o *networkOptions) (networkingv1beta1.Endpoint, error) {
+	out := networkingv1beta1.Endpoint{Port: o.clientPort, Protocol: corev1.ProtocolUDP}
+	if o.clientAddress != "" {
+		out.Addresses = []string{o.clientAddress}
+	}
+	if out.Port != 0 && len(out.Addresses) > 0 {
+		return out, nil
+	}
+	published, err := t.server.serverEndpoint(ctx, t.server.gateways.server)
+	if err != nil {
+		return out, err
+	}
+	if len(out.Addresses) == 0 {
+		out.Addresses = published.Addresses
+	}
+	if out.Port == 0 {
+		out.Port, out.Ports = published.Port, published.Ports
+	}
+	out.Protocol = published.Protocol
+	return out, nil
+}
+
+// serverEndpoint waits until a GatewayServer tells where it is reached.
+func (c *cluster) serverEndpoint(ctx context.Context, server *networkingv1beta1.GatewayServer) (*networkingv1beta1.Endpoint, error) {
+	step := c.Start("Waiting for the address of GatewayServer %s", server.Name)
+	defer step.End()
+	err := c.wait(ctx, step, server, func() verdict {
+		endpoint := server.Status.Endpoint
+		if endpoint == nil || len(endpoint.Addresses) == 0 || (endpoint.Port == 0 && len(endpoint.Ports) == 0) || stale(server) {
+			return notYet("it has no address to dial in status.endpoint%s%s", reasons(readiness(server.Status.Conditions)), balancerHint(server))
+		}
+		return yes()
+	})
+	if err != nil {
+		if trouble := c.gatewayTrouble(server.Namespace, &gateways{server: server}); trouble != "" {
+			return nil, fmt.Errorf("%w; %s", err, trouble)
+		}
+		return nil, err
+	}
+	step.Done("GatewayServer %s is reached at %s", server.Name, endpointText(server.Status.Endpoint))
+	return server.Status.Endpoint, nil
+}
+
+// stale tells whether a GatewayServer's status is older than what its spec asks for.
+func stale(server *networkingv1beta1.GatewayServer) bool {
+	for _, condition := range server.Status.Conditions {
+		if condition.ObservedGeneration < server.Generation {
+			return true
+		}
+	}
+	return false
+}
+
+// readiness are the conditions without the one about the tunnel, which has to wait for what is waited for here.
+func readiness(conditions []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool { return c.Type == networkingv1beta1.Connected })
+}
+
+// balancerHint tells why a Service of type LoadBalancer may stay without an address.
+func balancerHint(server *networkingv1beta1.GatewayServer) string {
+	if server.Spec.Endpoint.ServiceType != corev1.ServiceTypeLoadBalancer {
+		return ""
+	}
+	return "; its Service is of type LoadBalancer: where nothing gives those an address, use type NodePort (--gw-server-service-type NodePort)"
+}
+
+func (e *end) ensureClient(ctx context.Context, at networkingv1beta1.Endpoint, o *networkOptions) error {
+	object := e.gateways.client
+	existed := object != nil
+	if !existed {
+		object = &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: e.peer}}
+	}
+	var template corev1.ObjectReference
+	if !existed || o.given("gw-client-template-name") || o.given("gw-client-template-namespace") || o.given("gw-client-type") {
+		var err error
+		if template, err = o.client.reference(e.cluster); err != nil {
+			return err
+		}
+		if !o.skipValidation {
+			if err := e.templateExists(ctx, &networkingv1beta1.WgGatewayClientTemplate{}, template, clientTemplates); err != nil {
+				return err
+			}
+		}
+	}
+	var notes []string
+	_, err := e.ensure(ctx, object, func() error {
+		if object.DeletionTimestamp != nil {
+			return e.leaving(object)
+		}
+		notes = nil
+		if existed = object.ResourceVersion != ""; !existed {
+			fillClient(object, template, e.peer, at, o.mtu)
+			return nil
+		}
+		to := &object.Spec.Endpoint
+		if o.given("gw-client-address") && !slices.Equal(to.Addresses, at.Addresses) {
+			notes = append(notes, fmt.Sprintf("spec.endpoint.addresses is %v, was %v", at.Addresses, to.Addresses))
+			to.Addresses = at.Addresses
+		}
+		if o.given("gw-client-port") {
+			change(&notes, "spec.endpoint.port", &to.Port, at.Port)
+			to.Ports = nil
+		}
+		if o.given("mtu") {
+			change(&notes, "spec.mtu", &object.Spec.MTU, o.mtu)
+		}
+		if template.Name != "" {
+			change(&notes, "spec.clientTemplateRef", &object.Spec.ClientTemplateRef, template)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	e.gateways.client = object
+	e.report(object, existed, notes)
+	if dials := endpointText(&object.Spec.Endpoint); dials != endpointText(&at) {
+		e.Warn("%s dials %s, while the server is reached at %s: it stays so; --gw-client-address %s --gw-client-port %d changes it", e.name(object), dials,
+			endpointText(&at), at.Addresses[0], at.Port)
+	}
+	return nil
+}
