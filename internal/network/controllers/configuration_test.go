@@ -1,0 +1,152 @@
+package controllers
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/kube"
+)
+
+func testSystemAddresses(t *testing.T, c *cluster) {
+	address := func(name string) func(*ipamv1alpha1.IP) bool {
+		return func(ip *ipamv1alpha1.IP) bool { return ip.Spec.IP == name && ip.Status.IP != "" }
+	}
+	ip := func(name string) *ipamv1alpha1.IP {
+		return &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: name}}
+	}
+	first := eventually(t, c, ip("node-one"), "an address for peers", address("192.0.2.1"))
+	if first.Labels[ipamv1alpha1.LabelIPType] != ipamv1alpha1.IPTypeNode || first.Labels[api.LabelManaged] != api.True {
+		t.Errorf("labels %v", first.Labels)
+	}
+	kubernetes, proxy := &corev1.Service{}, &corev1.Service{}
+	if err := errors.Join(c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "kubernetes"}, kubernetes),
+		c.Get(t.Context(), client.ObjectKey{Namespace: home, Name: "liqo-proxy"}, proxy)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, c, ip("api-server"), "the address of the API server", address(kubernetes.Spec.ClusterIP))
+	eventually(t, c, ip("api-server-proxy"), "the address of the proxy", address(proxy.Spec.ClusterIP))
+
+	three := c.node(t, "three", "192.0.2.3")
+	virtual := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "virtual", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
+	c.create(t, virtual)
+	change(t, c, virtual, func(n *corev1.Node) {
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.200"}}
+	})
+	eventually(t, c, ip("node-three"), "of a new node", address("192.0.2.3"))
+	change(t, c, three, func(n *corev1.Node) { n.Status.Addresses[0].Address = "192.0.2.33" })
+	eventually(t, c, ip("node-three"), "a new one for a new address", address("192.0.2.33"))
+	c.delete(t, ip("node-three"))
+	eventually(t, c, ip("node-three"), "made again", address("192.0.2.33"))
+	c.delete(t, three)
+	c.gone(t, ip("node-three"))
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: home, Name: "node-virtual"}, ip("")); err == nil {
+		t.Error("a virtual node has an IP")
+	}
+	c.delete(t, virtual)
+}
+
+func configuration(id string, pods, external []string) *networkingv1beta1.Configuration {
+	c := &networkingv1beta1.Configuration{ObjectMeta: peerMeta(id, id)}
+	c.Spec.Remote.CIDR = networkingv1beta1.CIDRs{Pod: pods, External: external}
+	return c
+}
+
+func configured(c *networkingv1beta1.Configuration) bool {
+	condition := meta.FindStatusCondition(c.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured)
+	return condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == c.Generation && c.Status.Remote != nil
+}
+
+func testConfiguration(t *testing.T, c *cluster) {
+	c.tenant(t, "milan")
+	// The first range is our own, the second is free, and both clusters have the usual external CIDR.
+	conf := configuration("milan", []string{"10.42.0.0/16", "10.99.0.0/16"}, []string{"10.70.0.0/16"})
+	c.create(t, conf)
+	eventually(t, c, conf, "ranges", configured)
+	got := conf.Status.Remote.CIDR
+	if len(got.Pod) != 2 || got.Pod[0] == "10.42.0.0/16" || got.Pod[1] != "10.99.0.0/16" || len(got.External) != 1 || got.External[0] == "10.70.0.0/16" {
+		t.Errorf("ranges %+v", got)
+	}
+	if diff := cmp.Diff(networkingv1beta1.CIDRs{Pod: []string{"10.42.0.0/16"}, External: []string{"10.70.0.0/16"}}, conf.Spec.Local.CIDR); diff != "" {
+		t.Errorf("spec.local (-want +got):\n%s", diff)
+	}
+	networks := &ipamv1alpha1.NetworkList{}
+	if err := c.List(t.Context(), networks, client.InNamespace(conf.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	types := map[string]string{}
+	for _, n := range networks.Items {
+		types[n.Name] = n.Labels[networkingv1beta1.LabelCIDRType]
+		if !metav1.IsControlledBy(&n, conf) || n.Labels[api.LabelRemoteClusterID] != "milan" {
+			t.Errorf("Network %s: labels %v, owners %v", n.Name, n.Labels, n.OwnerReferences)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{
+		"milan-pod-10-42-0-0-16": "pod", "milan-pod-10-99-0-0-16": "pod", "milan-external-10-70-0-0-16": "external",
+	}, types); diff != "" {
+		t.Errorf("Networks (-want +got):\n%s", diff)
+	}
+	// A range that changes there moves here; the other stays where it is.
+	change(t, c, conf, func(conf *networkingv1beta1.Configuration) { conf.Spec.Remote.CIDR.Pod[1] = "10.98.0.0/16" })
+	eventually(t, c, conf, "the new range", func(conf *networkingv1beta1.Configuration) bool {
+		return configured(conf) && cmp.Equal(conf.Status.Remote.CIDR.Pod, []string{got.Pod[0], "10.98.0.0/16"})
+	})
+	c.gone(t, &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: conf.Namespace, Name: "milan-pod-10-99-0-0-16"}})
+	// A Network that somebody deletes comes back.
+	c.delete(t, &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: conf.Namespace, Name: "milan-pod-10-98-0-0-16"}})
+	eventually(t, c, &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: conf.Namespace, Name: "milan-pod-10-98-0-0-16"}}, "made again",
+		func(n *ipamv1alpha1.Network) bool {
+			return n.DeletionTimestamp.IsZero() && n.Status.CIDR == "10.98.0.0/16"
+		})
+	eventually(t, c, conf, "complete again", configured)
+}
+
+func testWrongConfigurations(t *testing.T, c *cluster) {
+	c.tenant(t, "wrong")
+	external := []string{"10.70.0.0/16"}
+	named := func(name string, pods []string) *networkingv1beta1.Configuration {
+		conf := configuration(name, pods, external)
+		conf.Namespace = api.TenantNamespace("wrong")
+		return conf
+	}
+	huge, v6, loopback, nobody := named("huge", []string{"10.0.0.0/7"}), named("v6", []string{"fd00::/48"}), named("loop", []string{"127.0.0.0/16"}), named("nobody", []string{"10.97.0.0/16"})
+	nobody.Labels = nil
+	for message, conf := range map[string]*networkingv1beta1.Configuration{
+		`spec.remote.cidr.pod[0] is "fd00::/48"`: v6, "label liqo.io/remote-cluster-id is missing": nobody,
+		"/7": huge, "spec.remote.cidr.pod[0] is 127.0.0.0/16": loopback,
+	} {
+		c.create(t, conf)
+		eventually(t, c, conf, "says what is wrong", func(conf *networkingv1beta1.Configuration) bool {
+			return conf.Status.Remote == nil && is(conf.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured, metav1.ConditionFalse, "", message) &&
+				is(conf.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "", message)
+		})
+		c.delete(t, conf)
+	}
+	foreign := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: huge.Namespace, Name: "taken-pod-10-96-0-0-16"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.96.0.0/16"}}
+	c.create(t, foreign)
+	taken := named("taken", []string{"10.96.0.0/16"})
+	c.create(t, taken)
+	eventually(t, c, taken, "takes over no Network", func(conf *networkingv1beta1.Configuration) bool {
+		return is(conf.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured, metav1.ConditionFalse, "", "was not made for this Configuration")
+	})
+	c.delete(t, foreign)
+	eventually(t, c, taken, "goes on when that is gone", configured)
+	// Of two that are about one cluster the first counts, until it goes.
+	second := named("twice", []string{"10.96.0.0/16"})
+	second.Labels[api.LabelRemoteClusterID] = "taken"
+	c.create(t, second)
+	eventually(t, c, second, "is one too many", func(conf *networkingv1beta1.Configuration) bool {
+		return is(conf.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured, metav1.ConditionFalse, "", "there is Configuration liqo-tenant-wrong/taken about cluster taken already")
+	})
+	c.delete(t, taken)
+	eventually(t, c, second, "counts now", configured)
+	c.delete(t, second)
+}
