@@ -142,6 +142,16 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 			[]byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`))); err == nil || !strings.Contains(err.Error(), "cannot patch resource") {
 			t.Errorf("the status: %v", err)
 		}
+		kept := slice(nil)
+		if err := rome.Create(t.Context(), kept); err != nil {
+			t.Fatal(err)
+		}
+		if err := rome.Delete(t.Context(), kept, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err == nil || !strings.Contains(err.Error(), "together with it") {
+			t.Errorf("orphaned: %v", err)
+		}
+		if err := rome.Delete(t.Context(), kept, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+			t.Errorf("deleted in the foreground: %v", err)
+		}
 		if err := rome.Delete(t.Context(), mine); err != nil {
 			t.Errorf("deleting its own: %v", err)
 		}
