@@ -84,21 +84,23 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 	drop := func(m dataplane.Match) dataplane.FilterRule {
 		return dataplane.FilterRule{Match: m, Counter: true, Verdict: dataplane.Drop}
 	}
-	nat := []dataplane.FilterRule{{Match: dataplane.Match{OutLink: overlay}, Verdict: dataplane.ToSource, Address: node.IP}}
+	toOverlay := func(from, to dataplane.Selector) dataplane.Match {
+		return dataplane.Match{Source: from, Destination: to, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}
+	}
+	// A packet that was just wrapped still counts as one from the overlay; the CNI is to treat it as any other that a host sends to a pod.
+	nat := []dataplane.FilterRule{{Match: toOverlay(only(node.IP), dataplane.Selector{}), Verdict: dataplane.Return}}
 	if !f.Options.FullMasquerade {
 		// A pod's address stays: the identity keeps the CNI's own masquerade off.
-		nat = slices.Insert(nat, 0, dataplane.FilterRule{Match: dataplane.Match{OutLink: overlay, Source: dataplane.Selector{Set: "pods"}}, Verdict: dataplane.KeepSource})
+		nat = append(nat, dataplane.FilterRule{Match: dataplane.Match{OutLink: overlay, Source: dataplane.Selector{Set: "pods"}}, Verdict: dataplane.KeepSource})
 	}
 	nat = append(nat,
+		dataplane.FilterRule{Match: dataplane.Match{OutLink: overlay}, Verdict: dataplane.ToSource, Address: node.IP},
 		// A peer called a service. Its pod may run on another node, and must answer through this one.
 		dataplane.FilterRule{Match: dataplane.Match{InLink: overlay, DestinationTranslated: true}, Verdict: dataplane.Masquerade},
 		dataplane.FilterRule{Match: dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "pods"}}, Verdict: dataplane.KeepSource},
 		// A peer called a host outside the cluster, which does not know where we see the peer.
 		dataplane.FilterRule{Match: dataplane.Match{InLink: overlay}, Verdict: dataplane.Masquerade},
 	)
-	toOverlay := func(from, to dataplane.Selector) dataplane.Match {
-		return dataplane.Match{Source: from, Destination: to, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}
-	}
 	return &dataplane.Table{
 		Name: dataplane.FilterTable,
 		Sets: []dataplane.AddressSet{
