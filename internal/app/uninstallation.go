@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// doubt is how long an API server that refuses to tell about the DaemonSet is asked again.
+// doubt is how long an API server that refuses to tell about the DaemonSet is asked again, by default.
 const doubt = 5 * time.Second
 
 // uninstallation finds out whether a DaemonSet was deleted, as opposed to one of its pods: whoever takes an installation away leaves no
@@ -26,12 +26,13 @@ type uninstallation struct {
 	namespace, name string
 	cache           cache.Cache
 	client          client.Client
+	doubt           time.Duration
 	deleted         atomic.Bool
 }
 
 // newUninstallation prepares to watch; without a name nothing is ever found to be deleted.
 func newUninstallation(cfg *rest.Config, namespace, name string) (*uninstallation, error) {
-	u := &uninstallation{namespace: namespace, name: name}
+	u := &uninstallation{namespace: namespace, name: name, doubt: doubt}
 	if name == "" {
 		return u, nil
 	}
@@ -95,7 +96,7 @@ func (u *uninstallation) check(ctx context.Context, log *slog.Logger) bool {
 	if u.deleted.Load() {
 		return true
 	}
-	end := time.Now().Add(doubt)
+	end := time.Now().Add(u.doubt)
 	for {
 		object := u.object()
 		err := u.client.Get(ctx, client.ObjectKeyFromObject(object), object)
@@ -114,7 +115,7 @@ func (u *uninstallation) check(ctx context.Context, log *slog.Logger) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(doubt / 10):
+		case <-time.After(u.doubt / 10):
 		}
 	}
 }
