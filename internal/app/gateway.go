@@ -28,12 +28,12 @@ import (
 )
 
 // Gateway runs what the first argument says until ctx ends: "tunnel" is the container that holds the tunnel's link, "prepare" the one that
-// prepares the pod's network namespace, "agent" the one that decides.
+// prepares the pod's network namespace, "agent" what decides; "keep" runs this program with the arguments after it, again and again.
 func Gateway(ctx context.Context, args []string) error {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetSlogLogger(log)
 	if len(args) == 0 {
-		return errors.New("tell what to run: tunnel, prepare or agent")
+		return errors.New("tell what to run: tunnel, prepare, agent or keep")
 	}
 	switch args[0] {
 	case "prepare":
@@ -59,8 +59,14 @@ func Gateway(ctx context.Context, args []string) error {
 			return err
 		}
 		return g.run(ctx)
+	case "keep":
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("finding this program: %w", err)
+		}
+		return gateway.Keep(ctx, append([]string{self}, args[1:]...), log)
 	default:
-		return fmt.Errorf("unknown command %q: want tunnel, prepare or agent", args[0])
+		return fmt.Errorf("unknown command %q: want tunnel, prepare, agent or keep", args[0])
 	}
 }
 
