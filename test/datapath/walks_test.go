@@ -154,7 +154,7 @@ func sees(from *host, to netip.AddrPort, want netip.Addr, size int) error {
 
 // TestWalks are the ways of pods and nodes, in clusters that have nothing in common and in clusters that are the same.
 func TestWalks(t *testing.T) {
-	for name, build := range map[string]func(*testing.T) *world{"apart": apart, "together": together} {
+	for name, build := range map[string]func(*testing.T) *world{"apart": apart, "together": together, "crossed": crossed} {
 		t.Run(name, func(t *testing.T) {
 			w := build(t).ready(t)
 			for _, c := range w.all() {

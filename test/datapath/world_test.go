@@ -51,6 +51,15 @@ func together(t *testing.T) *world {
 	return w
 }
 
+// crossed are two clusters that see each other's pods where the other's external CIDR is, and the other way round: an address must not be
+// translated twice.
+func crossed(t *testing.T) *world {
+	w := &world{rome: newCluster(t, "rome", "10.10.0.0/16", "10.70.0.0/16"), milan: newCluster(t, "milan", "10.20.0.0/16", "10.30.0.0/16")}
+	w.internet = newInternet(t)
+	w.internet.peer(t, w.milan, w.rome, "10.30.0.0/16", "10.20.0.0/16", "10.70.0.0/16", "10.10.0.0/16")
+	return w
+}
+
 // hub are three clusters with the same ranges: rome is peered with the other two.
 func hub(t *testing.T) *world {
 	w := &world{}
