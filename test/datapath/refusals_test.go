@@ -93,7 +93,6 @@ func TestSpoofing(t *testing.T) {
 	w.refuse(t, refusal{name: "a pod into a gateway, as another pod", from: rome.pods[0], link: "eth0", via: bridge,
 		packet: datagram(rome.pods[0].podIP(t), gwIP, network.DefaultOverlayPort, inner),
 		by:     rome.nodes[0], rule: "check: ip saddr @local", never: everybody})
-	inner = vxlan(datagram(local, addr("10.71.1.5"), injected, nil), gwIP)
 	inner = vxlan(datagram(remote, rome.pods[0].podIP(t), injected, nil), rome.Facts.Nodes[0].IP)
 	w.refuse(t, refusal{name: "a host outside into the overlay of a node", from: rome.outside, link: "eth0", via: rome.Facts.Nodes[0].IP,
 		packet: datagram(addr(printer), rome.Facts.Nodes[0].IP, network.DefaultOverlayPort, inner),
