@@ -25,7 +25,6 @@ type Resolver struct {
 
 	mu    sync.Mutex
 	hosts []string
-	port  uint16
 	found map[string][]netip.Addr
 }
 
