@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -93,7 +92,7 @@ func fabricOwnership() dataplane.Ownership {
 }
 
 func (f *fabric) run(ctx context.Context) error {
-	served := endpoints{health: f.opts.healthAddress, metrics: f.opts.metricsAddress, ready: f.ready, registry: prometheus.NewRegistry()}
+	served := endpoints{health: f.opts.healthAddress, metrics: f.opts.metricsAddress, ready: f.ready, registry: newRegistry()}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
 		func(ctx context.Context) error { return f.facts.run(ctx) },

@@ -20,7 +20,7 @@ type gatewayMetrics struct {
 // newGatewayMetrics makes metrics that ask for their values when they are read.
 func newGatewayMetrics(peer string, device func() gateway.Device, rtt func() time.Duration, connected func() bool) *gatewayMetrics {
 	labels := prometheus.Labels{"driver": driverWireGuard, "cluster_id": peer}
-	m := &gatewayMetrics{registry: prometheus.NewRegistry()}
+	m := &gatewayMetrics{registry: newRegistry()}
 	histogram := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "liqo_peer_latency_histogram_us", Help: "Round trips through the tunnel, in microseconds.", ConstLabels: labels,
 		Buckets: prometheus.ExponentialBuckets(125, 2, 14), // to one second

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -87,7 +88,12 @@ func (f *networkFacts) run(ctx context.Context, kinds ...client.Object) error {
 			return fmt.Errorf("watching %T: %w", kind, err)
 		}
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { f.changed() }, UpdateFunc: func(any, any) { f.changed() }, DeleteFunc: func(any) { f.changed() },
+			AddFunc: func(any) { f.changed() }, DeleteFunc: func(any) { f.changed() },
+			UpdateFunc: func(before, after any) {
+				if differ(before, after) {
+					f.changed()
+				}
+			},
 		}); err != nil {
 			return fmt.Errorf("watching %T: %w", kind, err)
 		}
@@ -138,6 +144,26 @@ func (f *networkFacts) read(ctx context.Context) (network.Facts, []network.Probl
 	objects.GatewayServers, objects.GatewayClients = servers.Items, clients.Items
 	facts, problems := network.Gather(&objects)
 	return facts, problems, nil
+}
+
+// differ tells whether an update changed anything that is kept: most of them, of nodes and pods above all, are about something else.
+func differ(before, after any) bool {
+	a, ok := before.(client.Object)
+	b, also := after.(client.Object)
+	if !ok || !also || a.GetResourceVersion() == b.GetResourceVersion() {
+		return false // looked at again, not changed
+	}
+	a, ok = a.DeepCopyObject().(client.Object)
+	if !ok {
+		return true
+	}
+	a.SetResourceVersion(b.GetResourceVersion())
+	if old, ok := a.(*networkingv1beta1.Connection); ok {
+		if now, ok := b.(*networkingv1beta1.Connection); ok { // no plan depends on the latency
+			return old.Status.Value != now.Status.Value || old.Status.MTU != now.Status.MTU
+		}
+	}
+	return !equality.Semantic.DeepEqual(a, b)
 }
 
 // keepNode leaves of a Node what the plan of a host depends on.

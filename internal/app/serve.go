@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 )
@@ -19,6 +20,13 @@ type endpoints struct {
 	// ready tells what is missing for the program to do its work; nil when it does.
 	ready    func() error
 	registry *prometheus.Registry
+}
+
+// newRegistry has the metrics that every program has: of its process and of Go.
+func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
 }
 
 // serve answers until ctx ends, and returns nil then.
