@@ -10,6 +10,9 @@ import (
 
 // gatewayTable translates and checks every packet, without any memory of others: from the overlay to the tunnel (out) and back (in).
 // What has no translation is dropped, so a peer reaches our pods, what IP objects expose, and nodes that called it; and nothing else.
+//
+// Routing knows the peer by its views only: packets from the tunnel are translated before it, those to the tunnel after it. The peer's own
+// addresses may be our own too, this very pod's among them.
 func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.Table {
 	members := []netip.Addr{}
 	for _, n := range f.Nodes {
@@ -27,7 +30,7 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 	for _, e := range f.Exposed {
 		toReal[e.External], toExternal[e.Real] = e.Real, e.External
 	}
-	fromOverlay, fromTunnel := dataplane.LinkName{Name: dataplane.OverlayLink}, dataplane.LinkName{Name: dataplane.TunnelLink}
+	theOverlay, theTunnel := dataplane.LinkName{Name: dataplane.OverlayLink}, dataplane.LinkName{Name: dataplane.TunnelLink}
 	pods := dataplane.Selector{Set: "pods"}
 	dropped := dataplane.FilterRule{Counter: true, Verdict: dataplane.Drop}
 	jump := func(m dataplane.Match, chain string) dataplane.FilterRule {
@@ -37,7 +40,10 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 		return dataplane.FilterRule{Match: dataplane.Match{ICMPError: quoted(field)}, Rewrite: dataplane.Rewrite{Field: field, Map: name}, Verdict: verdict}
 	}
 
-	out := []dataplane.FilterRule{jump(dataplane.Match{ICMPError: true}, "out-quoted"), jump(dataplane.Match{}, "out-source")}
+	out := []dataplane.FilterRule{
+		{Match: dataplane.Match{Source: only(near), Destination: only(far)}, Verdict: dataplane.Accept}, // pings
+		jump(dataplane.Match{ICMPError: true}, "out-quoted"), jump(dataplane.Match{}, "out-source"),
+	}
 	out = append(out, moves(p.Remaps(), dataplane.DestinationField, dataplane.Accept)...)
 	in := []dataplane.FilterRule{
 		{Match: dataplane.Match{Source: only(far), Destination: only(near)}, Verdict: dataplane.Accept}, // pings
@@ -46,8 +52,8 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 		lookup(dataplane.DestinationField, "real", dataplane.Accept),
 	}
 	forward := []dataplane.FilterRule{
-		{Match: dataplane.Match{InLink: fromOverlay, OutLink: fromTunnel}, Verdict: dataplane.Accept},
-		{Match: dataplane.Match{InLink: fromTunnel, OutLink: fromOverlay}, Verdict: dataplane.Accept},
+		{Match: dataplane.Match{InLink: theOverlay, OutLink: theTunnel}, Verdict: dataplane.Accept},
+		{Match: dataplane.Match{InLink: theTunnel, OutLink: theOverlay}, Verdict: dataplane.Accept},
 		dropped,
 	}
 	if f.Options.ClampMSS {
@@ -64,8 +70,10 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 			{Name: "check", Hook: dataplane.Prerouting, Priority: dataplane.Raw, Rules: []dataplane.FilterRule{
 				// Nodes answer for their pods; see nodeTable.
 				{Match: dataplane.Match{Source: dataplane.Selector{Set: "inside", Not: true}, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}, Counter: true, Verdict: dataplane.Drop},
-				jump(dataplane.Match{InLink: fromOverlay}, "out"),
-				jump(dataplane.Match{InLink: fromTunnel}, "in"),
+				jump(dataplane.Match{InLink: theTunnel}, "in"),
+			}},
+			{Name: "leave", Hook: dataplane.Postrouting, Priority: dataplane.Raw, Rules: []dataplane.FilterRule{
+				jump(dataplane.Match{OutLink: theTunnel}, "out"),
 			}},
 			{Name: "out", Rules: append(out, dropped)},
 			{Name: "out-source", Rules: []dataplane.FilterRule{
@@ -87,12 +95,12 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 				moves(p.Remaps(), dataplane.QuotedDestinationField, dataplane.Return)...)},
 			{Name: "through", Hook: dataplane.Forward, Priority: dataplane.Filter, Drop: true, Rules: forward},
 			{Name: "host", Hook: dataplane.Input, Priority: dataplane.Filter, Rules: []dataplane.FilterRule{
-				{Match: dataplane.Match{InLink: fromTunnel, Transport: dataplane.UDP, DestinationPort: PingPort}, Verdict: dataplane.Accept},
-				{Match: dataplane.Match{InLink: fromTunnel, Transport: dataplane.UDP, DestinationPort: PongPort}, Verdict: dataplane.Accept},
-				{Match: dataplane.Match{InLink: fromTunnel, Transport: dataplane.ICMP}, Verdict: dataplane.Accept},
-				{Match: dataplane.Match{InLink: fromTunnel}, Counter: true, Verdict: dataplane.Drop},
-				{Match: dataplane.Match{InLink: fromOverlay, Transport: dataplane.ICMP}, Verdict: dataplane.Accept},
-				{Match: dataplane.Match{InLink: fromOverlay}, Counter: true, Verdict: dataplane.Drop},
+				{Match: dataplane.Match{InLink: theTunnel, Transport: dataplane.UDP, DestinationPort: PingPort}, Verdict: dataplane.Accept},
+				{Match: dataplane.Match{InLink: theTunnel, Transport: dataplane.UDP, DestinationPort: PongPort}, Verdict: dataplane.Accept},
+				{Match: dataplane.Match{InLink: theTunnel, Transport: dataplane.ICMP}, Verdict: dataplane.Accept},
+				{Match: dataplane.Match{InLink: theTunnel}, Counter: true, Verdict: dataplane.Drop},
+				{Match: dataplane.Match{InLink: theOverlay, Transport: dataplane.ICMP}, Verdict: dataplane.Accept},
+				{Match: dataplane.Match{InLink: theOverlay}, Counter: true, Verdict: dataplane.Drop},
 			}},
 		},
 	}

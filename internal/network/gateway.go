@@ -80,8 +80,8 @@ func CompileGateway(f *Facts, self Self, tunnel Tunnel, active map[string]netip.
 		state.WireGuard = []dataplane.WireGuard{wireguard(&p, tunnel, far.Addr())}
 	}
 	routes := routes{}
-	for _, r := range p.Remaps() {
-		routes.add(dataplane.Route{Table: dataplane.OverlayTable, Destination: r.Real.Masked(), Via: far.Addr(), Link: dataplane.TunnelLink})
+	for _, view := range p.Views() {
+		routes.add(dataplane.Route{Table: dataplane.OverlayTable, Destination: view.Masked(), Via: far.Addr(), Link: dataplane.TunnelLink})
 	}
 	gatewayRoutes(f, self, active, routes)
 	for _, table := range []int{dataplane.OverlayTable, dataplane.TunnelTable} {

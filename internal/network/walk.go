@@ -112,7 +112,7 @@ func (w *walk) throughGateway(c *Cluster, peer *Peer, candidate Candidate, packe
 	passes := p.filter(dataplane.Prerouting)
 	if passes {
 		route, ok := p.route()
-		passes = ok && route.Type == dataplane.Unicast && p.filter(dataplane.Forward)
+		passes = ok && route.Type == dataplane.Unicast && p.filter(dataplane.Forward) && p.filter(dataplane.Postrouting)
 	}
 	w.hop(c, "gateway", candidate.Pod, p.steps)
 	return p, passes

@@ -84,6 +84,14 @@ func (c *cluster) pod(t *testing.T, name string, node int, last byte) *host {
 	return p
 }
 
+// twin makes a pod at the place in its node's pod CIDR where another one is in its own: with the same address where the ranges are the same.
+func (c *cluster) twin(t *testing.T, of *host) (*host, network.End) {
+	t.Helper()
+	last := of.podIP(t).As4()[3]
+	p := c.pod(t, fmt.Sprintf("%s-twin", c.ID), 0, last)
+	return p, network.End{Cluster: c.ID, Name: p.name, Address: p.podIP(t), Node: c.nodes[0].name}
+}
+
 // podIP is the address of a pod, or of a gateway.
 func (h *host) podIP(t *testing.T) netip.Addr {
 	t.Helper()
@@ -128,7 +136,7 @@ func (i *internet) peer(t *testing.T, server, client *cluster, serverPods, serve
 		}
 		number := len(in.Facts.Peers)
 		node := number % len(in.nodes)
-		gw := in.pod(t, fmt.Sprintf("%s-gateway-to-%s", in.ID, of.ID), node, byte(100+number))
+		gw := in.pod(t, fmt.Sprintf("%s-gateway-to-%s", in.ID, of.ID), node, byte(either(role == network.Server, 100, 150)+number))
 		gw.must(t, func() error { return gateway.Prepare(gateway.Sysctls) })
 		i.plug(t, gw, "wan0", netip.PrefixFrom(i.next, 24))
 		endpoint := i.next
@@ -148,6 +156,13 @@ func (i *internet) peer(t *testing.T, server, client *cluster, serverPods, serve
 	here.peers = []network.TunnelPeer{{Key: there.public(), Carries: true}}
 	there.peers = []network.TunnelPeer{{Key: here.public(), Endpoint: netip.AddrPortFrom(endpoint, network.TunnelPort), Carries: true}}
 	here.port = network.TunnelPort
+}
+
+func either[T any](condition bool, yes, no T) T {
+	if condition {
+		return yes
+	}
+	return no
 }
 
 // apply carries out the plans of all hosts, and wants nothing left to do afterwards.

@@ -98,7 +98,7 @@ func TestSpoofing(t *testing.T) {
 		packet: datagram(addr(printer), rome.Facts.Nodes[0].IP, network.DefaultOverlayPort, inner),
 		by:     rome.nodes[0], rule: "check: ip saddr != @inside", never: everybody})
 	inner = vxlan(datagram(local, addr("10.71.1.5"), injected, nil), gwIP)
-	w.refuse(t, refusal{name: "a host outside into a gateway", from: rome.nodes[0], link: "pod100", via: gwIP,
+	w.refuse(t, refusal{name: "a host outside into a gateway", from: rome.nodes[0], link: "pod150", via: gwIP,
 		packet: datagram(addr(printer), gwIP, network.DefaultOverlayPort, inner),
 		by:     gw, devices: rome.tunnels["milan"], rule: "check: ip saddr != @inside", never: everybody})
 	w.refuse(t, refusal{name: "the overlay from an address of nobody", from: rome.nodes[0], link: dataplane.OverlayLink, via: gwIP,

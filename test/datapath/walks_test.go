@@ -166,6 +166,11 @@ func TestWalks(t *testing.T) {
 			w.walk(t, name+" beside the gateways", rome.pods[0], w.explain(t, rome.podEnd(t, 0), milan.podEnd(t, 0)))
 			w.walk(t, name+" across nodes", rome.pods[1], w.explain(t, rome.podEnd(t, 1), milan.podEnd(t, 1)))
 			w.walk(t, name+" the other way", milan.pods[1], w.explain(t, milan.podEnd(t, 1), rome.podEnd(t, 1)))
+			twin, end := milan.twin(t, rome.gateways["milan"])
+			twin.serve(t, 8080)
+			w.walk(t, name+" to the twin of the gateway", rome.pods[1], w.explain(t, rome.podEnd(t, 1), end))
+			twin, end = rome.twin(t, milan.gateways["rome"])
+			w.walk(t, name+" from the twin of the gateway", twin, w.explain(t, end, milan.podEnd(t, 1)))
 			w.walk(t, name+" from a node", rome.nodes[1], w.explain(t, rome.nodeEnd(1), milan.podEnd(t, 1)))
 			w.walk(t, name+" from the node of the gateway", milan.nodes[0], w.explain(t, milan.nodeEnd(0), rome.podEnd(t, 0)))
 			t.Run("gateways remember nothing", func(t *testing.T) {
