@@ -170,8 +170,14 @@ func TestWalkIsTranslation(t *testing.T) {
 			a, b = b, a
 		}
 		from, to := pod(&all[a], r.IntN(2), byte(3+r.IntN(90))), pod(&all[b], r.IntN(2), byte(3+r.IntN(90)))
-		if r.IntN(4) == 0 {
+		switch r.IntN(4) {
+		case 0:
 			from = nodeEnd(&all[a], r.IntN(2))
+		case 1: // the pod at the same place as the gateway on the other side
+			gw, _ := all[a].candidate(&all[a].Facts.Peers[0])
+			if last := gw.IP.As4()[3]; !taken(&all[b], last) {
+				to = pod(&all[b], 0, last)
+			}
 		}
 		e := mustExplain(t, all, from, to)
 		here, _ := all[a].Facts.Translation(all[b].ID)
@@ -204,6 +210,11 @@ func TestWalkIsTranslation(t *testing.T) {
 		}
 		checkError(t, all, from, e)
 	}
+}
+
+// taken tells whether a gateway of the cluster has this place on its node.
+func taken(c *Cluster, last byte) bool {
+	return slices.ContainsFunc(c.Facts.Peers, func(p Peer) bool { return p.Candidates[0].IP.As4()[3] == last })
 }
 
 // checkError sends an ICMP error back and wants the sender to recognise its own packet in it.

@@ -61,7 +61,7 @@ func peer(server, client *Cluster, serverPods, serverExternal, clientPods, clien
 		p.External = []ipam.Remap{{Real: of.Facts.External, View: view}}
 		on := f.Nodes[len(f.Peers)%len(f.Nodes)]
 		ip := on.Pods[0].Addr().As4()
-		ip[3] = byte(100 + len(f.Peers))
+		ip[3] = byte(either(role == Server, 100, 150) + len(f.Peers))
 		p.Candidates = []Candidate{{Pod: "gw-" + of.ID + "-0", IP: netip.AddrFrom4(ip), Node: on.Name, Ready: true}}
 		if role == Client {
 			p.Endpoints = []string{"192.0.2.10"}
