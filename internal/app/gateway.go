@@ -95,6 +95,9 @@ type gatewayAgent struct {
 	known    *network.Facts
 	mtu      int
 	compiled int
+	// said is what WireGuard said when it was asked last.
+	said  gateway.Device
+	asked time.Time
 	// leaving is when this replica began to end; zero while it does not.
 	leaving time.Time
 }

@@ -19,6 +19,8 @@ const (
 	// leaveTimeout bounds how long a replica that ends waits for another one to take over; leaveInterval is how often it looks.
 	leaveTimeout  = 8 * time.Second
 	leaveInterval = 50 * time.Millisecond
+	// deviceInterval is how often WireGuard is asked for handshakes when nothing is urgent.
+	deviceInterval = time.Second
 )
 
 // decide follows the tunnel and the other replicas, and has the agent change what that asks for, until ctx ends.
@@ -97,13 +99,21 @@ func (g *gatewayAgent) input(now time.Time) (gateway.Input, bool) {
 		return gateway.Input{}, false
 	}
 	in := gateway.Input{
-		Now: now, Peer: peer, Private: private, Device: g.device(), Pulse: g.pinger.Pulse(),
+		Now: now, Peer: peer, Private: private, Device: g.recentDevice(now), Pulse: g.pinger.Pulse(),
 		Self: g.opts.podName, Siblings: g.heardSiblings(&peer),
 	}
 	if peer.Role == network.Client {
 		in.Endpoints = g.resolver.Endpoints(peer.Endpoints, peer.Port)
 	}
 	return in, true
+}
+
+// recentDevice is what WireGuard said not long ago: of all that is decided only a change of keys is urgent.
+func (g *gatewayAgent) recentDevice(now time.Time) gateway.Device {
+	if !g.session.Begun() || g.session.Rotating() || now.Sub(g.asked) >= deviceInterval {
+		g.said, g.asked = g.device(), now
+	}
+	return g.said
 }
 
 // heardSiblings asks the other pods of this gateway and returns what they said so far.

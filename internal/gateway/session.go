@@ -51,6 +51,9 @@ type Input struct {
 // Begun tells whether anything was decided yet.
 func (s *Session) Begun() bool { return s.begun }
 
+// Rotating tells whether the far gateway is about to change its key.
+func (s *Session) Rotating() bool { return s.rotation.Next != dataplane.PublicKey{} }
+
 // Replica is where this replica stands.
 func (s *Session) Replica() network.Replica { return s.replica }
 
