@@ -25,6 +25,7 @@ func nodes(s *story.Story) {
 	rome := s.Rome
 	worker := rome.Worker(2)
 	p := gather(s, "nodes", "home", "milan")
+	defer p.clear()
 	address := nodeAddress(s, rome, worker).String()
 	var node corev1.Node
 	s.Must(rome.Get(s.Context(), client.ObjectKey{Name: worker}, &node))
@@ -34,6 +35,12 @@ func nodes(s *story.Story) {
 		s.Must(err)
 		s.Cleanup(func() { _, _ = s.Playground(background(s), "start", "node", worker) })
 		s.Must(rome.Delete(s.Context(), node.DeepCopy()))
+		// Kubernetes does that too, after more than a minute.
+		for _, pod := range s.Pods(rome, metav1.NamespaceAll) {
+			if pod.Spec.NodeName == worker {
+				s.Must(client.IgnoreNotFound(rome.Delete(s.Context(), &pod, client.GracePeriodSeconds(0))))
+			}
+		}
 		s.Gone(rome, &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: ipamv1alpha1.IPNodePrefix + worker}}, soon)
 	})
 	s.Step("gateways forget it, and what is left works", func() {
@@ -90,6 +97,7 @@ func routesOf(ctx context.Context, pod *corev1.Pod) (string, error) {
 func keys(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	p := gather(s, "keys", "home", "milan")
+	defer p.clear()
 	for _, side := range []struct{ here, there *playground.Cluster }{{rome, milan}, {milan, rome}} {
 		secret := client.ObjectKey{Namespace: api.TenantNamespace(side.there.ID), Name: "gw-" + side.there.ID}
 		public := client.ObjectKey{Namespace: api.TenantNamespace(side.here.ID), Name: side.here.ID}
@@ -118,6 +126,7 @@ func keys(s *story.Story) {
 func nat(s *story.Story) {
 	rome := s.Rome
 	p := gather(s, "nat", "home", "milan")
+	defer p.clear()
 	own := nodeAddress(s, rome, rome.Node()).String()
 	own = own[:strings.LastIndex(own, ".")] + ".0/24"
 	s.Step("rome's nodes take no packet of UDP from outside that answers none of theirs", func() {

@@ -23,6 +23,7 @@ const (
 func agents(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	p := gather(s, "agents", "home", "milan")
+	defer p.clear()
 	for _, c := range []*playground.Cluster{rome, milan} {
 		peer := map[string]string{"rome": "milan", "milan": "rome"}[c.ID]
 		var fabric corev1.PodList
@@ -33,21 +34,39 @@ func agents(s *story.Story) {
 		at, err := gateways(s.Context(), c, peer)
 		s.Must(err)
 		s.Step("the agents of "+c.ID+" are killed while a stream runs at full speed", func() {
-			stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 0)
-			pause(s, 2*time.Second)
-			for i := range fabric.Items {
-				kill(s, &fabric.Items[i], "fabric")
-				pause(s, 500*time.Millisecond)
-			}
-			for i := range at {
-				kill(s, &at[i], "gateway")
-				pause(s, 500*time.Millisecond)
-			}
-			// The agents are up again and look at what they find.
-			pause(s, 3*time.Second)
-			p.flows(stream, agentStall)
+			p.unimpressed(agentStall, func() {
+				for i := range fabric.Items {
+					kill(s, &fabric.Items[i], "fabric")
+					pause(s, 500*time.Millisecond)
+				}
+				for i := range at {
+					kill(s, &at[i], "gateway")
+					pause(s, 500*time.Millisecond)
+				}
+				// The agents are up again and look at what they find.
+				pause(s, 3*time.Second)
+			})
 		})
 		standing(s, c, peer)
+	}
+}
+
+// unimpressed does something to a stream that must neither break it nor stall it for longer than that. A machine with two cores that are
+// busy with other things stalls it too, every now and then: so a stall counts only if it comes again and again.
+func (p *people) unimpressed(stall time.Duration, do func()) {
+	p.Helper()
+	const tries = 3
+	for try := 1; ; try++ {
+		stream := p.stream(p.inside("home", 0), p.Rome, "milan", p.pods("milan")[1].Name, 0)
+		pause(p.Story, 2*time.Second)
+		do()
+		if try == tries {
+			p.flows(stream, stall)
+			return
+		}
+		if got := p.flows(stream, time.Hour); got.Longest <= float64(stall/time.Millisecond) {
+			return
+		}
 	}
 }
 
@@ -55,6 +74,7 @@ func agents(s *story.Story) {
 func failover(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	p := gather(s, "failover", "home", "milan")
+	defer p.clear()
 	sides := []struct {
 		c    *playground.Cluster
 		peer string
@@ -103,6 +123,7 @@ func failover(s *story.Story) {
 	})
 	s.Step("both gateways of rome are deleted at once: it takes longer, and comes back", func() {
 		stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 1<<20)
+		pause(s, 2*time.Second)
 		pods, err := gateways(s.Context(), rome, "milan")
 		s.Must(err)
 		for i := range pods {
@@ -129,6 +150,7 @@ func (p *people) web(c *playground.Cluster, group string) (authorities []string)
 func power(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	p := gather(s, "power", "home", "milan")
+	defer p.clear()
 	for _, side := range []struct {
 		c    *playground.Cluster
 		peer string
@@ -177,6 +199,7 @@ func power(s *story.Story) {
 func partition(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	p := gather(s, "partition", "home", "milan", "naples")
+	defer p.clear()
 	var stream, other *playground.Stream
 	s.Step("cut rome off from milan", func() {
 		stream = p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 1<<20)

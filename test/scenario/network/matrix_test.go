@@ -31,6 +31,7 @@ import (
 func matrix(s *story.Story) {
 	rome, milan, naples := s.Rome, s.Milan, s.Naples
 	p := gather(s, "matrix", "home", "milan", "naples")
+	defer p.clear()
 	hosts := p.hosts()
 
 	s.Step("pods reach pods by address, hub and spokes, both ways", func() {
@@ -123,7 +124,17 @@ func matrix(s *story.Story) {
 func (p *people) reachesAll(from playground.Inside, c *playground.Cluster, node bool) {
 	p.Helper()
 	var authorities, names []string
-	for name, address := range p.everyone(c) {
+	targets := p.everyone(c)
+	if node { // a spoke's nodes are not known to the other spoke: only its pods are, by the objects of the hub
+		for _, group := range p.groups {
+			if there := cluster(p.Story, group); c != p.Rome && there != p.Rome && there != c {
+				for name := range p.seen(c, group) {
+					delete(targets, name)
+				}
+			}
+		}
+	}
+	for name, address := range targets {
 		names = append(names, name)
 		authorities = append(authorities, net.JoinHostPort(address.String(), webPort))
 	}

@@ -72,6 +72,20 @@ func gather(s *story.Story, ns string, groups ...string) *people {
 	return p
 }
 
+// clear takes the pods away before their namespace: Kubernetes looks at a namespace that is not empty yet only every few seconds.
+func (p *people) clear() {
+	if p.Failed() {
+		return // whoever looks for the reason wants to see them
+	}
+	p.Step("without pods", func() {
+		p.Must(p.Rome.DeleteAllOf(p.Context(), &appsv1.Deployment{}, client.InNamespace(p.ns)))
+		p.Must(p.Rome.DeleteAllOf(p.Context(), &corev1.Pod{}, client.InNamespace(p.ns)))
+		p.PodsReady(p.Rome, p.ns, 0, start)
+		_, err := p.Liqoctl(p.Context(), "unoffload", "namespace", p.ns, "--kubeconfig", p.Rome.Kubeconfig)
+		p.Must(err)
+	})
+}
+
 func realNodes() *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
@@ -103,8 +117,13 @@ func (p *people) pods(group string) []corev1.Pod {
 // inside is a group's pod, to send from.
 func (p *people) inside(group string, number int) playground.Inside {
 	p.Helper()
-	inside, err := playground.In(&p.pods(group)[number])
-	p.Must(err)
+	var inside playground.Inside
+	// A node that has just started shows the containers of its pods as they were before it went.
+	p.Eventually(start, fmt.Sprintf("pod %d of %s to run", number, group), func(context.Context) error {
+		var err error
+		inside, err = playground.In(&p.pods(group)[number])
+		return err
+	})
 	return inside
 }
 
@@ -237,7 +256,14 @@ func (p *people) removeHosts() {
 func (p *people) asks(from playground.Inside, authorities ...string) []playground.Answer {
 	p.Helper()
 	var answers []playground.Answer
+	tries := 0
+	defer func() {
+		if tries > 1 {
+			fmt.Printf("             %s asked %d times until %d of %v were answered\n", from.Name, tries, len(answers), authorities)
+		}
+	}()
 	p.Eventually(soon, fmt.Sprintf("%s to be answered by %v", from.Name, authorities), func(ctx context.Context) error {
+		tries++
 		var err error
 		if answers, err = from.WhoAmI(ctx, 3*time.Second, authorities...); err != nil {
 			return err
