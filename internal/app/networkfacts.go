@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -29,9 +31,13 @@ type networkFacts struct {
 	objects network.Objects // namespace and options; the lists are filled in for each reading
 	changed func()
 
-	mu     sync.Mutex
-	synced bool
+	pending atomic.Bool // pods came or went, and it will be told
+	mu      sync.Mutex
+	synced  bool
 }
+
+// podPause is how long news of pods are gathered.
+const podPause = 500 * time.Millisecond
 
 // watching are additions to what is watched, by object.
 type watching map[client.Object]cache.ByObject
@@ -88,10 +94,10 @@ func (f *networkFacts) run(ctx context.Context, kinds ...client.Object) error {
 			return fmt.Errorf("watching %T: %w", kind, err)
 		}
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { f.changed() }, DeleteFunc: func(any) { f.changed() },
+			AddFunc: f.news, DeleteFunc: f.news,
 			UpdateFunc: func(before, after any) {
 				if differ(before, after) {
-					f.changed()
+					f.news(after)
 				}
 			},
 		}); err != nil {
@@ -144,6 +150,22 @@ func (f *networkFacts) read(ctx context.Context) (network.Facts, []network.Probl
 	objects.GatewayServers, objects.GatewayClients = servers.Items, clients.Items
 	facts, problems := network.Gather(&objects)
 	return facts, problems, nil
+}
+
+// news tells of a change: at once, but for pods that are no gateways. These come and go by the hundred, and most lie where their node's
+// others do.
+func (f *networkFacts) news(object any) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok || pod.Labels[networkingv1beta1.LabelComponent] == networkingv1beta1.ComponentGateway {
+		f.changed()
+		return
+	}
+	if f.pending.CompareAndSwap(false, true) {
+		time.AfterFunc(podPause, func() {
+			f.pending.Store(false)
+			f.changed()
+		})
+	}
 }
 
 // differ tells whether an update changed anything that is kept: most of them, of nodes and pods above all, are about something else.
