@@ -3,12 +3,12 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,9 +68,15 @@ func setupShadowEndpointSlice(mgr ctrl.Manager, opts Options) error {
 var peerChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*corev1beta1.ForeignCluster)
 	after, ok2 := e.ObjectNew.(*corev1beta1.ForeignCluster)
-	return !ok || !ok2 || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
-		!equality.Semantic.DeepEqual(before.Status.Modules.Networking, after.Status.Modules.Networking)
+	return !ok || !ok2 || before.Status.Modules.Networking.Enabled != after.Status.Modules.Networking.Enabled ||
+		!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, sameState) ||
+		!slices.EqualFunc(before.Status.Modules.Networking.Conditions, after.Status.Modules.Networking.Conditions, sameState)
 }}
+
+// sameState tells whether two conditions differ in their wording at most.
+func sameState(a, b corev1beta1.Condition) bool {
+	return a.Type == b.Type && a.Status == b.Status && a.LastTransitionTime.Equal(&b.LastTransitionTime)
+}
 
 // of names all ShadowEndpointSlices of a consumer.
 func (r *shadowEndpointSlices) of(ctx context.Context, consumer string) []reconcile.Request {

@@ -69,7 +69,7 @@ type Node struct {
 	exists      chan struct{}
 	known       bool
 	unavailable atomic.Bool
-	// loaded is closed when the VirtualNode was read for the first time.
+	// loaded is closed when the VirtualNode, and the Node if there is one, was read for the first time.
 	loaded chan struct{}
 	read   bool
 }
@@ -167,8 +167,12 @@ var errForeign = errors.New("a node of that name exists and is not a virtual nod
 // news matter.
 func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 	virtual := n.VirtualNode()
-	if virtual != nil && !n.read {
+	if virtual != nil && n.nodes.Synced() && !n.read {
 		n.read = true
+		if have := n.Object(); have != nil && !foreign(have) {
+			// What the process before this one said of the pods holds until there is a verdict.
+			n.unavailable.Store(notReady(have, corev1.ConditionFalse))
+		}
 		close(n.loaded)
 	}
 	state := n.opts.Health.State()
@@ -216,11 +220,16 @@ func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 // Unavailable tells that the Node is NotReady: Services must not send to its pods.
 func (n *Node) Unavailable() bool { return n.unavailable.Load() }
 
+// notReady tells whether the Ready condition is one of those.
+func notReady(node *corev1.Node, those ...corev1.ConditionStatus) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && slices.Contains(those, c.Status)
+	})
+}
+
 // judge takes note of whether node is ready.
 func (n *Node) judge(node *corev1.Node) {
-	unavailable := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
-	})
+	unavailable := notReady(node, corev1.ConditionFalse, corev1.ConditionUnknown)
 	if n.unavailable.Swap(unavailable) != unavailable && n.opts.AvailabilityChanged != nil {
 		n.opts.AvailabilityChanged()
 	}

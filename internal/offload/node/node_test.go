@@ -227,6 +227,16 @@ func TestNodeOnAPIServer(t *testing.T) {
 		}
 		network(corev1beta1.StatusError, 0)
 		expect("patience to end by itself", ready(corev1.ConditionFalse))
+		again, err := New(Options{
+			Local: watching, Health: &link{}, Name: "milan", Virtual: "milan", Namespace: "liqo-tenant-milan", ForeignCluster: "milan",
+			IP: "127.0.0.1", Listen: address, Log: log, Create: true,
+		})
+		must(err)
+		running.Go(func() { _ = again.Run(ctx) })
+		<-again.Loaded()
+		if !again.Unavailable() {
+			t.Error("a process that is started anew tells the pods that all is well before it knows")
+		}
 		network(corev1beta1.StatusEstablished, 0)
 		expect("ready", ready(corev1.ConditionTrue))
 	})

@@ -41,7 +41,7 @@ func copies(name string, workers int, o kinds.CopyOptions, local, remote client.
 
 // Services reflects the Services of offloaded namespaces.
 func Services(workers int, options func() kinds.ServiceOptions) Kind {
-	return copies(ServiceKind, workers, options().CopyOptions, &corev1.Service{}, &corev1.Service{}, func(f Facts) offload.Step {
+	kind := copies(ServiceKind, workers, options().CopyOptions, &corev1.Service{}, &corev1.Service{}, func(f Facts) offload.Step {
 		o := options()
 		return offload.NextCopy(object(f.Local), object(f.Remote[0]), f.Mapping, f.RemoteSynced, offload.CopyRules{
 			Options: o.CopyOptions,
@@ -59,6 +59,15 @@ func Services(workers int, options func() kinds.ServiceOptions) Kind {
 			Merge: merge(kinds.MergeService),
 		})
 	})
+	kind.Local.Strip, kind.Remote[0].Strip = stripServiceStatus, stripServiceStatus
+	return kind
+}
+
+// stripServiceStatus drops what never crosses.
+func stripServiceStatus(obj client.Object) {
+	if service, ok := obj.(*corev1.Service); ok {
+		service.Status = corev1.ServiceStatus{}
+	}
 }
 
 // EndpointSliceOptions are the facts about EndpointSlices that are not in their namespace.
