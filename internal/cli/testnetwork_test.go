@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,7 +32,7 @@ func TestReportOfChecks(t *testing.T) {
 	run := func(t *testing.T, failFast bool) (*testReport, error) {
 		var late atomic.Int32
 		report := &testReport{}
-		err := report.run(t.Context(), checks, nil, failFast, func(_ context.Context, c *testCheck) ([]testOutcome, error) {
+		err := report.run(t.Context(), checks, failFast, func(_ context.Context, c *testCheck) ([]testOutcome, error) {
 			switch {
 			case c.pod == "late" && late.Add(1) < attempts, c.pod == "b":
 				return []testOutcome{{}, {Error: "refused"}}[2-len(c.urls):], nil
@@ -66,7 +67,7 @@ func TestReportOfChecks(t *testing.T) {
 func TestInterruptedChecksAreNoSuccess(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	report := &testReport{}
-	err := report.run(ctx, []testCheck{{title: "a", urls: []string{"u"}}}, nil, false, func(context.Context, *testCheck) ([]testOutcome, error) {
+	err := report.run(ctx, []testCheck{{title: "a", urls: []string{"u"}}}, false, func(context.Context, *testCheck) ([]testOutcome, error) {
 		cancel()
 		return nil, errors.New("cut short")
 	}, func(*testCheck, []testFailure) {})
@@ -97,14 +98,19 @@ func TestImageBesideAnother(t *testing.T) {
 func TestReadyEndpoints(t *testing.T) {
 	yes, no := true, false
 	endpoint := func(ready *bool, addresses ...string) discoveryv1.Endpoint {
-		return discoveryv1.Endpoint{Addresses: addresses, Conditions: discoveryv1.EndpointConditions{Ready: ready}}
+		return discoveryv1.Endpoint{
+			Addresses: addresses, Conditions: discoveryv1.EndpointConditions{Ready: ready},
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "pod-" + addresses[0]},
+		}
 	}
 	got := readyEndpoints([]discoveryv1.EndpointSlice{
 		{Endpoints: []discoveryv1.Endpoint{endpoint(&yes, "10.0.0.2"), endpoint(&no, "10.0.0.3")}},
 		{Endpoints: []discoveryv1.Endpoint{endpoint(nil, "10.0.0.1"), endpoint(&yes, "10.0.0.2")}},
 	})
-	if len(got) != 2 || got[0].String() != "10.0.0.1" || got[1].String() != "10.0.0.2" {
-		t.Error(got)
+	address := netip.MustParseAddr
+	want := []testedEndpoint{{address("10.0.0.1"), "pod-10.0.0.1"}, {address("10.0.0.2"), "pod-10.0.0.2"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

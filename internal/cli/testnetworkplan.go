@@ -16,14 +16,20 @@ type testedCluster struct {
 	id string
 	// pods and hosts are the names of the pods that ask: those of the pod network, and those of the host network.
 	pods, hosts []string
-	// endpoints are the ready addresses of the Service, its EndpointSlices taken together.
-	endpoints []netip.Addr
+	// endpoints are the ready ones of the Service, its EndpointSlices taken together, by address.
+	endpoints []testedEndpoint
 	nodes     []testedNode
 	// nodePort is that of the Service; balancers are the addresses, or names, of its load balancer; outside are those under which the
 	// outside host is seen through the IP objects of the other clusters.
 	nodePort  int32
 	balancers []string
 	outside   []netip.Addr
+}
+
+// testedEndpoint is where a cluster sees a replica.
+type testedEndpoint struct {
+	address netip.Addr
+	pod     string
 }
 
 type testedNode struct {
@@ -35,8 +41,20 @@ type testedNode struct {
 // testedWorld is all clusters, the consumer first.
 type testedWorld struct {
 	clusters []testedCluster
-	// replicas are the names of all pods that answer, whichever cluster they run in.
-	replicas []string
+	// replicas are the names of all pods that answer, with the cluster that each runs in.
+	replicas map[string]string
+}
+
+// names are those of the replicas that run in the clusters, sorted; in all of them if none is named.
+func (w *testedWorld) names(clusters ...string) []string {
+	var names []string
+	for name, cluster := range w.replicas {
+		if len(clusters) == 0 || slices.Contains(clusters, cluster) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // testOptions choose the checks.
@@ -64,7 +82,9 @@ type testCheck struct {
 	// cluster is the ID of the source's, pod its name; callerMachine asks itself.
 	cluster, pod string
 	urls         []string
-	// anything is whether any answer will do; otherwise it has to come from one of our replicas.
+	// replicas are the names of those that may answer.
+	replicas []string
+	// anything is whether any answer will do; otherwise it has to come from one of the replicas.
 	anything bool
 	// everyone is whether each replica has to answer one of the URLs.
 	everyone bool
@@ -116,8 +136,19 @@ func planChecks(w *testedWorld, o *testOptions) []testCheck {
 	for i := range w.clusters {
 		c := &w.clusters[i]
 		var endpoints, service, ports, balancers []string
-		for _, address := range c.endpoints {
-			endpoints = append(endpoints, whoami(address.String(), 80))
+		for _, e := range c.endpoints {
+			endpoints = append(endpoints, whoami(e.address.String(), 80))
+		}
+		// A provider's nodes are known to the consumer, and not to the consumer's other providers.
+		var near []string
+		known := w.names(c.id, w.clusters[0].id)
+		if i == 0 {
+			known = w.names()
+		}
+		for _, e := range c.endpoints {
+			if slices.Contains(known, e.pod) {
+				near = append(near, whoami(e.address.String(), 80))
+			}
 		}
 		// Each request is answered by one replica of kube-proxy's choosing: as many as there are replicas reach, most likely, several clusters.
 		for range w.replicas {
@@ -135,13 +166,16 @@ func planChecks(w *testedWorld, o *testOptions) []testCheck {
 			}
 			for _, pod := range pods {
 				check.title, check.cluster, check.pod = title, c.id, pod
+				if check.replicas == nil {
+					check.replicas = w.names()
+				}
 				checks = append(checks, check)
 			}
 		}
 		add("pod to pods", c.pods, testCheck{urls: endpoints, everyone: true})
 		if !o.basic {
 			add("pod to Service", c.pods, testCheck{urls: service})
-			add("host network to pods", c.hosts, testCheck{urls: endpoints, everyone: true})
+			add("host network to pods", c.hosts, testCheck{urls: near, everyone: true, replicas: known})
 			if o.outside != "" {
 				add("pod to the outside", c.pods, testCheck{urls: []string{o.outside}, anything: true})
 			}
@@ -190,13 +224,13 @@ func throughIP(url string, address netip.Addr) string {
 }
 
 // judge compares the outcomes of a check, in the order of its URLs, with what has to be.
-func (c *testCheck) judge(outcomes []testOutcome, replicas []string) []testFailure {
+func (c *testCheck) judge(outcomes []testOutcome) []testFailure {
 	var failures []testFailure
 	fail := func(to, format string, args ...any) {
 		failures = append(failures, testFailure{c.source(), to, fmt.Sprintf(format, args...)})
 	}
 	missing := map[string]bool{}
-	for _, name := range replicas {
+	for _, name := range c.replicas {
 		missing[name] = true
 	}
 	unreachable := false
@@ -209,7 +243,7 @@ func (c *testCheck) judge(outcomes []testOutcome, replicas []string) []testFailu
 			fail(url, "%s", outcomes[i].Error)
 			unreachable = true
 		case c.anything:
-		case !slices.Contains(replicas, outcomes[i].replica()):
+		case !slices.Contains(c.replicas, outcomes[i].replica()):
 			fail(url, "answered by %q, which is none of the replicas: another server has this address", outcomes[i].replica())
 		default:
 			delete(missing, outcomes[i].replica())

@@ -14,17 +14,17 @@ import (
 func testedPair() *testedWorld {
 	address := netip.MustParseAddr
 	return &testedWorld{
-		replicas: []string{"milan-0", "rome-0", "rome-1"},
+		replicas: map[string]string{"milan-0": "milan", "rome-0": "rome", "rome-1": "rome"},
 		clusters: []testedCluster{
 			{
 				id: "rome", pods: []string{"rome-0", "rome-1"}, hosts: []string{"host-a"},
-				endpoints: []netip.Addr{address("10.1.0.1"), address("10.1.0.2"), address("10.71.0.1")},
+				endpoints: []testedEndpoint{{address("10.1.0.1"), "rome-0"}, {address("10.1.0.2"), "rome-1"}, {address("10.71.0.1"), "milan-0"}},
 				nodes:     []testedNode{{"rome-1", address("172.30.1.1"), true}, {"rome-2", address("172.30.1.2"), false}},
 				nodePort:  30080, balancers: []string{"172.30.1.128"}, outside: []netip.Addr{address("10.70.0.9")},
 			},
 			{
 				id: "milan", pods: []string{"milan-0"}, hosts: []string{"host-b"},
-				endpoints: []netip.Addr{address("10.1.0.1"), address("10.72.0.1"), address("10.72.0.2")},
+				endpoints: []testedEndpoint{{address("10.1.0.1"), "milan-0"}, {address("10.72.0.1"), "rome-0"}, {address("10.72.0.2"), "rome-1"}},
 				nodes:     []testedNode{{"milan-1", address("172.30.2.1"), true}}, nodePort: 31000,
 			},
 		},
@@ -65,6 +65,31 @@ func TestPlannedChecks(t *testing.T) {
 	}
 }
 
+// TestSpokes: what a provider's nodes are asked for are pods of their own cluster and of the consumer.
+func TestSpokes(t *testing.T) {
+	world := testedPair()
+	world.replicas["naples-0"] = "naples"
+	for i := range world.clusters {
+		world.clusters[i].endpoints = append(world.clusters[i].endpoints, testedEndpoint{netip.MustParseAddr("10.74.0.1"), "naples-0"})
+	}
+	world.clusters = append(world.clusters, testedCluster{id: "naples", pods: []string{"naples-0"}, hosts: []string{"host-c"}, endpoints: world.clusters[0].endpoints})
+	got := map[string][]string{}
+	for _, check := range planChecks(world, &testOptions{}) {
+		if check.title == "host network to pods" {
+			got[check.pod] = check.replicas
+			if len(check.urls) != len(check.replicas) {
+				t.Errorf("%s asks %v to find %v", check.pod, check.urls, check.replicas)
+			}
+		}
+	}
+	want := map[string][]string{
+		"host-a": {"milan-0", "naples-0", "rome-0", "rome-1"}, "host-b": {"milan-0", "rome-0", "rome-1"}, "host-c": {"naples-0", "rome-0", "rome-1"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestJudgedChecks(t *testing.T) {
 	world := testedPair()
 	check := planChecks(world, &testOptions{basic: true})[0]
@@ -85,7 +110,7 @@ func TestJudgedChecks(t *testing.T) {
 		{"no answer of ours", []testOutcome{answer("rome-0"), answer("rome-1"), {Answer: "<html>"}}, []string{`answered by ""`, "pod milan-0"}},
 		{"cut short", []testOutcome{answer("rome-0"), answer("rome-1")}, []string{"was not asked"}},
 	} {
-		failures := check.judge(test.outcomes, world.replicas)
+		failures := check.judge(test.outcomes)
 		if len(failures) != len(test.want) {
 			t.Errorf("%s: %v, want %v", test.name, failures, test.want)
 			continue
@@ -97,12 +122,12 @@ func TestJudgedChecks(t *testing.T) {
 		}
 	}
 	// A Service answers with whomever it likes, the outside with whatever it likes.
-	service := testCheck{urls: []string{"a", "b"}}
-	if failures := service.judge([]testOutcome{answer("rome-0"), answer("rome-0")}, world.replicas); len(failures) > 0 {
+	service := testCheck{urls: []string{"a", "b"}, replicas: world.names()}
+	if failures := service.judge([]testOutcome{answer("rome-0"), answer("rome-0")}); len(failures) > 0 {
 		t.Error(failures)
 	}
 	outside := testCheck{urls: []string{"a"}, anything: true}
-	if failures := outside.judge([]testOutcome{{Answer: "<html>"}}, world.replicas); len(failures) > 0 {
+	if failures := outside.judge([]testOutcome{{Answer: "<html>"}}); len(failures) > 0 {
 		t.Error(failures)
 	}
 }

@@ -33,11 +33,11 @@ const (
 type asker func(ctx context.Context, check *testCheck) ([]testOutcome, error)
 
 // check makes all checks and returns an error that names every pair that failed.
-func (t *networkTest) check(ctx context.Context, checks []testCheck, replicas []string) error {
+func (t *networkTest) check(ctx context.Context, checks []testCheck) error {
 	step := t.consumer.Start("Making %d checks", len(checks))
 	defer step.End()
 	report := &testReport{}
-	err := report.run(ctx, checks, replicas, t.options.failFast, t.ask, func(check *testCheck, failures []testFailure) {
+	err := report.run(ctx, checks, t.options.failFast, t.ask, func(check *testCheck, failures []testFailure) {
 		if t.options.all {
 			verdict := "ok"
 			if len(failures) > 0 {
@@ -69,7 +69,7 @@ type testReport struct {
 var errFailFast = errors.New("a check failed")
 
 // run makes the checks, several at once, and tells each outcome. It returns an error only when ctx ended.
-func (r *testReport) run(ctx context.Context, checks []testCheck, replicas []string, failFast bool, ask asker, tell func(*testCheck, []testFailure)) error {
+func (r *testReport) run(ctx context.Context, checks []testCheck, failFast bool, ask asker, tell func(*testCheck, []testFailure)) error {
 	r.counts = map[string]struct{ good, all int }{}
 	for _, check := range checks {
 		if !slices.Contains(r.titles, check.title) {
@@ -84,7 +84,7 @@ func (r *testReport) run(ctx context.Context, checks []testCheck, replicas []str
 			if inner.Err() != nil {
 				return nil
 			}
-			failures := persist(inner, check, replicas, ask)
+			failures := persist(inner, check, ask)
 			if inner.Err() != nil {
 				return nil // what another failure, or the user, cut short says nothing
 			}
@@ -127,7 +127,7 @@ func (r *testReport) verdict() error {
 }
 
 // persist makes a check until it succeeds, or has been tried often enough.
-func persist(ctx context.Context, check *testCheck, replicas []string, ask asker) []testFailure {
+func persist(ctx context.Context, check *testCheck, ask asker) []testFailure {
 	var failures []testFailure
 	for attempt := range attempts {
 		if attempt > 0 {
@@ -142,7 +142,7 @@ func persist(ctx context.Context, check *testCheck, replicas []string, ask asker
 			failures = []testFailure{{check.source(), strings.Join(check.urls, ", "), err.Error()}}
 			continue
 		}
-		if failures = check.judge(outcomes, replicas); len(failures) == 0 {
+		if failures = check.judge(outcomes); len(failures) == 0 {
 			return nil
 		}
 	}

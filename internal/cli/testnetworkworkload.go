@@ -228,20 +228,19 @@ func (t *networkTest) settled(ctx context.Context) (*testedWorld, error) {
 
 // gather reads the world; why says what is still missing.
 func (t *networkTest) gather(ctx context.Context) (world *testedWorld, why string, err error) {
-	world = &testedWorld{clusters: make([]testedCluster, len(t.clusters()))}
+	world = &testedWorld{clusters: make([]testedCluster, len(t.clusters())), replicas: map[string]string{}}
 	var pods corev1.PodList
 	if err := t.consumer.List(ctx, &pods, client.InNamespace(testNamespace), client.MatchingLabels{testLabel: testName}); err != nil {
 		return nil, "", t.consumer.error(fmt.Errorf("listing pods: %w", err))
 	}
 	for _, pod := range pods.Items {
 		if pod.DeletionTimestamp == nil {
-			world.replicas = append(world.replicas, pod.Name)
+			world.replicas[pod.Name] = pod.Labels[testClusterLabel]
 		}
 		if !podReady(&pod) {
 			why = fmt.Sprintf("pod %s is not ready, %s", pod.Name, orDefault(podTrouble(&pod), "phase "+string(pod.Status.Phase)))
 		}
 	}
-	slices.Sort(world.replicas)
 	var all errgroup.Group
 	reasons := make([]string, len(world.clusters))
 	for i, c := range t.clusters() {
@@ -351,23 +350,23 @@ func (c *cluster) gatherService(ctx context.Context, name string, into *testedCl
 	return "", nil
 }
 
-// readyEndpoints are the ready addresses of all slices, each once, sorted.
-func readyEndpoints(all []discoveryv1.EndpointSlice) []netip.Addr {
-	var addresses []netip.Addr
+// readyEndpoints are the ready ones of all slices, each address once, sorted.
+func readyEndpoints(all []discoveryv1.EndpointSlice) []testedEndpoint {
+	var endpoints []testedEndpoint
 	for _, slice := range all {
 		for _, endpoint := range slice.Endpoints {
 			if endpoint.Conditions.Ready != nil && !*endpoint.Conditions.Ready {
 				continue
 			}
 			for _, text := range endpoint.Addresses {
-				if address, err := netip.ParseAddr(text); err == nil {
-					addresses = append(addresses, address)
+				if address, err := netip.ParseAddr(text); err == nil && endpoint.TargetRef != nil {
+					endpoints = append(endpoints, testedEndpoint{address, endpoint.TargetRef.Name})
 				}
 			}
 		}
 	}
-	slices.SortFunc(addresses, netip.Addr.Compare)
-	return slices.Compact(addresses)
+	slices.SortFunc(endpoints, func(a, b testedEndpoint) int { return a.address.Compare(b.address) })
+	return slices.CompactFunc(endpoints, func(a, b testedEndpoint) bool { return a.address == b.address })
 }
 
 // gatherOutside finds where the cluster sees the outside host through the IP objects of those that it has a network with.

@@ -45,12 +45,13 @@ func testedPodObject(name string, ready bool, labels map[string]string) *corev1.
 	}
 }
 
-func testedSlice(addresses ...string) *discoveryv1.EndpointSlice {
+func testedSlice(pods ...string) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
 		Namespace: testNamespace, Name: "slice", Labels: map[string]string{discoveryv1.LabelServiceName: testName},
 	}}
-	for _, address := range addresses {
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}})
+	for _, pod := range pods {
+		name, address, _ := strings.Cut(pod, "=")
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}, TargetRef: &corev1.ObjectReference{Name: name}})
 	}
 	return slice
 }
@@ -63,7 +64,7 @@ func TestTestedWorld(t *testing.T) {
 	rome := fakeCluster("rome",
 		testedNodeObject("rome-1", "172.16.0.1", map[string]string{taintControlPlane: ""}), testedNodeObject("milan", "10.0.0.9", map[string]string{api.LabelRemoteClusterID: "milan"}),
 		testedPodObject("r", true, replica("rome")), testedPodObject("m", true, replica("milan")), testedPodObject("h", true, host),
-		service.DeepCopy(), testedSlice("10.1.0.1", "10.71.0.1"))
+		service.DeepCopy(), testedSlice("r=10.1.0.1", "m=10.71.0.1"))
 	milan := fakeCluster("milan", testedNodeObject("milan-1", "172.16.0.1", nil))
 	run := &networkTest{options: &testNetworkOptions{}, consumer: rome, providers: []*cluster{milan}}
 	missing := func(want string) {
@@ -90,7 +91,7 @@ func TestTestedWorld(t *testing.T) {
 	missing("cluster milan has no Service network-test")
 	create(service.DeepCopy())
 	missing("has 0 ready endpoints, and has to have 2")
-	create(testedSlice("10.1.0.1", "10.72.0.1"))
+	create(testedSlice("m=10.1.0.1", "r=10.72.0.1"))
 
 	world, why, err := run.gather(t.Context())
 	if err != nil || why != "" {
@@ -98,19 +99,19 @@ func TestTestedWorld(t *testing.T) {
 	}
 	address := netip.MustParseAddr
 	want := &testedWorld{
-		replicas: []string{"m", "r"},
+		replicas: map[string]string{"m": "milan", "r": "rome"},
 		clusters: []testedCluster{
 			{
-				id: "rome", pods: []string{"r"}, hosts: []string{"h"}, endpoints: []netip.Addr{address("10.1.0.1"), address("10.71.0.1")},
+				id: "rome", pods: []string{"r"}, hosts: []string{"h"}, endpoints: []testedEndpoint{{address("10.1.0.1"), "r"}, {address("10.71.0.1"), "m"}},
 				nodes: []testedNode{{"rome-1", address("172.16.0.1"), true}},
 			},
 			{
-				id: "milan", pods: []string{"m"}, hosts: []string{"h"}, endpoints: []netip.Addr{address("10.1.0.1"), address("10.72.0.1")},
+				id: "milan", pods: []string{"m"}, hosts: []string{"h"}, endpoints: []testedEndpoint{{address("10.1.0.1"), "m"}, {address("10.72.0.1"), "r"}},
 				nodes: []testedNode{{"milan-1", address("172.16.0.1"), false}},
 			},
 		},
 	}
-	if diff := cmp.Diff(want, world, cmp.AllowUnexported(testedWorld{}, testedCluster{}, testedNode{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, world, cmp.AllowUnexported(testedWorld{}, testedCluster{}, testedNode{}, testedEndpoint{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
 }
