@@ -34,11 +34,11 @@ func (a *app) authenticateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		proxyURL, err := p.proxyURL(ctx, &auth)
+		proxy, err := p.proxyURL(ctx, &auth)
 		if err != nil {
 			return err
 		}
-		return p.explained(p.authenticate(ctx, proxyURL))
+		return p.explained(p.authenticate(ctx, proxy))
 	}
 	return command
 }

@@ -21,12 +21,12 @@ type handshake struct {
 	*pair
 	// consumer is the namespace of this peering in the local cluster, provider that in the remote one.
 	consumer, provider string
-	// proxyURL is the way to the API server to put into the identity, where it needs one.
-	proxyURL string
+	// proxyURL is the way to the API server to put into the identity, "" for none; nil leaves the one that it has.
+	proxyURL *string
 }
 
 // authenticate does the whole handshake.
-func (p *pair) authenticate(ctx context.Context, proxyURL string) error {
+func (p *pair) authenticate(ctx context.Context, proxyURL *string) error {
 	h := &handshake{pair: p, proxyURL: proxyURL}
 	if err := h.namespaces(ctx); err != nil {
 		return err
@@ -128,9 +128,11 @@ func (h *handshake) tenant(ctx context.Context, signature []byte) (*authv1beta1.
 		if peering.CheckRequest(tenant.Spec.CSR, peering.ControlPlaneSubject(h.local.id), publicKey) != nil {
 			tenant.Spec.CSR = request
 		}
-		tenant.Spec.ProxyURL = nil
-		if h.proxyURL != "" {
-			tenant.Spec.ProxyURL = &h.proxyURL
+		if h.proxyURL != nil {
+			tenant.Spec.ProxyURL = h.proxyURL
+			if *h.proxyURL == "" {
+				tenant.Spec.ProxyURL = nil
+			}
 		}
 		return nil
 	})

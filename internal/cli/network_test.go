@@ -326,8 +326,16 @@ func TestNetworkOnAPIServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		// rome sees milan's external CIDR at 10.71.0.0/16.
-		if url, err := p.proxyURL(t.Context(), &authFlags{inBand: true}); err != nil || url != "http://10.71.0.9:8118" {
+		if url, err := p.inBandURL(t.Context()); err != nil || url != "http://10.71.0.9:8118" {
 			t.Errorf("%s, %v", url, err)
+		}
+		// Only a flag that was typed changes the way of a peering that exists.
+		none, typed := func(string) bool { return false }, func(name string) bool { return name == "in-band" }
+		if url, err := p.proxyURL(t.Context(), &authFlags{given: none}); err != nil || url != nil {
+			t.Errorf("%v, %v", url, err)
+		}
+		if url, err := p.proxyURL(t.Context(), &authFlags{given: typed}); err != nil || url == nil || *url != "" {
+			t.Errorf("%v, %v", url, err)
 		}
 	})
 	t.Run("uninstall names the network", func(t *testing.T) {

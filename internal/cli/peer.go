@@ -21,10 +21,13 @@ import (
 type authFlags struct {
 	inBand   bool
 	proxyURL string
+	// given tells which flags the user typed: without one, a peering keeps the way that it has.
+	given func(name string) bool
 }
 
 func (f *authFlags) add(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.inBand, "in-band", false, "Reach the provider's API server through the tunnel")
+	f.given = flags.Changed
+	flags.BoolVar(&f.inBand, "in-band", false, "Reach the provider's API server through the tunnel (--in-band=false: no longer)")
 	flags.StringVar(&f.proxyURL, "proxy-url", "", "HTTP CONNECT proxy on the way to the provider's API server")
 }
 
@@ -118,10 +121,11 @@ func (p *pair) peer(ctx context.Context, o *peerOptions, resources corev1.Resour
 	if err != nil {
 		return err
 	}
-	if o.auth.proxyURL, err = p.proxyURL(ctx, &o.auth); err != nil {
+	proxy, err := p.proxyURL(ctx, &o.auth)
+	if err != nil {
 		return err
 	}
-	if err := p.authenticate(ctx, o.auth.proxyURL); err != nil {
+	if err := p.authenticate(ctx, proxy); err != nil {
 		return err
 	}
 	node := false

@@ -80,12 +80,21 @@ func (p *pair) withoutEffect(o *networkOptions) {
 	}
 }
 
-// proxyURL is the way to the provider's API server that goes into the identity: what the user says, the provider's proxy seen through the
-// tunnel, or none.
-func (p *pair) proxyURL(ctx context.Context, auth *authFlags) (string, error) {
-	if !auth.inBand {
-		return auth.proxyURL, nil
+// proxyURL is the way to the provider's API server that goes into the identity: what the user says, or the provider's proxy seen through the
+// tunnel; nil leaves it as it is.
+func (p *pair) proxyURL(ctx context.Context, auth *authFlags) (*string, error) {
+	if auth.inBand {
+		url, err := p.inBandURL(ctx)
+		return &url, err
 	}
+	if auth.given("proxy-url") || auth.given("in-band") {
+		return &auth.proxyURL, nil
+	}
+	return nil, nil
+}
+
+// inBandURL is that of the provider's proxy as the consumer sees it.
+func (p *pair) inBandURL(ctx context.Context) (string, error) {
 	exposed := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: p.remote.namespace, Name: ipamv1alpha1.IPAPIServerProxy}}
 	step := p.remote.Start("Waiting for the address of the API-server proxy")
 	defer step.End()
