@@ -88,6 +88,7 @@ type gatewayAgent struct {
 	problems problemLog
 	settled  atomic.Bool
 	heard    chan struct{} // an answer came through the tunnel
+	left     chan struct{} // the far replica said that it is about to end
 
 	mu      sync.Mutex
 	session *gateway.Session
@@ -105,7 +106,7 @@ type gatewayAgent struct {
 func newGatewayAgent(cfg *rest.Config, opts *gatewayOptions, log *slog.Logger) (*gatewayAgent, error) {
 	g := &gatewayAgent{
 		opts: opts, log: log, began: time.Now(), problems: problemLog{log: log},
-		timing: network.DefaultTiming(opts.pingInterval, opts.pingLossThreshold), heard: make(chan struct{}, 1),
+		timing: network.DefaultTiming(opts.pingInterval, opts.pingLossThreshold), heard: make(chan struct{}, 1), left: make(chan struct{}, 1),
 	}
 	var err error
 	if g.kernel, err = kernel.New(); err != nil {
@@ -134,11 +135,10 @@ func newGatewayAgent(cfg *rest.Config, opts *gatewayOptions, log *slog.Logger) (
 		Interval: opts.pingInterval,
 		Heard: func(rtt time.Duration) {
 			g.metrics.heard(rtt)
-			select {
-			case g.heard <- struct{}{}:
-			default:
-			}
+			signal(g.heard)
 		},
+		// It needs a moment to become deaf; a session with the same replica again would not last.
+		Left: func() { time.AfterFunc(byePause, func() { signal(g.left) }) },
 	})
 	g.siblings = gateway.NewProber(gateway.ProberOptions{Port: network.AskPort, Interval: g.timing.Ask})
 	g.choice = newGatewayChoice(g.timing, g.agent.Facts)
@@ -177,6 +177,14 @@ func (g *gatewayAgent) run(ctx context.Context) error {
 		return nil
 	})
 	return group.Wait()
+}
+
+// signal never waits: one that is on its way will do.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 // want is what this pod needs now, in the order that WireGuard has to see it.

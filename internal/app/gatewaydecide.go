@@ -19,6 +19,8 @@ const (
 	// leaveTimeout bounds how long a replica that ends waits for another one to take over; leaveInterval is how often it looks.
 	leaveTimeout  = 8 * time.Second
 	leaveInterval = 50 * time.Millisecond
+	// byePause is how long a client waits after a server took leave before it dials another one.
+	byePause = 100 * time.Millisecond
 	// deviceInterval is how often WireGuard is asked for handshakes when nothing is urgent.
 	deviceInterval = time.Second
 )
@@ -37,6 +39,10 @@ func (g *gatewayAgent) decide(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-heard:
+		case <-g.left:
+			g.mu.Lock()
+			g.session.PeerLeft()
+			g.mu.Unlock()
 		case <-time.After(wait):
 		}
 	}
@@ -160,6 +166,7 @@ func (g *gatewayAgent) leave(ctx context.Context) {
 	for time.Since(since) < leaveTimeout {
 		g.step(time.Now())
 		if g.followed(since) {
+			g.takeLeave(ctx)
 			return
 		}
 		select {
@@ -167,6 +174,25 @@ func (g *gatewayAgent) leave(ctx context.Context) {
 			return
 		case <-time.After(leaveInterval):
 		}
+	}
+}
+
+// takeLeave has the client of a server that ends look for another one at once, instead of when this one has been silent for long enough.
+func (g *gatewayAgent) takeLeave(ctx context.Context) {
+	if g.opts.role != network.Server {
+		return
+	}
+	g.mu.Lock()
+	g.leaving = time.Now()
+	g.session.Close()
+	g.mu.Unlock()
+	if err := g.pinger.Leave(); err != nil {
+		g.log.Error("Ending without a word", "error", err)
+	}
+	g.agent.Facts() // becomes deaf
+	select {
+	case <-ctx.Done():
+	case <-time.After(4 * byePause):
 	}
 }
 

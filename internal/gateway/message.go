@@ -12,6 +12,8 @@ import (
 const (
 	ping = "PING"
 	pong = "PONG"
+	// bye is not answered: whoever sends it will not be there for long, and another replica is.
+	bye = "BYE"
 )
 
 // pingMessage is what goes through the tunnel to ask whether the other side is there; the answer repeats it with the other type.

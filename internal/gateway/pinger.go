@@ -28,14 +28,17 @@ type Pulse struct {
 type PingerOptions struct {
 	// ClusterID of this cluster, for the peer's eyes.
 	ClusterID string
-	// Far is the address and port that answers, Local the port to ask from, Link the link to ask through; empty for any.
-	Far   netip.AddrPort
-	Local uint16
-	Link  string
+	// Far is the address and port that answers, Address and Local are where to ask from, Link the link to ask through; Address and Link
+	// may be left to the kernel.
+	Far     netip.AddrPort
+	Address netip.Addr
+	Local   uint16
+	Link    string
 	// Interval between pings.
 	Interval time.Duration
-	// Heard is told of the time each answer took.
+	// Heard is told of the time each answer took, Left when the other side is about to end.
 	Heard func(rtt time.Duration)
+	Left  func()
 }
 
 // Pinger asks the other side of the tunnel whether it is there.
@@ -45,6 +48,7 @@ type Pinger struct {
 
 	mu     sync.Mutex
 	paused bool
+	socket *net.UDPConn // nil while there is none
 	pulse  Pulse
 	sent   [outstanding]time.Time // by number of the ping
 }
@@ -67,6 +71,24 @@ func (p *Pinger) Pause() {
 	p.paused = true
 }
 
+// Leave tells the other side that this one is about to end: it need not find out by silence.
+func (p *Pinger) Leave() error {
+	text, err := json.Marshal(pingMessage{ClusterID: p.opts.ClusterID, Type: bye, Time: time.Now()})
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	socket := p.socket
+	p.mu.Unlock()
+	if socket == nil {
+		return nil // there is no way to the other side
+	}
+	if _, err := socket.WriteToUDPAddrPort(text, netip.AddrPortFrom(p.opts.Far.Addr(), p.opts.Local)); err != nil {
+		return fmt.Errorf("taking leave of the peer: %w", err)
+	}
+	return nil
+}
+
 // Pulse tells what is known at the moment.
 func (p *Pinger) Pulse() Pulse {
 	p.mu.Lock()
@@ -83,8 +105,9 @@ func (p *Pinger) Run(ctx context.Context) error {
 	defer func() { done() }()
 	for {
 		if socket == nil {
-			if opened, err := listen(ctx, fmt.Sprintf(":%d", p.opts.Local), p.opts.Link); err == nil {
+			if opened, err := listen(ctx, p.local(), p.opts.Link); err == nil {
 				socket, done = opened, closeWith(ctx, opened)
+				p.use(opened)
 				go p.hear(opened)
 			}
 		}
@@ -93,6 +116,7 @@ func (p *Pinger) Run(ctx context.Context) error {
 			if err := p.ask(socket); err != nil {
 				done()
 				socket, done = nil, func() {}
+				p.use(nil)
 			}
 		}
 		select {
@@ -102,6 +126,20 @@ func (p *Pinger) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// local is where to ask from, in the words of package net.
+func (p *Pinger) local() string {
+	if !p.opts.Address.IsValid() {
+		return fmt.Sprintf(":%d", p.opts.Local)
+	}
+	return netip.AddrPortFrom(p.opts.Address, p.opts.Local).String()
+}
+
+func (p *Pinger) use(socket *net.UDPConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.socket = socket
 }
 
 func (p *Pinger) ask(socket *net.UDPConn) error {
@@ -135,10 +173,15 @@ func (p *Pinger) hear(socket *net.UDPConn) {
 			return
 		}
 		var answer pingMessage
-		if from.Addr().Unmap() != p.opts.Far.Addr() || json.Unmarshal(buffer[:n], &answer) != nil || answer.Type != pong {
+		if from.Addr().Unmap() != p.opts.Far.Addr() || json.Unmarshal(buffer[:n], &answer) != nil {
 			continue
 		}
-		p.answered(answer.Time, time.Now())
+		switch {
+		case answer.Type == pong:
+			p.answered(answer.Time, time.Now())
+		case answer.Type == bye && p.opts.Left != nil:
+			p.opts.Left()
+		}
 	}
 }
 

@@ -23,6 +23,10 @@ type Session struct {
 	// endpoint and local are where a client dials and from which port, in this session.
 	endpoint netip.AddrPort
 	local    uint16
+	// closed says that WireGuard must not know the peer any more.
+	closed bool
+	// left says that the far replica is about to end.
+	left bool
 	// anew says that WireGuard must forget the peer before it gets it again.
 	anew bool
 }
@@ -86,7 +90,9 @@ func (s *Session) Step(in Input) (again time.Time, changed bool) {
 	client := in.Peer.Role == network.Client
 	moved := client && s.endpoint.IsValid() && len(in.Endpoints) > 0 && !slices.Contains(in.Endpoints, s.endpoint)
 	rekeyed := client && private != (dataplane.PrivateKey{}) && private != in.Private
-	if s.replica.Peered && (moved || rekeyed) {
+	left := client && s.left && s.replica.State == network.Active
+	s.left = false
+	if s.replica.Peered && (moved || rekeyed || left) {
 		s.replica.Session++
 		s.replica.Made = in.Now
 	}
@@ -114,11 +120,17 @@ func (s *Session) Step(in Input) (again time.Time, changed bool) {
 	return again, before.Session != s.replica.Session || before.Peered != s.replica.Peered || rotation != s.rotation || private != s.private
 }
 
+// PeerLeft tells that the far replica is about to end: a client dials another one with the next Step.
+func (s *Session) PeerLeft() { s.left = true }
+
+// Close ends it for good: the peer has to find another replica.
+func (s *Session) Close() { s.closed = true }
+
 // Tunnels are what WireGuard is to have, one after the other; the last is to stay.
 func (s *Session) Tunnels() []network.Tunnel {
 	last := network.Tunnel{PrivateKey: s.private, ListenPort: s.local}
 	none := last
-	if s.replica.Peered {
+	if s.replica.Peered && !s.closed {
 		last.Peers = s.rotation.Peers(s.endpoint)
 	}
 	if s.anew && len(last.Peers) > 0 {

@@ -160,6 +160,39 @@ func TestSessionThatIsDeadIsNotTakenOver(t *testing.T) {
 	l.is(network.Dialing, here, 20001)
 }
 
+func TestPeerThatTakesLeave(t *testing.T) {
+	for role, redials := range map[network.Role]bool{network.Client: true, network.Server: false} {
+		l := newLab(t, role)
+		l.after(0)
+		l.apply()
+		l.pong()
+		l.after(time.Millisecond)
+		before := l.session.Replica().Session
+		l.session.PeerLeft()
+		l.after(time.Millisecond)
+		if got := l.session.Replica().Session != before; got != redials {
+			t.Errorf("a %s whose peer left begins a session: %t, want %t", role, got, redials)
+		}
+		l.apply()
+		after := l.session.Replica().Session
+		l.after(time.Millisecond)
+		if l.session.Replica().Session != after {
+			t.Errorf("a %s goes on beginning sessions", role)
+		}
+	}
+}
+
+func TestReplicaThatTakesLeaveIsDeaf(t *testing.T) {
+	l := newLab(t, network.Server)
+	l.after(0)
+	l.apply()
+	l.session.Close()
+	l.after(time.Second)
+	if l.apply(); len(l.in.Device.Peers) != 0 {
+		t.Errorf("WireGuard still has %+v", l.in.Device.Peers)
+	}
+}
+
 func TestNewKeyOfOurs(t *testing.T) {
 	for role, redials := range map[network.Role]bool{network.Client: true, network.Server: false} {
 		l := newLab(t, role)

@@ -74,6 +74,30 @@ func TestPingsAreAnsweredWithoutTheAgent(t *testing.T) {
 	}
 }
 
+func TestLeaveIsHeard(t *testing.T) {
+	server, client := netip.MustParseAddr("127.0.0.11"), netip.MustParseAddr("127.0.0.12")
+	port := freePort(t).Port()
+	left := make(chan struct{}, 1000)
+	// Both ends have one port, on addresses of their own.
+	far := NewPinger(PingerOptions{Far: netip.AddrPortFrom(client, 1), Address: server, Local: port, Interval: 2 * time.Millisecond})
+	near := NewPinger(PingerOptions{
+		Far: netip.AddrPortFrom(server, 1), Address: client, Local: port, Interval: 2 * time.Millisecond, Left: func() { left <- struct{}{} },
+	})
+	if err := far.Leave(); err != nil {
+		t.Errorf("leaving before there was a tunnel: %v", err)
+	}
+	start(t, near.Run)
+	start(t, far.Run)
+	eventually(t, "both to ask", func() bool { return far.Pulse().Pings > 1 && near.Pulse().Pings > 1 })
+	if len(left) != 0 {
+		t.Error("the other side left without a word")
+	}
+	if err := far.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the word", func() bool { return len(left) == 1 })
+}
+
 func TestPongsCountOnce(t *testing.T) {
 	p := NewPinger(PingerOptions{})
 	sent := []time.Time{time.Unix(100, 0), time.Unix(101, 0)}
