@@ -61,35 +61,6 @@ type Kind struct {
 	Refused func(local client.Object, action offload.Action, message string) (offload.Step, bool)
 }
 
-// Beside is a set of local objects on which decisions about other ones of the same namespace depend.
-type Beside struct {
-	Resource
-	// Concerns returns, for an object that changed, the values in Kind.Local.Index of those that must be looked at again.
-	Concerns func(client.Object) []string
-}
-
-// Neighbours are the objects of a Beside that are in one namespace.
-type Neighbours struct {
-	store     *store
-	namespace string
-}
-
-// Get returns the one of that name, nil if there is none. It must not be changed.
-func (n Neighbours) Get(name string) client.Object {
-	return n.store.get(types.NamespacedName{Namespace: n.namespace, Name: name})
-}
-
-// With returns those that have a value in their Index. They must not be changed.
-func (n Neighbours) With(value string) []client.Object {
-	var out []client.Object
-	for _, key := range n.store.with(value) {
-		if obj := n.store.get(key); obj != nil {
-			out = append(out, obj)
-		}
-	}
-	return out
-}
-
 // Health tells whether the provider answers; *remote.Health is one.
 type Health interface {
 	State() remote.State
@@ -140,15 +111,6 @@ type reflector struct {
 	mu sync.Mutex
 	// told is what the user heard last about an object.
 	told map[types.NamespacedName]string
-}
-
-// twin is a mapped namespace being watched in the provider, and of Mapped kinds here.
-type twin struct {
-	local, remote string
-	cancel        context.CancelFunc
-	stores        map[*reflector][]*store
-	here          map[*reflector]*store
-	beside        map[*reflector][]*store
 }
 
 // Retries of an object whose step failed.
@@ -237,39 +199,6 @@ func (e *Engine) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// settle starts and stops the watches in the provider so that they fit the map and the health of the link.
-func (e *Engine) settle(ctx context.Context) {
-	want := map[string]string{}
-	if e.opts.Health.State().Up && e.nsmap.hasSynced() {
-		if m := e.namespaceMap(); m != nil {
-			for local := range m.Status.CurrentMapping {
-				if at := offload.MappingOf(m, local); at.Namespace != "" {
-					want[local] = at.Namespace
-				}
-			}
-		}
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for local, t := range e.twins {
-		if want[local] != t.remote {
-			t.cancel()
-			delete(e.twins, local)
-		}
-	}
-	for local, namespace := range want {
-		if e.twins[local] == nil {
-			e.twins[local] = e.watchTwin(ctx, local, namespace)
-		}
-	}
-	// What the map says decides about objects whose namespace has no twin, too.
-	for _, r := range e.kinds {
-		if !r.Mapped {
-			r.enqueueAll(r.local)
-		}
-	}
-}
-
 // Look has every object of the kinds of those names looked at once more: something that they depend on and that is not watched here changed.
 func (e *Engine) Look(kinds ...string) {
 	e.mu.Lock()
@@ -288,68 +217,6 @@ func (e *Engine) Look(kinds ...string) {
 	}
 }
 
-// watchTwin starts the watches of one namespace. When they are complete, everything in it is looked at.
-func (e *Engine) watchTwin(ctx context.Context, local, namespace string) *twin {
-	ctx, cancel := context.WithCancel(ctx)
-	t := &twin{
-		local: local, remote: namespace, cancel: cancel,
-		stores: map[*reflector][]*store{}, here: map[*reflector]*store{}, beside: map[*reflector][]*store{},
-	}
-	start := func(c client.WithWatch, where string, s *store) {
-		go func() {
-			if err := watchInto(ctx, c, where, s); err != nil {
-				e.opts.Log.Error("Watching a namespace", "namespace", where, "error", err)
-			}
-		}()
-	}
-	for _, r := range e.kinds {
-		changed := func(key types.NamespacedName, _, _ client.Object) {
-			r.enqueue(types.NamespacedName{Namespace: local, Name: key.Name})
-		}
-		complete := func() { r.enqueueTwin(t) }
-		for _, resource := range r.Remote {
-			t.stores[r] = append(t.stores[r], newStore(resource, changed, complete))
-		}
-		if !r.Mapped {
-			continue
-		}
-		here := newStore(r.Local, r.add, complete)
-		t.here[r] = here
-		for _, b := range r.Beside {
-			t.beside[r] = append(t.beside[r], newBeside(b, here, r.queue.Add, complete))
-		}
-	}
-	// All stores are there before anything tells of them.
-	for _, r := range e.kinds {
-		for _, s := range t.stores[r] {
-			start(e.opts.Remote, namespace, s)
-		}
-		for _, s := range t.beside[r] {
-			start(e.opts.Local, local, s)
-		}
-		if r.Mapped {
-			start(e.opts.Local, local, t.here[r])
-		}
-	}
-	return t
-}
-
-// newBeside makes the store of a Beside whose changes concern objects in here.
-func newBeside(b Beside, here *store, enqueue func(types.NamespacedName), complete func()) *store {
-	return newStore(b.Resource, func(_ types.NamespacedName, before, now client.Object) {
-		for _, obj := range []client.Object{before, now} {
-			if obj == nil {
-				continue
-			}
-			for _, value := range b.Concerns(obj) {
-				for _, key := range here.with(value) {
-					enqueue(key)
-				}
-			}
-		}
-	}, complete)
-}
-
 // add has an object looked at that the watch told of.
 func (r *reflector) add(key types.NamespacedName, _, _ client.Object) { r.queue.Add(key) }
 
@@ -363,32 +230,6 @@ func (r *reflector) enqueue(key types.NamespacedName) {
 func (r *reflector) enqueueAll(s *store) {
 	for _, key := range s.keys() {
 		r.enqueue(key)
-	}
-}
-
-// store returns where the local objects of a namespace are, t being its twin; nil if nowhere.
-func (r *reflector) store(t *twin) *store {
-	switch {
-	case !r.Mapped:
-		return r.local
-	case t == nil:
-		return nil
-	default:
-		return t.here[r]
-	}
-}
-
-// enqueueTwin has every object of a namespace looked at, wherever it is.
-func (r *reflector) enqueueTwin(t *twin) {
-	for _, key := range r.store(t).keys() {
-		if key.Namespace == t.local {
-			r.enqueue(key)
-		}
-	}
-	for _, s := range t.stores[r] {
-		for _, key := range s.keys() {
-			r.enqueue(types.NamespacedName{Namespace: t.local, Name: key.Name})
-		}
 	}
 }
 
