@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
+	"liqo.io/liqo/api"
 	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
@@ -141,11 +142,17 @@ func disconnect(s *story.Story) {
 		standing(s, rome, "milan")
 		standing(s, milan, "rome")
 		s.NodeReady("milan", true, time.Minute)
-		// A gateway that was made anew has keys of its own.
-		s.Renewed(rome, "secrets liqo-tenant-milan/gw-milan")
-		s.Renewed(milan, "secrets liqo-tenant-rome/gw-rome")
-		s.Renewed(rome, "networking.liqo.io/publickeies liqo-tenant-milan/milan")
-		s.Renewed(milan, "networking.liqo.io/publickeies liqo-tenant-rome/rome")
+		// A gateway that was made anew has an identity and keys of its own.
+		for _, side := range []struct {
+			c    *playground.Cluster
+			peer string
+		}{{rome, "milan"}, {milan, "rome"}} {
+			tenant := api.TenantNamespace(side.peer)
+			s.Renewed(side.c, "secrets "+tenant+"/gw-"+side.peer)
+			s.Renewed(side.c, "networking.liqo.io/publickeies "+tenant+"/"+side.peer)
+			s.Renewed(side.c, "networking.liqo.io/connections "+tenant+"/gw-"+side.peer)
+			s.Renewed(side.c, "rbac.authorization.k8s.io/clusterrolebindings liqo-gateway-"+tenant+"-"+side.peer)
+		}
 	})
 }
 

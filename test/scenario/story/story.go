@@ -2,7 +2,9 @@ package story
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -33,6 +35,7 @@ func (w *World) Tell(t *testing.T, name string, body func(s *Story)) {
 		defer func() {
 			if t.Failed() {
 				s.describe()
+				s.tidy()
 			}
 		}()
 		w.ready(s)
@@ -132,6 +135,29 @@ func (s *Story) Offload(name string, flags ...string) {
 
 // Twin is the name of an offloaded namespace in the providers.
 func Twin(namespace string) string { return namespace + "-rome" }
+
+// tidy takes the namespaces of a story that failed away, as far as that goes, so that the next one does not fail because of them.
+func (s *Story) tidy() {
+	if os.Getenv(EnvKeep) != "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), 90*time.Second)
+	defer cancel()
+	for _, name := range s.namespaces {
+		_, err := s.Liqoctl(ctx, "unoffload", "namespace", name, "--kubeconfig", s.Rome.Kubeconfig)
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for err = errors.Join(err, s.Rome.Delete(ctx, namespace)); err == nil && ctx.Err() == nil; {
+			select {
+			case <-ctx.Done():
+			case <-time.After(200 * time.Millisecond):
+			}
+			err = s.Rome.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
+		}
+		if client.IgnoreNotFound(err) != nil {
+			fmt.Printf("---- namespace %s of %s stays: %v\n", name, s.Rome.ID, err)
+		}
+	}
+}
 
 // removeNamespaces deletes what Offload made, twins included.
 func (s *Story) removeNamespaces() {
