@@ -11,8 +11,8 @@ import (
 // gatewayTable translates and checks every packet, without any memory of others: from the overlay to the tunnel (out) and back (in).
 // What has no translation is dropped, so a peer reaches our pods, what IP objects expose, and nodes that called it; and nothing else.
 //
-// Routing knows the peer by its views only: packets from the tunnel are translated before it, those to the tunnel after it. The peer's own
-// addresses may be our own too, this very pod's among them.
+// Routing knows the peer by its views only: sources are translated before it, so are destinations of packets from the tunnel, but those of
+// packets to the tunnel after it. The peer's own addresses may be our own too, this very pod's among them.
 func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.Table {
 	members := []netip.Addr{}
 	for _, n := range f.Nodes {
@@ -40,11 +40,8 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 		return dataplane.FilterRule{Match: dataplane.Match{ICMPError: quoted(field)}, Rewrite: dataplane.Rewrite{Field: field, Map: name}, Verdict: verdict}
 	}
 
-	out := []dataplane.FilterRule{
-		{Match: dataplane.Match{Source: only(near), Destination: only(far)}, Verdict: dataplane.Accept}, // pings
-		jump(dataplane.Match{ICMPError: true}, "out-quoted"), jump(dataplane.Match{}, "out-source"),
-	}
-	out = append(out, moves(p.Remaps(), dataplane.DestinationField, dataplane.Accept)...)
+	destination := append([]dataplane.FilterRule{{Match: dataplane.Match{Source: only(near), Destination: only(far)}, Verdict: dataplane.Accept}}, // pings
+		moves(p.Remaps(), dataplane.DestinationField, dataplane.Accept)...)
 	in := []dataplane.FilterRule{
 		{Match: dataplane.Match{Source: only(far), Destination: only(near)}, Verdict: dataplane.Accept}, // pings
 		jump(dataplane.Match{ICMPError: true}, "in-quoted"), jump(dataplane.Match{}, "in-source"),
@@ -70,21 +67,23 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 			{Name: "check", Hook: dataplane.Prerouting, Priority: dataplane.Raw, Rules: []dataplane.FilterRule{
 				// Nodes answer for their pods; see nodeTable.
 				{Match: dataplane.Match{Source: dataplane.Selector{Set: "inside", Not: true}, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}, Counter: true, Verdict: dataplane.Drop},
+				jump(dataplane.Match{InLink: theOverlay}, "out"),
 				jump(dataplane.Match{InLink: theTunnel}, "in"),
 			}},
 			{Name: "leave", Hook: dataplane.Postrouting, Priority: dataplane.Raw, Rules: []dataplane.FilterRule{
-				jump(dataplane.Match{OutLink: theTunnel}, "out"),
+				jump(dataplane.Match{OutLink: theTunnel}, "out-destination"),
 			}},
-			{Name: "out", Rules: append(out, dropped)},
-			{Name: "out-source", Rules: []dataplane.FilterRule{
-				{Match: dataplane.Match{Source: pods}, Verdict: dataplane.Return},
-				lookup(dataplane.SourceField, "external", dataplane.Return),
+			{Name: "out", Rules: []dataplane.FilterRule{
+				jump(dataplane.Match{ICMPError: true}, "out-quoted"),
+				{Match: dataplane.Match{Source: pods}, Verdict: dataplane.Accept},
+				lookup(dataplane.SourceField, "external", dataplane.Accept),
 				// A router on the way to an exposed host tells of a packet, that it is too big perhaps. It has no address for peers, but who called
 				// must hear of it: the first address of the external CIDR, which is given to nobody, stands for all of them.
 				{Match: dataplane.Match{ICMPError: true, QuotedDestination: dataplane.Selector{Prefix: f.External.Masked()}},
-					Rewrite: dataplane.Rewrite{Field: dataplane.SourceField, To: single(f.External.Masked().Addr())}, Verdict: dataplane.Return},
+					Rewrite: dataplane.Rewrite{Field: dataplane.SourceField, To: single(f.External.Masked().Addr())}, Verdict: dataplane.Accept},
 				dropped,
 			}},
+			{Name: "out-destination", Rules: append(destination, dropped)},
 			// An error quotes the packet that it is about, which went the other way: its source is the peer's, its destination ours. The map
 			// comes first, since a destination that it changed must not be changed again.
 			{Name: "out-quoted", Rules: append([]dataplane.FilterRule{lookup(dataplane.QuotedDestinationField, "external", dataplane.NextRule)},

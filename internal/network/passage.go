@@ -52,6 +52,14 @@ type Step struct {
 	Before, After Packet
 }
 
+// Pass is what becomes of a packet that a host with this plan, and these addresses of its own, forwards: how it leaves, and by which link. It
+// is false for packets that are dropped or for the host itself.
+func Pass(state *dataplane.State, packet Packet, in string, own ...netip.Addr) (out Packet, link string, ok bool) {
+	p := &passage{state: state, packet: packet, in: in, fresh: true}
+	ok = p.through(own...)
+	return p.packet, p.out, ok
+}
+
 // passage is a packet on its way through the plan of one host. It does what a kernel does with these rules, and knows nothing of what they
 // are for.
 type passage struct {
@@ -61,6 +69,15 @@ type passage struct {
 	// fresh says that the packet opens a connection, translated that a service's address was replaced in it.
 	fresh, translated bool
 	steps             []Step
+}
+
+// through goes from one link to another, without the chains that translate connections.
+func (p *passage) through(own ...netip.Addr) bool {
+	if !p.filter(dataplane.Prerouting) || slices.Contains(own, p.packet.Destination) || slices.Contains(own, p.packet.Source) {
+		return false // it is for the host itself, or a lie
+	}
+	route, ok := p.route()
+	return ok && route.Type == dataplane.Unicast && p.filter(dataplane.Forward) && p.filter(dataplane.Postrouting)
 }
 
 // filter runs the filter chains of a hook; false if they drop the packet.

@@ -109,11 +109,7 @@ func (w *walk) outward(c *Cluster, via netip.Addr, packet Packet) *arrival {
 func (w *walk) throughGateway(c *Cluster, peer *Peer, candidate Candidate, packet Packet, in string) (*passage, bool) {
 	state := CompileGateway(&c.Facts, Self{ClusterID: peer.ClusterID, IP: candidate.IP, Node: candidate.Node, MTU: sampleMTU}, Tunnel{}, c.active())
 	p := &passage{state: &state, packet: packet, in: in, fresh: true}
-	passes := p.filter(dataplane.Prerouting) && p.packet.Destination != candidate.IP // which would be for the gateway itself
-	if passes {
-		route, ok := p.route()
-		passes = ok && route.Type == dataplane.Unicast && p.filter(dataplane.Forward) && p.filter(dataplane.Postrouting)
-	}
+	passes := p.through(candidate.IP)
 	w.hop(c, "gateway", candidate.Pod, p.steps)
 	return p, passes
 }

@@ -117,6 +117,9 @@ func (c *capture) on(t *testing.T, h *host, link string) {
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
 			return err
 		}
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20); err != nil { // it is read at the end only
+			return err
+		}
 		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: index})
 	})
 }

@@ -103,7 +103,7 @@ func TestSpoofing(t *testing.T) {
 		by:     gw, devices: rome.tunnels["milan"], rule: "check: ip saddr != @inside", never: everybody})
 	w.refuse(t, refusal{name: "the overlay from an address of nobody", from: rome.nodes[0], link: dataplane.OverlayLink, via: gwIP,
 		packet: datagram(addr("192.0.2.200"), addr("10.71.1.5"), injected, nil),
-		by:     gw, devices: rome.tunnels["milan"], rule: "out-source: counter drop", never: everybody})
+		by:     gw, devices: rome.tunnels["milan"], rule: "out: counter drop", never: everybody})
 	w.refuse(t, refusal{name: "a gateway as somebody who is no peer", from: gw, link: dataplane.OverlayLink, via: rome.Facts.Nodes[0].IP,
 		packet: datagram(addr("10.99.0.1"), rome.pods[0].podIP(t), injected, nil),
 		by:     rome.nodes[0], rule: `check: iifname "liqo.vxlan" ip saddr != @remotes`, never: everybody})

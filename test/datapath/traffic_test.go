@@ -152,28 +152,37 @@ func (h *host) ping(to netip.Addr, id uint16) error {
 // inject sends a packet as it is by a link, to a neighbour if one is given.
 func (h *host) inject(t *testing.T, link string, neighbour netip.Addr, packet []byte) {
 	t.Helper()
+	h.injector(t, link, neighbour)(packet)
+}
+
+// injector returns a function that injects by a link.
+func (h *host) injector(t *testing.T, link string, neighbour netip.Addr) func(packet []byte) {
+	t.Helper()
 	index := h.link(t, link).Attrs().Index
-	h.must(t, func() error {
-		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
+	to := &unix.SockaddrLinklayer{Protocol: uint16(unix.ETH_P_IP>>8 | unix.ETH_P_IP<<8&0xff00), Ifindex: index, Halen: 6}
+	neighbours, err := h.kernel.NeighList(index, unix.AF_INET)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range neighbours {
+		if n.IP.Equal(neighbour.AsSlice()) {
+			copy(to.Addr[:], n.HardwareAddr)
 		}
-		defer unix.Close(fd)
-		to := &unix.SockaddrLinklayer{Protocol: uint16(unix.ETH_P_IP>>8 | unix.ETH_P_IP<<8&0xff00), Ifindex: index, Halen: 6}
-		neighbours, err := h.kernel.NeighList(index, unix.AF_INET)
-		if err != nil {
-			return err
-		}
-		for _, n := range neighbours {
-			if n.IP.Equal(neighbour.AsSlice()) {
-				copy(to.Addr[:], n.HardwareAddr)
-			}
-		}
-		if to.Addr == [8]byte{} && neighbour.IsValid() {
-			return fmt.Errorf("no neighbour %s on %s", neighbour, link)
-		}
-		return unix.Sendto(fd, packet, 0, to)
+	}
+	if to.Addr == [8]byte{} && neighbour.IsValid() {
+		t.Fatalf("%s: no neighbour %s on %s", h.name, neighbour, link)
+	}
+	fd := -1
+	h.must(t, func() (err error) {
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		return err
 	})
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return func(packet []byte) {
+		if err := unix.Sendto(fd, packet, 0, to); err != nil {
+			t.Errorf("%s: injecting by %s: %v", h.name, link, err)
+		}
+	}
 }
 
 // datagram is a UDP packet from port 40000.
