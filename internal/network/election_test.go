@@ -77,6 +77,45 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
+// TestAWorkingTunnelIsLeftAlone: nobody dials anew while it works, whatever becomes of those on standby.
+func TestAWorkingTunnelIsLeftAlone(t *testing.T) {
+	for seed := range uint64(50) {
+		w := newTunnelWorld(seed, 3, 3)
+		w.run(10 * time.Second)
+		if why := w.works(); why != "" {
+			t.Fatalf("seed %d: %s\n%s", seed, why, w)
+		}
+		var working []*replica
+		sessions := map[string]int{}
+		for _, r := range slices.Concat(w.clients, w.servers) {
+			if r.State == Active {
+				working = append(working, r)
+				sessions[r.name] = r.Session
+			}
+		}
+		for range 10 {
+			for _, r := range slices.Concat(w.clients, w.servers) {
+				switch {
+				case slices.Contains(working, r):
+				case r.dead:
+					r.dead = false
+				case w.random.IntN(2) == 0:
+					w.crash(r)
+				}
+			}
+			w.run(3 * time.Second)
+			for _, r := range working {
+				if r.State != Active || r.Session != sessions[r.name] {
+					t.Fatalf("seed %d: %s was disturbed\n%s", seed, r.name, w)
+				}
+			}
+			if why := w.works(); why != "" {
+				t.Fatalf("seed %d: %s\n%s", seed, why, w)
+			}
+		}
+	}
+}
+
 // TestFarPeersConnect: a client that does not know yet how far away the server is gives it the time it needs.
 func TestFarPeersConnect(t *testing.T) {
 	for seed := range uint64(100) {
