@@ -90,6 +90,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		return err
 	}
 	metrics := newReflectionMetrics(opts.foreignClusterID, opts.nodeName)
+	told := &events{client: local, log: log, node: opts.nodeName, cluster: opts.foreignClusterID}
 	endpointSliceWorkers := opts.endpointSliceWorkers
 	if !opts.reflectIPs {
 		endpointSliceWorkers = 0
@@ -102,8 +103,9 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 			reflect.Services(opts.serviceWorkers, func() kinds.ServiceOptions { return there.services(virtual.VirtualNode()) }),
 			reflect.EndpointSlices(endpointSliceWorkers, there.endpointSlices),
 		},
-		Warn:  func(obj client.Object, message string) { warn(ctx, local, log, opts.nodeName, obj, message) },
-		Count: metrics.count,
+		Warn:     func(obj client.Object, message string) { told.warn(ctx, obj, message) },
+		Announce: func(obj client.Object) { told.announce(ctx, obj) },
+		Count:    metrics.count,
 	})
 
 	// Everything that runs.

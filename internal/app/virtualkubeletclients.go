@@ -61,8 +61,24 @@ func newClient(cfg *rest.Config) (client.WithWatch, error) {
 	return client.NewWithWatch(cfg, client.Options{Scheme: kube.NewScheme(), Mapper: mapper})
 }
 
-// warn records an event about a local object. Whoever calls sees to it that this happens once per change.
-func warn(ctx context.Context, c client.Client, log *slog.Logger, node string, obj client.Object, message string) {
+// events tells users about reflection. Whoever calls sees to it that this happens once per change.
+type events struct {
+	client client.Client
+	log    *slog.Logger
+	// node and cluster are the virtual node and the provider.
+	node, cluster string
+}
+
+func (e *events) warn(ctx context.Context, obj client.Object, message string) {
+	e.record(ctx, obj, corev1.EventTypeWarning, "FailedReflection", message)
+}
+
+func (e *events) announce(ctx context.Context, obj client.Object) {
+	e.record(ctx, obj, corev1.EventTypeNormal, "SuccessfulReflection", fmt.Sprintf("Successfully reflected object to cluster %q", e.cluster))
+}
+
+func (e *events) record(ctx context.Context, obj client.Object, kind, reason, message string) {
+	c, log := e.client, e.log
 	gvk, err := apiutil.GVKForObject(obj, c.Scheme())
 	if err != nil {
 		log.Error("Recording an event", "error", err)
@@ -74,8 +90,8 @@ func warn(ctx context.Context, c client.Client, log *slog.Logger, node string, o
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
 		},
-		Type: corev1.EventTypeWarning, Reason: "FailedReflection", Message: message,
-		Source:         corev1.EventSource{Component: "liqo-" + strings.ToLower(gvk.Kind) + "-reflection", Host: node},
+		Type: kind, Reason: reason, Message: message,
+		Source:         corev1.EventSource{Component: "liqo-" + strings.ToLower(gvk.Kind) + "-reflection", Host: e.node},
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
 	if err := c.Create(ctx, event); err != nil {

@@ -40,11 +40,14 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	fs.BoolVar(&o.leaderElection, "leader-election", false, "wait to be elected: for more than one replica, of which one works")
 	fs.BoolVar(&o.reflectIPs, "reflect-ips", true, "show the addresses of offloaded pods here, and those of endpoints there")
 	fs.BoolVar(&o.translateIPs, "translate-ips", true, "translate addresses as the Configuration of the provider says; without one they stay as they are")
-	fs.IntVar(&o.podWorkers, "pod-workers", 10, "pods handled at a time; 0 offloads none")
-	fs.IntVar(&o.serviceWorkers, "service-workers", 3, "Services handled at a time; 0 reflects none")
-	fs.IntVar(&o.endpointSliceWorkers, "endpointslice-workers", 10, "EndpointSlices handled at a time; 0 reflects none")
+	fs.IntVar(&o.podWorkers, "pod-reflection-workers", 10, "pods handled at a time; 0 offloads none")
+	fs.IntVar(&o.serviceWorkers, "service-reflection-workers", 3, "Services handled at a time; 0 reflects none")
+	fs.IntVar(&o.endpointSliceWorkers, "endpointslice-reflection-workers", 10, "EndpointSlices handled at a time; 0 reflects none")
 	o.serviceType = offv1.DenyList
-	fs.Func("service-type", "which Services are reflected: DenyList or AllowList", reflectionType(&o.serviceType))
+	for _, later := range []string{"ingress", "configmap", "secret", "serviceaccount", "persistentvolumeclaim", "event"} {
+		fs.Uint(later+"-reflection-workers", 0, "accepted and without effect: objects of this kind are not reflected by this release")
+	}
+	fs.Func("service-reflection-type", "which Services are reflected: DenyList or AllowList", reflectionType(&o.serviceType))
 	fs.Func("labels-not-reflected", "keys of labels that stay here, separated by commas; a trailing * matches the rest", commaList(&o.labelsNotReflected))
 	fs.Func("annotations-not-reflected", "the same for annotations", commaList(&o.annotationsNotReflected))
 	fs.Func("node-extra-labels", "labels for the Node, key=value separated by commas", pairs(&o.nodeExtraLabels))
@@ -72,7 +75,7 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 		n    int
 	}{{"pod", o.podWorkers}, {"service", o.serviceWorkers}, {"endpointslice", o.endpointSliceWorkers}} {
 		if workers.n < 0 {
-			missing = append(missing, fmt.Errorf("flag --%s-workers is %d, want 0 or more", workers.kind, workers.n))
+			missing = append(missing, fmt.Errorf("flag --%s-reflection-workers is %d, want 0 or more", workers.kind, workers.n))
 		}
 	}
 	return o, errors.Join(missing...)

@@ -9,11 +9,11 @@ import (
 
 func TestVirtualKubeletOptions(t *testing.T) {
 	required := []string{"--virtual-node=vn", "--tenant-namespace=ns", "--cluster-id=rome", "--foreign-cluster-id=milan", "--remote-kubeconfig=f", "--node-ip=10.0.0.1"}
-	o, err := parseVirtualKubelet(append(required, "--labels-not-reflected=a, b*,", "--node-extra-labels=x=1,y=2=3", "--create-node=true", "--pod-workers=4"))
+	o, err := parseVirtualKubelet(append(required, "--labels-not-reflected=a, b*,", "--node-extra-labels=x=1,y=2=3", "--create-node=true", "--pod-reflection-workers=4", "--secret-reflection-workers=0", "--service-reflection-type=allowlist"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.nodeName != "vn" || o.listen != ":10250" || o.podWorkers != 4 || !o.createNode {
+	if o.nodeName != "vn" || o.listen != ":10250" || o.podWorkers != 4 || o.serviceWorkers != 3 || o.endpointSliceWorkers != 10 || o.serviceType != "AllowList" || !o.reflectIPs || !o.translateIPs || !o.createNode {
 		t.Errorf("%+v", o)
 	}
 	if diff := cmp.Diff([]string{"a", "b*"}, o.labelsNotReflected); diff != "" {
@@ -30,7 +30,7 @@ func TestVirtualKubeletOptions(t *testing.T) {
 			t.Errorf("without %s: %v", name, err)
 		}
 	}
-	for _, bad := range []string{"--pod-workers=-1", "--node-extra-labels=x", "--no-such-flag"} {
+	for _, bad := range []string{"--pod-reflection-workers=-1", "--service-reflection-type=Some", "--node-extra-labels=x", "--no-such-flag"} {
 		if _, err := parseVirtualKubelet(append(required, bad)); err == nil {
 			t.Errorf("%s was accepted", bad)
 		}

@@ -224,9 +224,9 @@ func kubeletArgs(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) []stri
 		if !ok {
 			continue
 		}
-		args = append(args, fmt.Sprintf("--%s-workers=%d", kind, config.NumWorkers))
+		args = append(args, fmt.Sprintf("--%s-reflection-workers=%d", kind, config.NumWorkers))
 		if kind == "service" && config.Type != "" { // the others have rules of their own
-			args = append(args, fmt.Sprintf("--%s-type=%s", kind, config.Type))
+			args = append(args, fmt.Sprintf("--%s-reflection-type=%s", kind, config.Type))
 		}
 	}
 	labels, annotations := options.LabelsNotReflected, options.AnnotationsNotReflected

@@ -46,7 +46,8 @@ func TestKubelet(t *testing.T) {
 	want := []string{
 		"--virtual-node=milan", "--node-name=milan", "--tenant-namespace=liqo-tenant-milan", "--cluster-id=rome", "--foreign-cluster-id=milan",
 		"--remote-kubeconfig=/var/run/liqo/identity/kubeconfig", "--create-node=false", "--disable-network-check=false", "--node-ip=$(POD_IP)",
-		"--listen=:10250", "--pod-workers=7", "--service-workers=2", "--service-type=AllowList", "--endpointslice-workers=0",
+		"--listen=:10250", "--pod-reflection-workers=7", "--service-reflection-workers=2",
+		"--service-reflection-type=AllowList", "--endpointslice-reflection-workers=0",
 		"--labels-not-reflected=secret,also", "--node-extra-labels=a=1,b=2", "--metrics-address=:5872", "--extra",
 	}
 	if diff := cmp.Diff(want, container.Args); diff != "" {

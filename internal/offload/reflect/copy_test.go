@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -137,6 +138,11 @@ func servicesFollow(t *testing.T, w *world) {
 	if writes := w.farWrites.Load(); writes != 5 {
 		t.Errorf("%d writes in the provider for 4 services and one change", writes)
 	}
+	w.mu.Lock()
+	if diff := cmp.Diff([]string{"web", "web", "headless", "dual", "alias"}, w.announced); diff != "" {
+		t.Errorf("users heard (-want +got):\n%s", diff)
+	}
+	w.mu.Unlock()
 	// The provider's hand in it comes back; what it adds stays.
 	if err := w.far.Get(t.Context(), client.ObjectKey{Namespace: w.twinNS, Name: "web"}, got); err != nil {
 		t.Fatal(err)

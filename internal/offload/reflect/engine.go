@@ -45,6 +45,8 @@ type Facts struct {
 type Kind struct {
 	// Name is the kind as metrics and logs call it.
 	Name string
+	// Announced tells users of every write in the provider. It costs a write here, so it is for objects that seldom change.
+	Announced bool
 	// Workers is how many objects are handled at a time; 0 turns the kind off.
 	Workers int
 	// Local is what is watched here, in all namespaces.
@@ -80,6 +82,8 @@ type Options struct {
 	Clock clock.Clock
 	// Warn tells the user about an object; may be nil.
 	Warn func(obj client.Object, message string)
+	// Announce tells the user that the provider has obj as it is now; may be nil.
+	Announce func(obj client.Object)
 	// Count is told about every step that was done or failed; may be nil.
 	Count func(kind, namespace string, err error)
 	// RequestTimeout bounds every request but watches; 15 s if zero.
@@ -129,6 +133,9 @@ func New(opts Options) *Engine {
 	}
 	if opts.Warn == nil {
 		opts.Warn = func(client.Object, string) {}
+	}
+	if opts.Announce == nil {
+		opts.Announce = func(client.Object) {}
 	}
 	if opts.Count == nil {
 		opts.Count = func(string, string, error) {}

@@ -30,6 +30,7 @@ func Services(workers int, options func() kinds.ServiceOptions) Kind {
 			Merge: merge(kinds.MergeService),
 		})
 	})
+	kind.Announced = true
 	kind.Local.Strip, kind.Remote[0].Strip = stripServiceStatus, stripServiceStatus
 	return kind
 }

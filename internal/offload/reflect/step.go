@@ -185,6 +185,9 @@ func (r *reflector) do(ctx context.Context, t *twin, key types.NamespacedName, l
 	}
 	// Once it is written: a write that fails is tried again, and would be told again.
 	r.tell(key, local, step.Warning)
+	if r.Announced && local != nil && (step.Action == offload.CreateRemote || step.Action == offload.PatchRemote) {
+		r.engine.opts.Announce(local)
+	}
 	return nil
 }
 

@@ -44,6 +44,8 @@ type world struct {
 	created map[string]int
 	// warnings are what users heard.
 	warnings []string
+	// announced are the objects that they heard were copied.
+	announced []string
 	// waiting, if set, is why copies are not handled.
 	waiting atomic.Pointer[string]
 	engine  *reflect.Engine
@@ -170,6 +172,11 @@ func (w *world) start() (stop func()) {
 					Translate: true, Native: func(address string) bool { return strings.HasPrefix(address, "10.10.") },
 				}
 			}),
+		},
+		Announce: func(obj client.Object) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.announced = append(w.announced, obj.GetName())
 		},
 		Warn: func(obj client.Object, message string) {
 			w.mu.Lock()
