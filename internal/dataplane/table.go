@@ -82,7 +82,7 @@ type Match struct {
 	ICMPError             bool   // ICMP: destination unreachable, time exceeded or parameter problem: quotes a packet
 	QuotedSource          Selector
 	QuotedDestination     Selector
-	New                   bool // the first packet of a connection, to connection tracking
+	Unasked               bool // of no connection that connection tracking knows: it opens one, or fits none, as an ICMP error about nothing
 	DestinationTranslated bool // the connection's destination was translated (a service)
 }
 

@@ -124,12 +124,12 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 			}},
 			// Before services are translated, so that ports of nodes are no way around it.
 			{Name: "guard", Hook: dataplane.Prerouting, Priority: dataplane.Mangle, Rules: []dataplane.FilterRule{
-				drop(dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "own"}, New: true}),
+				drop(dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "own"}, Unasked: true}),
 			}},
 			// And for addresses of the host that came up since it was last looked at.
 			{Name: "host", Hook: dataplane.Input, Priority: dataplane.Filter, Rules: []dataplane.FilterRule{
 				{Match: dataplane.Match{InLink: overlay, DestinationTranslated: true}, Verdict: dataplane.Accept},
-				drop(dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "exposed", Not: true}, New: true}),
+				drop(dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "exposed", Not: true}, Unasked: true}),
 			}},
 			{Name: "source", Hook: dataplane.Postrouting, NAT: true, Priority: dataplane.SourceNAT - 1, Rules: nat},
 		},

@@ -33,13 +33,14 @@ type cluster struct {
 	outside  *host
 	gateways map[string]*host
 	tunnels  map[string]*tunnel
+	mtu      int // of what carries pods' packets
 }
 
 // newCluster makes a cluster without peers. Its CNI routes between nodes, and masquerades what leaves for other places, as most do; the
 // nodes filter reverse paths strictly, as some do.
 func newCluster(t *testing.T, id, pods, external string) *cluster {
 	t.Helper()
-	c := &cluster{Cluster: network.Cluster{ID: id}, lan: newLAN(t, id+"-lan"), gateways: map[string]*host{}, tunnels: map[string]*tunnel{}}
+	c := &cluster{Cluster: network.Cluster{ID: id}, lan: newLAN(t, id+"-lan"), gateways: map[string]*host{}, tunnels: map[string]*tunnel{}, mtu: 1500}
 	f := &c.Facts
 	f.Pods, f.External, f.Services = []netip.Prefix{prefix(pods)}, prefix(external), []netip.Prefix{prefix(services)}
 	f.Options.ClampMSS = true
@@ -170,12 +171,12 @@ func (c *cluster) apply(t *testing.T) {
 	t.Helper()
 	active := network.FirstChoice(&c.Facts)
 	for i, n := range c.nodes {
-		host := network.Host{Name: n.name, MTU: 1500, Addresses: []netip.Addr{c.Facts.Nodes[i].IP, c.Facts.Nodes[i].Pods[0].Addr().Next()}}
+		host := network.Host{Name: n.name, MTU: c.mtu, Addresses: []netip.Addr{c.Facts.Nodes[i].IP, c.Facts.Nodes[i].Pods[0].Addr().Next()}}
 		apply(t, n, nil, network.CompileNode(&c.Facts, host, active))
 	}
 	for _, p := range c.Facts.Peers {
 		gw, tun := c.gateways[p.ClusterID], c.tunnels[p.ClusterID]
-		self := network.Self{ClusterID: p.ClusterID, IP: gw.podIP(t), Node: p.Candidates[0].Node, MTU: 1500}
+		self := network.Self{ClusterID: p.ClusterID, IP: gw.podIP(t), Node: p.Candidates[0].Node, MTU: c.mtu}
 		apply(t, gw, tun, network.CompileGateway(&c.Facts, self, network.Tunnel{PrivateKey: tun.key, ListenPort: tun.port, Peers: tun.peers}, active))
 	}
 }

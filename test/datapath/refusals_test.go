@@ -171,6 +171,12 @@ func TestNodesAnswerOnly(t *testing.T) {
 			t.Errorf("%s: the guard counted %d packets, want 1", name, after-before)
 		}
 	}
+	// An error that nobody's packet led to would let peers make a node's packets to anywhere small.
+	quoted := icmpPacket(node.IP, addr("8.8.8.8"), make([]byte, 8)) // an echo reply
+	message := append([]byte{3, 4, 0, 0, 0, 0, 600 >> 8, 600 & 0xff}, quoted...)
+	binary.BigEndian.PutUint16(message[2:], checksum(message))
+	w.refuse(t, refusal{name: "an error about nothing", from: rome.gateways["milan"], link: dataplane.OverlayLink, via: node.IP,
+		packet: icmpPacket(addr("10.71.1.5"), node.IP, message), by: rome.nodes[1], rule: "guard: "})
 	t.Run("but they are answered", func(t *testing.T) {
 		w.milan.pods[1].serve(t, 8080)
 		e := w.explain(t, rome.nodeEnd(1), w.milan.podEnd(t, 1))

@@ -187,14 +187,14 @@ func TestWalks(t *testing.T) {
 				}
 			})
 			t.Run("fragmentation needed", func(t *testing.T) {
-				fragmentation(t, rome.pods[1], w.explain(t, rome.podEnd(t, 1), milan.podEnd(t, 1)).Address)
+				fragmentation(t, rome.pods[1], w.explain(t, rome.podEnd(t, 1), milan.podEnd(t, 1)).Address, 1340)
 			})
 		})
 	}
 }
 
-// fragmentation sends what does not fit into the tunnel and must not be divided: the node says so, and the pod's kernel believes it.
-func fragmentation(t *testing.T, from *host, to netip.Addr) {
+// fragmentation sends what does not fit and must not be divided: somebody says so, and the pod's kernel believes it.
+func fragmentation(t *testing.T, from *host, to netip.Addr, mtu int) {
 	t.Helper()
 	from.must(t, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -211,7 +211,7 @@ func fragmentation(t *testing.T, from *host, to netip.Addr) {
 		if _, err := unix.Write(fd, make([]byte, 1400)); err != nil {
 			return fmt.Errorf("the first datagram: %w", err)
 		}
-		return learns(func() (int, error) { return unix.GetsockoptInt(fd, unix.SOL_IP, unix.IP_MTU) }, 1340)
+		return learns(func() (int, error) { return unix.GetsockoptInt(fd, unix.SOL_IP, unix.IP_MTU) }, mtu)
 	})
 }
 
@@ -225,6 +225,24 @@ func learns(read func() (int, error), want int) error {
 		}
 	}
 	return fmt.Errorf("the kernel knows an MTU of %d, want %d", mtu, want)
+}
+
+// TestSmallerNetworkBehindTheTunnel: what fits into the tunnel and not into the network behind it is told by the far gateway, through both
+// translations, although it remembers nothing of who sent it.
+func TestSmallerNetworkBehindTheTunnel(t *testing.T) {
+	w := together(t)
+	w.milan.mtu = 1300
+	for _, c := range w.all() {
+		c.Facts.Options.ClampMSS = false
+		c.Facts.Peers[0].MTU, c.Facts.Peers[0].TunnelMTU = 0, c.mtu-network.TunnelOverhead
+	}
+	w.ready(t)
+	w.milan.pods[1].serve(t, 8080)
+	e := w.explain(t, w.rome.podEnd(t, 1), w.milan.podEnd(t, 1))
+	fragmentation(t, w.rome.pods[1], e.Address, 1300-network.OverlayOverhead)
+	if _, got, err := w.rome.pods[1].tcp(netip.AddrPortFrom(e.Address, 8080), 1<<20); err != nil || got != 1<<20 {
+		t.Errorf("%d bytes came: %v", got, err)
+	}
 }
 
 // TestPodsBigSegments: without clamping, TCP finds the tunnel's MTU by the node's ICMP errors.

@@ -162,18 +162,18 @@ func encodeMatch(m dataplane.Match) []expr.Any {
 	}
 	add(encodeSelector(quotedSource, m.QuotedSource)...)
 	add(encodeSelector(quotedDestination, m.QuotedDestination)...)
-	if m.New {
-		add(connection(expr.CtKeySTATE, expr.CtStateBitNEW)...)
+	if m.Unasked {
+		add(connection(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED, false)...)
 	}
 	if m.DestinationTranslated {
-		add(connection(expr.CtKeySTATUS, statusDNAT)...)
+		add(connection(expr.CtKeySTATUS, statusDNAT, true)...)
 	}
 	return out
 }
 
-// connection matches a bit of what connection tracking says, which is in the order of this host's bytes.
-func connection(key expr.CtKey, bit uint32) []expr.Any {
-	return []expr.Any{&expr.Ct{Key: key, Register: register}, and(binary.NativeEndian.AppendUint32(nil, bit)), compare(true, make([]byte, 4))}
+// connection matches where connection tracking says any of these bits, or none of them. They are in the order of this host's bytes.
+func connection(key expr.CtKey, bits uint32, anyOf bool) []expr.Any {
+	return []expr.Any{&expr.Ct{Key: key, Register: register}, and(binary.NativeEndian.AppendUint32(nil, bits)), compare(anyOf, make([]byte, 4))}
 }
 
 func encodeSelector(f field, s dataplane.Selector) []expr.Any {
