@@ -38,7 +38,8 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return offloadcontrollers.Setup(mgr, out)
 }
 
-// addresses tells the offloading module what addresses mean here.
+// addresses tells the offloading module what addresses mean here. It is asked for every slice, so it only reads what the caches hold, without
+// copying it.
 type addresses struct {
 	liqoNamespace string
 	// translate tells that the network between clusters is ours.
@@ -50,7 +51,7 @@ type addresses struct {
 // Own returns the ranges of this cluster and the addresses of its nodes.
 func (a addresses) Own(ctx context.Context, c client.Reader) ([]netip.Prefix, error) {
 	var networks ipamv1alpha1.NetworkList
-	if err := c.List(ctx, &networks, client.InNamespace(a.liqoNamespace)); err != nil {
+	if err := c.List(ctx, &networks, client.InNamespace(a.liqoNamespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Networks: %w", err)
 	}
 	var own []netip.Prefix
@@ -70,7 +71,7 @@ func (a addresses) Own(ctx context.Context, c client.Reader) ([]netip.Prefix, er
 		}
 	}
 	var nodes corev1.NodeList
-	if err := a.nodes.List(ctx, &nodes); err != nil {
+	if err := a.nodes.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	for i := range nodes.Items {
@@ -90,11 +91,11 @@ func (a addresses) Translation(ctx context.Context, c client.Reader, consumer st
 		return nil, "", nil
 	}
 	var networks ipamv1alpha1.NetworkList
-	if err := c.List(ctx, &networks, client.InNamespace(a.liqoNamespace)); err != nil {
+	if err := c.List(ctx, &networks, client.InNamespace(a.liqoNamespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, "", fmt.Errorf("listing Networks: %w", err)
 	}
 	var configurations networkingv1beta1.ConfigurationList
-	if err := c.List(ctx, &configurations); err != nil {
+	if err := c.List(ctx, &configurations, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, "", fmt.Errorf("listing Configurations: %w", err)
 	}
 	found := false
