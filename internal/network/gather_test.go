@@ -155,6 +155,13 @@ func userIP(name, real, external string) ipamv1alpha1.IP {
 	return ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: name}, Spec: ipamv1alpha1.IPSpec{IP: real}, Status: ipamv1alpha1.IPStatus{IP: external}}
 }
 
+// podsIP is the one that the system makes for a pod at a provider.
+func podsIP(name, real, external string) ipamv1alpha1.IP {
+	ip := userIP(name, real, external)
+	ip.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: name, Controller: new(true)}}
+	return ip
+}
+
 func TestGatherTellsProblems(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -188,6 +195,8 @@ func TestGatherTellsProblems(t *testing.T) {
 		{"an IP for loopback", func(o *Objects) { o.IPs = append(o.IPs, userIP("x", "127.0.0.1", "10.70.0.9")) }, 1, false, "IP demo/x: spec.ip \"127.0.0.1\" can't be exposed, it is a loopback address"},
 		{"an IP for a pod of ours", func(o *Objects) { o.IPs = append(o.IPs, userIP("x", "10.10.1.9", "10.70.0.9")) }, 1, false, "IP demo/x: spec.ip 10.10.1.9 is in a pod CIDR"},
 		{"an IP from elsewhere", func(o *Objects) { o.IPs = append(o.IPs, userIP("x", "192.0.2.7", "10.90.0.9")) }, 1, false, "IP demo/x: status.ip 10.90.0.9 is not in the external CIDR 10.70.0.0/16"},
+		{"an IP of a pod whose provider names a node of ours", func(o *Objects) { o.IPs = append(o.IPs, podsIP("x", "172.16.0.1", "10.70.0.9")) }, 1, false, "IP demo/x: spec.ip 172.16.0.1, which the provider of its pod told, is not where a peer is seen"},
+		{"an IP of a pod whose provider names a host", func(o *Objects) { o.IPs = append(o.IPs, podsIP("x", "192.0.2.7", "10.70.0.9")) }, 1, false, "IP demo/x: spec.ip 192.0.2.7, which the provider of its pod told, is not where a peer is seen"},
 		{"one address twice", func(o *Objects) {
 			o.IPs = append(o.IPs, userIP("x", "192.0.2.7", "10.70.0.9"), userIP("y", "192.0.2.7", "10.70.0.10"))
 		}, 1, false, "IP demo/y: spec.ip 192.0.2.7 is exposed by IP demo/x already"},
@@ -247,7 +256,7 @@ func TestWhatIsExposed(t *testing.T) {
 	withheld.Labels = map[string]string{networkingv1beta1.LabelHostUnreachable: "true"}
 	gone := userIP("c", "192.0.2.9", "10.70.0.11")
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-	o.IPs = append(o.IPs, reachable, withheld, gone, userIP("d", "10.71.1.7", "10.70.0.12"), userIP("e", "172.16.0.1", "10.70.0.13"))
+	o.IPs = append(o.IPs, reachable, withheld, gone, podsIP("d", "10.71.1.7", "10.70.0.12"), podsIP("f", "172.16.0.2", "10.70.0.14"), userIP("e", "172.16.0.1", "10.70.0.13"))
 	facts, problems := Gather(&o)
 	want := []Exposed{
 		{Real: addr("10.71.1.7"), External: addr("10.70.0.12"), Kind: KindPeer, Object: "demo/d"},
@@ -257,7 +266,7 @@ func TestWhatIsExposed(t *testing.T) {
 	if diff := cmp.Diff(want, facts.Exposed, cmp.Comparer(compareAddr)); diff != "" {
 		t.Errorf("exposed (-want +got):\n%s", diff)
 	}
-	if len(facts.Withheld) != 1 || facts.Withheld[0].Object != "demo/b" || len(problems) > 0 {
+	if len(facts.Withheld) != 1 || facts.Withheld[0].Object != "demo/b" || len(problems) != 1 || problems[0].Object != "IP demo/f" {
 		t.Errorf("withheld %v, problems %q", facts.Withheld, problems)
 	}
 }

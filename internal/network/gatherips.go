@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
@@ -59,6 +61,12 @@ func (g *gathering) systemNode(ip *ipamv1alpha1.IP) bool {
 	return ip.Namespace == g.LiqoNamespace && ip.Labels[ipamv1alpha1.LabelIPType] == ipamv1alpha1.IPTypeNode
 }
 
+// ofPod tells whether an IP object was made for a pod that runs at a provider.
+func ofPod(ip *ipamv1alpha1.IP) bool {
+	owner := metav1.GetControllerOf(ip)
+	return owner != nil && owner.Kind == "Pod" && owner.APIVersion == "v1"
+}
+
 func (g *gathering) expose(ip *ipamv1alpha1.IP, views []netip.Prefix) (Exposed, bool) {
 	name := named("IP", ip)
 	e := Exposed{Kind: KindHost, Object: ip.Namespace + "/" + ip.Name}
@@ -82,6 +90,11 @@ func (g *gathering) expose(ip *ipamv1alpha1.IP, views []netip.Prefix) (Exposed, 
 	if contains(views, e.Real) {
 		e.Kind = KindPeer
 		return e, true
+	}
+	if ofPod(ip) {
+		// Its peer told that address, and must not name one of ours, or of a host, for others to call.
+		g.problem("", name, "spec.ip %s, which the provider of its pod told, is not where a peer is seen: connect the provider (liqoctl network connect), or leave the pod to be reached from this cluster alone", e.Real)
+		return e, false
 	}
 	for _, n := range g.facts.Nodes {
 		if slices.Contains(n.Addresses, e.Real) {
