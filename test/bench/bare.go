@@ -136,7 +136,8 @@ func (t *bareTunnel) start(ctx context.Context, root string, pid int, address st
 		return err
 	}
 	t.ends = append(t.ends, cmd)
-	directory := filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "root", gateway.Directory)
+	// Not by /var/run, a link that would lead out of there.
+	directory := filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "root", "run", filepath.Base(gateway.Directory))
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		used, err := os.ReadFile(filepath.Join(directory, "implementation"))
 		if err == nil {
