@@ -40,6 +40,14 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 		return dataplane.FilterRule{Match: dataplane.Match{ICMPError: quoted(field)}, Rewrite: dataplane.Rewrite{Field: field, Map: name}, Verdict: verdict}
 	}
 
+	// What an error quotes is a packet that went the other way: from the far one to us on the way out, from us to the far one on the way in. One
+	// that quotes anything else is a lie: it would spoil the way from one of ours to somewhere else.
+	ours := func(selector dataplane.Match, field dataplane.Field, name string) []dataplane.FilterRule {
+		return []dataplane.FilterRule{{Match: selector, Verdict: dataplane.Return}, lookup(field, name, dataplane.Return), dropped}
+	}
+	theirs := func(chain string, field dataplane.Field) []dataplane.FilterRule {
+		return slices.Concat([]dataplane.FilterRule{jump(dataplane.Match{}, chain)}, moves(p.Remaps(), field, dataplane.Return), []dataplane.FilterRule{dropped})
+	}
 	destination := append([]dataplane.FilterRule{{Match: dataplane.Match{Source: only(near), Destination: only(far)}, Verdict: dataplane.Accept}}, // pings
 		moves(p.Remaps(), dataplane.DestinationField, dataplane.Accept)...)
 	in := []dataplane.FilterRule{
@@ -71,6 +79,7 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 				jump(dataplane.Match{InLink: theTunnel}, "in"),
 			}},
 			{Name: "leave", Hook: dataplane.Postrouting, Priority: dataplane.Raw, Rules: []dataplane.FilterRule{
+				jump(dataplane.Match{OutLink: theTunnel, Source: only(near), ICMPError: true}, "own"),
 				jump(dataplane.Match{OutLink: theTunnel}, "out-destination"),
 			}},
 			{Name: "out", Rules: []dataplane.FilterRule{
@@ -83,15 +92,18 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 					Rewrite: dataplane.Rewrite{Field: dataplane.SourceField, To: single(f.External.Masked().Addr())}, Verdict: dataplane.Accept},
 				dropped,
 			}},
+			// This pod itself tells of a packet, like a router without an address.
+			{Name: "own", Rules: []dataplane.FilterRule{
+				jump(dataplane.Match{}, "out-quoted"),
+				{Rewrite: dataplane.Rewrite{Field: dataplane.SourceField, To: single(f.External.Masked().Addr())}, Verdict: dataplane.Return},
+			}},
 			{Name: "out-destination", Rules: append(destination, dropped)},
-			// An error quotes the packet that it is about, which went the other way: its source is the peer's, its destination ours. The map
-			// comes first, since a destination that it changed must not be changed again.
-			{Name: "out-quoted", Rules: append([]dataplane.FilterRule{lookup(dataplane.QuotedDestinationField, "external", dataplane.NextRule)},
-				moves(p.Remaps(), dataplane.QuotedSourceField, dataplane.Return)...)},
+			{Name: "out-quoted", Rules: theirs("out-quoted-destination", dataplane.QuotedSourceField)},
+			{Name: "out-quoted-destination", Rules: ours(dataplane.Match{ICMPError: true, QuotedDestination: pods}, dataplane.QuotedDestinationField, "external")},
 			{Name: "in", Rules: append(in, dropped)},
 			{Name: "in-source", Rules: append(moves(p.Remaps(), dataplane.SourceField, dataplane.Return), dropped)},
-			{Name: "in-quoted", Rules: append([]dataplane.FilterRule{lookup(dataplane.QuotedSourceField, "real", dataplane.NextRule)},
-				moves(p.Remaps(), dataplane.QuotedDestinationField, dataplane.Return)...)},
+			{Name: "in-quoted", Rules: theirs("in-quoted-source", dataplane.QuotedDestinationField)},
+			{Name: "in-quoted-source", Rules: ours(dataplane.Match{ICMPError: true, QuotedSource: pods}, dataplane.QuotedSourceField, "real")},
 			{Name: "through", Hook: dataplane.Forward, Priority: dataplane.Filter, Drop: true, Rules: forward},
 			{Name: "host", Hook: dataplane.Input, Priority: dataplane.Filter, Rules: []dataplane.FilterRule{
 				{Match: dataplane.Match{InLink: theTunnel, Transport: dataplane.UDP, DestinationPort: PingPort}, Verdict: dataplane.Accept},

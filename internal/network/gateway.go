@@ -74,6 +74,8 @@ func CompileGateway(f *Facts, self Self, tunnel Tunnel, active map[string]netip.
 		Rules: []dataplane.Rule{
 			{Priority: DefaultRulePriority, InLink: dataplane.OverlayLink, Table: dataplane.OverlayTable},
 			{Priority: DefaultRulePriority + 1, InLink: dataplane.TunnelLink, Table: dataplane.TunnelTable},
+			// What this pod itself has to say to the peer's pods, that a packet of theirs is too big: by the CNI it would come back here.
+			{Priority: DefaultRulePriority + 2, InLink: "lo", Table: dataplane.OverlayTable},
 		},
 	}
 	if tunnel.PrivateKey != (dataplane.PrivateKey{}) { // it comes with a Secret
@@ -84,9 +86,7 @@ func CompileGateway(f *Facts, self Self, tunnel Tunnel, active map[string]netip.
 		routes.add(dataplane.Route{Table: dataplane.OverlayTable, Destination: view.Masked(), Via: far.Addr(), Link: dataplane.TunnelLink})
 	}
 	gatewayRoutes(f, self, active, routes)
-	for _, table := range []int{dataplane.OverlayTable, dataplane.TunnelTable} {
-		routes.add(dataplane.Route{Table: table, Destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Type: dataplane.Unreachable})
-	}
+	routes.add(dataplane.Route{Table: dataplane.TunnelTable, Destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Type: dataplane.Unreachable})
 	state.Routes = routes.all()
 	return state
 }

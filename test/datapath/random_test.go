@@ -52,7 +52,7 @@ func TestExplanationsAreTheKernel(t *testing.T) {
 		{dataplane.TunnelLink, dataplane.OverlayLink, hostile.injector(t, dataplane.TunnelLink, netip.Addr{})},
 		{dataplane.OverlayLink, dataplane.TunnelLink, rome.nodes[0].injector(t, dataplane.OverlayLink, self.IP)},
 	} {
-		const packets = 2000
+		const packets = 4000
 		want, passed := map[uint16]string{}, 0
 		c := &capture{}
 		c.on(t, gw, way.to)
@@ -97,7 +97,7 @@ func TestExplanationsAreTheKernel(t *testing.T) {
 				t.Errorf("from %s, packet %d: the kernel sent %q, the explanation says %q", way.from, id, got[id], want[id])
 			}
 		}
-		if passed < packets/20 {
+		if passed < packets/100 {
 			t.Errorf("from %s only %d of %d packets pass: the test does not try what matters", way.from, passed, packets)
 		}
 		t.Logf("from %s: %d of %d packets pass", way.from, passed, packets)
