@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -117,6 +118,26 @@ func (a addresses) Translation(ctx context.Context, c client.Reader, consumer st
 		}
 	}
 	return nil, "where cluster " + consumer + " appears here is not known", nil
+}
+
+// Views returns where a provider is seen here.
+func (a addresses) Views(ctx context.Context, c client.Reader, provider string) ([]netip.Prefix, bool, error) {
+	if !a.translate {
+		return nil, true, nil
+	}
+	var configurations networkingv1beta1.ConfigurationList
+	if err := c.List(ctx, &configurations, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, false, fmt.Errorf("listing Configurations: %w", err)
+	}
+	if !slices.ContainsFunc(configurations.Items, func(one networkingv1beta1.Configuration) bool { return concerns(&one, provider) }) {
+		return nil, true, nil
+	}
+	t, _, ok := network.GatherTranslation(&network.Objects{LiqoNamespace: a.liqoNamespace, Configurations: configurations.Items}, provider)
+	var views []netip.Prefix
+	for _, pair := range slices.Concat(t.Pods, t.External) {
+		views = append(views, pair.View)
+	}
+	return views, ok, nil
 }
 
 // concerns tells whether a Configuration is about a cluster.

@@ -74,3 +74,26 @@ func TestAddressesOfAConsumer(t *testing.T) {
 		}
 	}
 }
+
+// TestViewsOfAProvider: what an offloaded pod is exposed under is where its own provider is seen, and nothing else.
+func TestViewsOfAProvider(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(configuration(nil), configuration(func(c *networkingv1beta1.Configuration) {
+		c.Namespace, c.Name, c.Labels, c.Status.Remote = "liqo-tenant-turin", "turin", map[string]string{api.LabelRemoteClusterID: "turin"}, nil
+	})).Build()
+	for name, row := range map[string]struct {
+		translate bool
+		provider  string
+		known     bool
+		want      []netip.Prefix
+	}{
+		"connected":               {true, "milan", true, []netip.Prefix{netip.MustParsePrefix("10.71.0.0/16"), netip.MustParsePrefix("10.72.0.0/16")}},
+		"not known yet":           {true, "turin", false, nil},
+		"not connected":           {true, "naples", true, nil},
+		"somebody else's network": {false, "milan", true, nil},
+	} {
+		got, known, err := addresses{liqoNamespace: "liqo", translate: row.translate}.Views(t.Context(), c, row.provider)
+		if err != nil || known != row.known || !slices.Equal(got, row.want) {
+			t.Errorf("%s: %v, %v, %v", name, got, known, err)
+		}
+	}
+}

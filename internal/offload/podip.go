@@ -2,6 +2,7 @@ package offload
 
 import (
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,9 +34,10 @@ const (
 )
 
 // PodIP decides what to do about have, the IP that has the name of a Pod (nil if there is none), so that other peers reach the Pod at its
-// provider through this cluster. It goes with its Pod, its owner; here it goes earlier if the Pod ends or gets another address.
-func PodIP(pod *corev1.Pod, have *ipamv1alpha1.IP) (IPAction, *ipamv1alpha1.IP) {
-	want := podIP(pod)
+// provider through this cluster. views are where that provider is seen here: an address elsewhere, which the provider merely tells, is exposed
+// to nobody. The IP goes with its Pod, its owner; here it goes earlier if the Pod ends, gets another address, or its provider another place.
+func PodIP(pod *corev1.Pod, views []netip.Prefix, have *ipamv1alpha1.IP) (IPAction, *ipamv1alpha1.IP) {
+	want := podIP(pod, views)
 	if have == nil {
 		if want == nil || pod.DeletionTimestamp != nil {
 			return IPKeep, nil
@@ -59,9 +61,12 @@ func PodIP(pod *corev1.Pod, have *ipamv1alpha1.IP) (IPAction, *ipamv1alpha1.IP) 
 }
 
 // podIP returns the IP that a Pod should have, nil for none.
-func podIP(pod *corev1.Pod) *ipamv1alpha1.IP {
+func podIP(pod *corev1.Pod, views []netip.Prefix) *ipamv1alpha1.IP {
 	address, err := netip.ParseAddr(pod.Status.PodIP)
 	if err != nil || !address.Is4() || !kinds.Offloaded(pod) || kinds.Finished(pod) {
+		return nil
+	}
+	if !slices.ContainsFunc(views, func(view netip.Prefix) bool { return view.Contains(address) }) {
 		return nil
 	}
 	return &ipamv1alpha1.IP{

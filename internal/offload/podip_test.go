@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,7 +21,8 @@ func TestPodIP(t *testing.T) {
 			}
 		})
 	}
-	action, want := PodIP(pod(nil), nil)
+	views := []netip.Prefix{netip.MustParsePrefix("10.72.0.0/16"), netip.MustParsePrefix("10.71.0.0/16")}
+	action, want := PodIP(pod(nil), views, nil)
 	if action != IPCreate {
 		t.Fatalf("action %d", action)
 	}
@@ -51,6 +53,8 @@ func TestPodIP(t *testing.T) {
 		"no address yet":             {pod(func(p *corev1.Pod) { p.Status.PodIP = "" }), nil, IPKeep},
 		"an address that is none":    {pod(func(p *corev1.Pod) { p.Status.PodIP = "x" }), nil, IPKeep},
 		"an IPv6 address":            {pod(func(p *corev1.Pod) { p.Status.PodIP = "fd00::1" }), nil, IPKeep},
+		"an address of this cluster": {pod(func(p *corev1.Pod) { p.Status.PodIP = "192.0.2.10" }), nil, IPKeep},
+		"another, of this cluster":   {pod(func(p *corev1.Pod) { p.Status.PodIP = "192.0.2.10" }), given(func(ip *ipamv1alpha1.IP) { ip.Spec.IP = "192.0.2.10" }), IPDelete},
 		"the label alone":            {pod(func(p *corev1.Pod) { p.Annotations = nil }), nil, IPKeep},
 		"another address":            {pod(func(p *corev1.Pod) { p.Status.PodIP = "10.71.0.6" }), given(nil), IPDelete},
 		"no address any more":        {pod(func(p *corev1.Pod) { p.Status.PodIP = "" }), given(nil), IPDelete},
@@ -63,9 +67,15 @@ func TestPodIP(t *testing.T) {
 		"a user's":                   {pod(nil), users, IPForeign},
 		"a user's, of a pod without": {pod(func(p *corev1.Pod) { p.Status.PodIP = "" }), users, IPKeep},
 	} {
-		if got, _ := PodIP(row.pod, row.have); got != row.want {
+		if got, _ := PodIP(row.pod, views, row.have); got != row.want {
 			t.Errorf("%s: %d, want %d", name, got, row.want)
 		}
+	}
+	if got, _ := PodIP(pod(nil), nil, given(nil)); got != IPDelete {
+		t.Errorf("a provider that is disconnected: %d", got)
+	}
+	if got, _ := PodIP(pod(nil), nil, nil); got != IPKeep {
+		t.Errorf("a provider that is not connected: %d", got)
 	}
 }
 

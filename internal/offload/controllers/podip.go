@@ -3,8 +3,10 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -22,6 +24,7 @@ import (
 
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
@@ -64,6 +67,7 @@ func stripOffloadedPod(obj any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, DeletionTimestamp: pod.DeletionTimestamp,
 		},
+		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP},
 	}
 	if value, found := pod.Annotations[kinds.AnnotationOffloaded]; found {
@@ -73,7 +77,7 @@ func stripOffloadedPod(obj any) (any, error) {
 }
 
 func setupPodIP(mgr ctrl.Manager, opts Options) error {
-	if opts.OffloadedPods == nil {
+	if opts.OffloadedPods == nil || opts.Addresses == nil {
 		return nil
 	}
 	r := &podIPs{Client: mgr.GetClient(), Options: opts, events: mgr.GetEventRecorder("podip")}
@@ -82,8 +86,63 @@ func setupPodIP(mgr ctrl.Manager, opts Options) error {
 			predicate.TypedFuncs[*corev1.Pod]{UpdateFunc: addressChanged})).
 		// One that is gone is made again, and so is the name free that somebody else's had; of what else happens to an IP nothing follows.
 		Watches(&ipamv1alpha1.IP{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(goneOnly)).
+		// Where a provider is seen, and that it is not any more, decides about all its pods.
+		Watches(&networkingv1beta1.Configuration{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(placeChanged)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.on), builder.WithPredicates(predicate.Funcs{
+			UpdateFunc: func(e event.UpdateEvent) bool {
+				return e.ObjectOld.GetLabels()[api.LabelRemoteClusterID] != e.ObjectNew.GetLabels()[api.LabelRemoteClusterID]
+			},
+			DeleteFunc: func(event.DeleteEvent) bool { return false }, // its pods go, and their IPs with them
+		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: opts.ShadowPodWorkers}).
 		Complete(r)
+}
+
+// placeChanged drops the news of a Configuration that leave the peer where it was.
+var placeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*networkingv1beta1.Configuration)
+	after, ok2 := e.ObjectNew.(*networkingv1beta1.Configuration)
+	return !ok || !ok2 || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || !equality.Semantic.DeepEqual(before.Status.Remote, after.Status.Remote) ||
+		!equality.Semantic.DeepEqual(before.Spec, after.Spec) || before.Labels[api.LabelRemoteClusterID] != after.Labels[api.LabelRemoteClusterID]
+}}
+
+// all names every offloaded Pod.
+func (r *podIPs) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.those(ctx, func(*corev1.Pod) bool { return true })
+}
+
+// on names the offloaded Pods on a virtual node.
+func (r *podIPs) on(ctx context.Context, node client.Object) []reconcile.Request {
+	return r.those(ctx, func(p *corev1.Pod) bool { return p.Spec.NodeName == node.GetName() })
+}
+
+func (r *podIPs) those(ctx context.Context, match func(*corev1.Pod) bool) []reconcile.Request {
+	var pods corev1.PodList
+	if err := r.OffloadedPods.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // reading the cache fails only while the program ends
+	}
+	var out []reconcile.Request
+	for i := range pods.Items {
+		if match(&pods.Items[i]) {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
+		}
+	}
+	return out
+}
+
+// views returns where the provider of a Pod is seen here; false while that is not known.
+func (r *podIPs) views(ctx context.Context, pod *corev1.Pod) ([]netip.Prefix, bool, error) {
+	node := &corev1.Node{}
+	found, err := exists(ctx, r.Client, node, client.ObjectKey{Name: pod.Spec.NodeName})
+	provider := node.Labels[api.LabelRemoteClusterID]
+	if err != nil || !found || provider == "" {
+		return nil, false, err
+	}
+	views, known, err := r.Addresses.Views(ctx, r.Client, provider)
+	if err != nil {
+		return nil, false, fmt.Errorf("finding out where cluster %s is seen here: %w", provider, err)
+	}
+	return views, known, nil
 }
 
 // addressChanged drops the news of a Pod that nothing follows from.
@@ -107,7 +166,11 @@ func (r *podIPs) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	if !found {
 		have = nil
 	}
-	switch action, want := offload.PodIP(pod, have); action {
+	views, known, err := r.views(ctx, pod)
+	if err != nil || !known { // the news of its node or of a Configuration bring us back
+		return reconcile.Result{}, err
+	}
+	switch action, want := offload.PodIP(pod, views, have); action {
 	case offload.IPCreate:
 		err := r.Create(ctx, want)
 		switch {

@@ -49,6 +49,8 @@ type Options struct {
 type Addresses interface {
 	// Own returns the ranges and addresses that belong to this cluster itself.
 	Own(ctx context.Context, c client.Reader) ([]netip.Prefix, error)
+	// Views returns the ranges in which a provider is seen here, none if no network of ours joins it; false while they are not known yet.
+	Views(ctx context.Context, c client.Reader, provider string) ([]netip.Prefix, bool, error)
 	// Translation returns where addresses appear here that a consumer tells of, nil if they stay as they are; or what it waits for.
 	Translation(ctx context.Context, c client.Reader, consumer string) (translate func(netip.Addr) (netip.Addr, error), waiting string, err error)
 }

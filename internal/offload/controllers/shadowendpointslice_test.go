@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +30,14 @@ type plan struct{}
 
 func (plan) Own(context.Context, client.Reader) ([]netip.Prefix, error) {
 	return []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16"), netip.MustParsePrefix("192.0.2.10/32")}, nil
+}
+
+func (plan) Views(ctx context.Context, c client.Reader, provider string) ([]netip.Prefix, bool, error) {
+	var list networkingv1beta1.ConfigurationList
+	if err := c.List(ctx, &list, client.MatchingLabels{api.LabelRemoteClusterID: provider}); err != nil || len(list.Items) == 0 {
+		return nil, true, err
+	}
+	return []netip.Prefix{netip.MustParsePrefix("10.71.0.0/16")}, list.Items[0].Status.Remote != nil, nil
 }
 
 func (plan) Translation(ctx context.Context, c client.Reader, consumer string) (func(netip.Addr) (netip.Addr, error), string, error) {
@@ -247,7 +256,7 @@ func testPodIPs(t *testing.T, c *cluster) {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
 			Spec: corev1.PodSpec{
-				NodeName: "milan", AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "web", Image: "web:1"}},
+				NodeName: "lucca-node", AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "web", Image: "web:1"}},
 			},
 		}
 		c.create(t, pod)
@@ -276,11 +285,31 @@ func testPodIPs(t *testing.T, c *cluster) {
 			return nil
 		}
 	}
-	before := c.shadowWrites.Load()
 	web := make("web")
 	offloaded(web, string(web.UID))
 	address(web, "10.71.0.5")
 	ip := ipOf(web)
+	// What a provider tells that has no place here is exposed to nobody, nor is what lies elsewhere than its place.
+	none := func(what string) {
+		t.Helper()
+		c.stays(t, what, func() bool { return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(ip), ip)) })
+	}
+	c.create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "lucca-node", Labels: map[string]string{
+		api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: "lucca",
+	}}})
+	none("an IP was made before its provider was connected")
+	configuration := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "lucca", Labels: map[string]string{api.LabelRemoteClusterID: "lucca"},
+	}}
+	configuration.Spec.Remote.CIDR.Pod = []string{"10.0.0.0/16"}
+	c.create(t, configuration)
+	address(web, "192.0.2.10")
+	report(t, c, configuration, func(o *networkingv1beta1.Configuration) {
+		o.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.71.0.0/16"}}}
+	})
+	none("an IP was made of an address that is not where the provider is seen")
+	before := c.shadowWrites.Load()
+	address(web, "10.71.0.5")
 	eventually(t, c, ip, "the IP", is("10.71.0.5"))
 	if err := has(ip.Labels, map[string]string{"offloading.liqo.io/pod-name": "web", "offloading.liqo.io/pod-namespace": "shop"}); err != nil {
 		t.Error(err)
@@ -317,4 +346,7 @@ func testPodIPs(t *testing.T, c *cluster) {
 	apart := time.Now()
 	eventually(t, c, other, "the name to be taken once it is free", is("10.71.0.9"))
 	t.Logf("after %s", time.Since(apart))
+
+	c.remove(t, configuration)
+	c.gone(t, other)
 }
