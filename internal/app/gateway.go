@@ -85,7 +85,7 @@ type gatewayAgent struct {
 	metrics  *gatewayMetrics
 	timing   network.Timing
 	began    time.Time
-	problems problemLog
+	problems problemLog // of the facts
 	settled  atomic.Bool
 	heard    chan struct{} // an answer came through the tunnel
 	left     chan struct{} // the far replica said that it is about to end
@@ -96,6 +96,8 @@ type gatewayAgent struct {
 	known    *network.Facts
 	mtu      int
 	compiled int
+	// keys are the problems with the own ones.
+	keys problemLog
 	// said is what WireGuard said when it was asked last.
 	said  gateway.Device
 	asked time.Time
@@ -105,7 +107,7 @@ type gatewayAgent struct {
 
 func newGatewayAgent(cfg *rest.Config, opts *gatewayOptions, log *slog.Logger) (*gatewayAgent, error) {
 	g := &gatewayAgent{
-		opts: opts, log: log, began: time.Now(), problems: problemLog{log: log},
+		opts: opts, log: log, began: time.Now(), problems: problemLog{log: log}, keys: problemLog{log: log},
 		timing: network.DefaultTiming(opts.pingInterval, opts.pingLossThreshold), heard: make(chan struct{}, 1), left: make(chan struct{}, 1),
 	}
 	var err error

@@ -101,9 +101,10 @@ func (g *gatewayAgent) input(now time.Time) (gateway.Input, bool) {
 	}
 	private, err := g.privateKey()
 	if err != nil {
-		g.problems.tell([]network.Problem{{ClusterID: peer.ClusterID, Object: "Secret " + g.opts.namespace + "/" + g.opts.secretName, Text: err.Error()}})
+		g.keys.tell([]network.Problem{{ClusterID: peer.ClusterID, Object: "Secret " + g.opts.namespace + "/" + g.opts.secretName, Text: err.Error()}})
 		return gateway.Input{}, false
 	}
+	g.keys.tell(nil)
 	in := gateway.Input{
 		Now: now, Peer: peer, Private: private, Device: g.recentDevice(now), Pulse: g.pinger.Pulse(),
 		Self: g.opts.podName, Siblings: g.heardSiblings(&peer),
