@@ -38,6 +38,9 @@ type ControllerManagerOptions struct {
 	EnableAuthentication, EnableNetworking, EnableOffloading bool
 	// IPAMPools are where the ranges of peers are put that are in use here; the private ranges of RFC 1918 when empty.
 	IPAMPools []netip.Prefix
+	// OwnCIDRs are the ranges of this cluster, and those that it keeps back, which no address of a consumer's endpoints may be in; also where
+	// the network between clusters is somebody else's, and no Network tells them.
+	OwnCIDRs []netip.Prefix
 	// WatchGatewayTemplates makes gateways follow a changed template at once.
 	WatchGatewayTemplates bool
 	// ConnectionUpdateInterval is how often gateways look whether they have news of their tunnel.
@@ -72,7 +75,8 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.TLSCompatibilityMode, "tls-compatibility-mode", false, "make RSA keys, for control planes that refuse Ed25519")
 	flags.BoolVar(&o.EnableAuthentication, "enable-authentication", true, "run the authentication module")
 	flags.BoolVar(&o.EnableNetworking, "enable-networking", true, "run the networking module")
-	flags.Func("ipam-pools", "ranges in which those of peers are put that are in use here: 10.0.0.0/8,...", o.setPools)
+	flags.Func("ipam-pools", "ranges in which those of peers are put that are in use here: 10.0.0.0/8,...", ranges(&o.IPAMPools))
+	flags.Func("own-cidrs", "ranges of this cluster (pods, services, reserved ones), which consumers must not name: 10.96.0.0/12,...", ranges(&o.OwnCIDRs))
 	flags.BoolVar(&o.WatchGatewayTemplates, "watch-gateway-templates", true, "let gateways follow a changed template at once")
 	flags.DurationVar(&o.ConnectionUpdateInterval, "connection-update-interval", 10*time.Second, "how often gateways look whether they have news of their tunnel; silent for nine times that, it counts as lost")
 	flags.BoolVar(&o.EnableOffloading, "enable-offloading", true, "run the offloading module")
@@ -143,19 +147,22 @@ func (o *ControllerManagerOptions) setNodeResources(value string) error {
 	return nil
 }
 
-func (o *ControllerManagerOptions) setPools(value string) error {
-	o.IPAMPools = nil
-	for text := range strings.SplitSeq(value, ",") {
-		if text = strings.TrimSpace(text); text == "" {
-			continue
+// ranges reads address ranges.
+func ranges(into *[]netip.Prefix) func(string) error {
+	return func(value string) error {
+		*into = nil
+		for text := range strings.SplitSeq(value, ",") {
+			if text = strings.TrimSpace(text); text == "" {
+				continue
+			}
+			prefix, err := netip.ParsePrefix(text)
+			if err != nil {
+				return fmt.Errorf("reading a range: %w", err)
+			}
+			*into = append(*into, prefix)
 		}
-		pool, err := netip.ParsePrefix(text)
-		if err != nil {
-			return fmt.Errorf("reading a pool: %w", err)
-		}
-		o.IPAMPools = append(o.IPAMPools, pool)
+		return nil
 	}
-	return nil
 }
 
 func (o *ControllerManagerOptions) setEnforcement(value string) error {

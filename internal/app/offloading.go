@@ -29,7 +29,8 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	out := offloadcontrollers.Options{
 		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace,
 		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
-		Addresses: addresses{liqoNamespace: opts.LiqoNamespace, translate: opts.EnableNetworking, nodes: nodes},
+		Addresses: addresses{liqoNamespace: opts.LiqoNamespace, translate: opts.EnableNetworking, told: opts.OwnCIDRs, nodes: nodes},
+		RealNodes: nodes,
 	}
 	if opts.EnableNetworking {
 		if out.OffloadedPods, err = offloadcontrollers.OffloadedPods(mgr); err != nil {
@@ -45,29 +46,25 @@ type addresses struct {
 	liqoNamespace string
 	// translate tells that the network between clusters is ours.
 	translate bool
+	// told are the ranges of this cluster that the installation tells, whoever carries them.
+	told []netip.Prefix
 	// nodes reads the real nodes.
 	nodes client.Reader
 }
 
-// Own returns the ranges of this cluster and the addresses of its nodes.
-func (a addresses) Own(ctx context.Context, c client.Reader) ([]netip.Prefix, error) {
+// Own returns what no address of a consumer may be: the ranges of this cluster as its installation tells them, those that it keeps back or
+// gave to other peers, and the addresses of its nodes.
+func (a addresses) Own(ctx context.Context, c client.Reader, consumer string) ([]netip.Prefix, error) {
 	var networks ipamv1alpha1.NetworkList
-	if err := c.List(ctx, &networks, client.InNamespace(a.liqoNamespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Networks: %w", err)
 	}
-	var own []netip.Prefix
+	own := slices.Clone(a.told)
 	for i := range networks.Items {
-		n := &networks.Items[i]
-		switch n.Labels[ipamv1alpha1.LabelNetworkType] {
-		case ipamv1alpha1.NetworkTypePod, ipamv1alpha1.NetworkTypeService, ipamv1alpha1.NetworkTypeExternal, ipamv1alpha1.NetworkTypeInternal:
-		default:
-			continue // a reserved range is not ours
+		if networks.Items[i].Labels[api.LabelRemoteClusterID] == consumer {
+			continue // where it is seen here
 		}
-		text := n.Status.CIDR
-		if text == "" && n.Labels[ipamv1alpha1.LabelNetworkNotRemapped] == api.True { // told, not chosen
-			text = n.Spec.CIDR
-		}
-		if prefix, err := netip.ParsePrefix(text); err == nil {
+		if prefix, ok := rangeOf(&networks.Items[i]); ok {
 			own = append(own, prefix)
 		}
 	}
@@ -76,13 +73,30 @@ func (a addresses) Own(ctx context.Context, c client.Reader) ([]netip.Prefix, er
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	for i := range nodes.Items {
-		for _, address := range nodes.Items[i].Status.Addresses {
-			if ip, err := netip.ParseAddr(address.Address); err == nil {
-				own = append(own, netip.PrefixFrom(ip, ip.BitLen()))
-			}
-		}
+		own = append(own, addressesOf(&nodes.Items[i])...)
 	}
 	return own, nil
+}
+
+// rangeOf returns the range that a Network holds.
+func rangeOf(n *ipamv1alpha1.Network) (netip.Prefix, bool) {
+	text := n.Status.CIDR
+	if text == "" && n.Labels[ipamv1alpha1.LabelNetworkNotRemapped] == api.True { // told, not chosen
+		text = n.Spec.CIDR
+	}
+	prefix, err := netip.ParsePrefix(text)
+	return prefix, err == nil
+}
+
+// addressesOf returns the addresses of a node.
+func addressesOf(node *corev1.Node) []netip.Prefix {
+	var out []netip.Prefix
+	for _, address := range node.Status.Addresses {
+		if ip, err := netip.ParseAddr(address.Address); err == nil {
+			out = append(out, netip.PrefixFrom(ip, ip.BitLen()))
+		}
+	}
+	return out
 }
 
 // Translation returns where addresses of a consumer appear here. Without a Configuration no network of ours joins the two clusters: what

@@ -23,6 +23,13 @@ func networkOf(kind, spec, status string) *ipamv1alpha1.Network {
 	}
 }
 
+// viewOf is where a peer is seen here.
+func viewOf(peer, cidr string) *ipamv1alpha1.Network {
+	n := networkOf(peer+"-pod-0", "10.200.0.0/16", cidr)
+	n.Namespace, n.Labels = "liqo-tenant-"+peer, map[string]string{api.LabelRemoteClusterID: peer}
+	return n
+}
+
 func TestAddressesOfAConsumer(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.10"}, {Type: corev1.NodeHostName, Address: "n1"}}
@@ -31,11 +38,12 @@ func TestAddressesOfAConsumer(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(node, services,
 		networkOf("pod-cidr", "10.200.0.0/16", "10.200.0.0/16"), networkOf("external-cidr", "10.70.0.0/16", "10.73.0.0/16"),
 		networkOf("internal-cidr", "10.80.0.0/16", ""), networkOf("reserved", "172.16.0.0/12", "172.16.0.0/12"),
+		viewOf("milan", "10.71.0.0/16"), viewOf("turin", "10.75.0.0/16"),
 		configuration(nil), configuration(func(c *networkingv1beta1.Configuration) {
 			c.Namespace, c.Name, c.Labels, c.Status.Remote = "liqo-tenant-turin", "turin", map[string]string{api.LabelRemoteClusterID: "turin"}, nil
 		})).Build()
-	a := addresses{liqoNamespace: "liqo", translate: true, nodes: c}
-	own, err := a.Own(t.Context(), c)
+	a := addresses{liqoNamespace: "liqo", translate: true, told: []netip.Prefix{netip.MustParsePrefix("fd00:10::/56")}, nodes: c}
+	own, err := a.Own(t.Context(), c, "milan")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +52,7 @@ func TestAddressesOfAConsumer(t *testing.T) {
 		got = append(got, p.String())
 	}
 	slices.Sort(got)
-	if want := "10.200.0.0/16 10.73.0.0/16 10.96.0.0/12 192.0.2.10/32"; strings.Join(got, " ") != want {
+	if want := "10.200.0.0/16 10.73.0.0/16 10.75.0.0/16 10.96.0.0/12 172.16.0.0/12 192.0.2.10/32 fd00:10::/56"; strings.Join(got, " ") != want {
 		t.Errorf("own ranges %v, want %s", got, want)
 	}
 	for name, row := range map[string]struct {

@@ -51,6 +51,7 @@ func newClient(cfg *rest.Config) (client.WithWatch, error) {
 		offv1.GroupVersion.WithKind("ShadowEndpointSlice"):                      namespaced,
 		discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"):                namespaced,
 		ipamv1alpha1.GroupVersion.WithKind("IP"):                                namespaced,
+		ipamv1alpha1.GroupVersion.WithKind("Network"):                           namespaced,
 		networkingv1beta1.GroupVersion.WithKind("Configuration"):                namespaced,
 		offv1.GroupVersion.WithKind("NamespaceMap"):                             namespaced,
 		offv1.GroupVersion.WithKind("VirtualNode"):                              namespaced,

@@ -10,9 +10,11 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/network"
@@ -21,13 +23,17 @@ import (
 )
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
 // provider is what a virtual kubelet knows of its provider beside its own VirtualNode: where its addresses appear here, which nodes stand
 // for it, and which virtual kubelet takes care of what follows namespaces, when there are several for the same provider.
 type provider struct {
 	opts                     *virtualKubeletOptions
 	configurations, virtuals *reflect.View
-	state                    atomic.Pointer[providerState]
+	// networks and hosts are all Networks and real nodes of this cluster.
+	networks, hosts *reflect.View
+	state           atomic.Pointer[providerState]
 	// changed is called when the state is another one.
 	changed func()
 	// loaded is closed when the state is complete for the first time.
@@ -45,6 +51,8 @@ type providerState struct {
 	translation            network.Translation
 	// ours are the pod CIDRs of this cluster.
 	ours []netip.Prefix
+	// taken are the ranges and addresses that mean something here already, if the provider has no place here.
+	taken []netip.Prefix
 	// nodes stand for the provider, by name; the first one's virtual kubelet leads.
 	nodes  []string
 	leader string
@@ -55,7 +63,16 @@ func newProvider(opts *virtualKubeletOptions, changed func()) *provider {
 	p.state.Store(&providerState{})
 	p.configurations = reflect.NewView(reflect.Resource{Object: &networkingv1beta1.Configuration{}}, p.read)
 	p.virtuals = reflect.NewView(reflect.Resource{Object: &offv1.VirtualNode{}, Strip: stripVirtualNode}, p.read)
+	p.networks = reflect.NewView(reflect.Resource{Object: &ipamv1alpha1.Network{}}, p.read)
+	p.hosts = reflect.NewView(reflect.Resource{Object: &corev1.Node{}, Strip: stripHost}, p.read)
 	return p
+}
+
+// stripHost keeps of a Node its addresses.
+func stripHost(obj client.Object) {
+	if n, ok := obj.(*corev1.Node); ok {
+		n.Labels, n.Annotations, n.Spec, n.Status = nil, nil, corev1.NodeSpec{}, corev1.NodeStatus{Addresses: n.Status.Addresses}
+	}
 }
 
 func stripVirtualNode(obj client.Object) {
@@ -69,6 +86,8 @@ func (p *provider) run(ctx context.Context, local client.WithWatch) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.configurations.Run(ctx, local, p.opts.tenantNamespace) })
 	group.Go(func() error { return p.virtuals.Run(ctx, local, p.opts.tenantNamespace) })
+	group.Go(func() error { return p.networks.Run(ctx, local, "") })
+	group.Go(func() error { return p.hosts.Run(ctx, local, "") })
 	return group.Wait()
 }
 
@@ -76,13 +95,16 @@ func (p *provider) run(ctx context.Context, local client.WithWatch) error {
 func (p *provider) read() {
 	p.mu.Lock() // two views tell of news, and the later state must win
 	defer p.mu.Unlock()
-	if !p.configurations.Synced() || !p.virtuals.Synced() {
+	if !p.configurations.Synced() || !p.virtuals.Synced() || !p.networks.Synced() || !p.hosts.Synced() {
 		return
 	}
 	now := &providerState{ready: true}
 	p.readNodes(now)
 	if p.opts.translateIPs {
 		p.readTranslation(now)
+	}
+	if !now.configured {
+		now.taken = p.readTaken()
 	}
 	before := p.state.Swap(now)
 	p.once.Do(func() { close(p.loaded) })
@@ -93,7 +115,7 @@ func (p *provider) read() {
 
 func (s *providerState) equal(o *providerState) bool {
 	return s.ready == o.ready && s.configured == o.configured && s.translated == o.translated && s.leader == o.leader &&
-		slices.Equal(s.nodes, o.nodes) && slices.Equal(s.ours, o.ours) &&
+		slices.Equal(s.nodes, o.nodes) && slices.Equal(s.ours, o.ours) && slices.Equal(s.taken, o.taken) &&
 		slices.Equal(s.translation.Pods, o.translation.Pods) && slices.Equal(s.translation.External, o.translation.External)
 }
 
@@ -137,6 +159,38 @@ func (p *provider) readTranslation(s *providerState) {
 	}
 }
 
+// readTaken returns the ranges of this cluster and of its peers, and the addresses of its nodes.
+func (p *provider) readTaken() []netip.Prefix {
+	var taken []netip.Prefix
+	for _, obj := range p.networks.List() {
+		if n, ok := obj.(*ipamv1alpha1.Network); ok {
+			if prefix, ok := rangeOf(n); ok {
+				taken = append(taken, prefix)
+			}
+		}
+	}
+	for _, obj := range p.hosts.List() {
+		if n, ok := obj.(*corev1.Node); ok {
+			taken = append(taken, addressesOf(n)...)
+		}
+	}
+	slices.SortFunc(taken, netip.Prefix.Compare)
+	return slices.Compact(taken)
+}
+
+// shown returns an address of a provider that has no place here, unless it means something else here: then whoever calls the pod would
+// call that.
+func (s *providerState) shown(address, provider string) (string, error) {
+	told, err := netip.ParseAddr(address)
+	if err != nil {
+		return "", fmt.Errorf("cluster %s tells an address that is none: %w", provider, err)
+	}
+	if i := slices.IndexFunc(s.taken, func(p netip.Prefix) bool { return p.Contains(told.Unmap()) }); i >= 0 {
+		return "", fmt.Errorf("cluster %s tells address %s, which belongs to %s of this cluster or of another peer: connect the two clusters (liqoctl network connect), which gives its addresses a place here", provider, told, s.taken[i])
+	}
+	return address, nil
+}
+
 // podIP translates the address of a remote Pod; see kinds.PodOptions.
 func (p *provider) podIP(address string) (string, error) {
 	s := p.state.Load()
@@ -146,7 +200,7 @@ func (p *provider) podIP(address string) (string, error) {
 	case !s.ready, s.configured && !s.translated:
 		return "", nil
 	case !s.configured:
-		return address, nil
+		return s.shown(address, p.opts.foreignClusterID)
 	}
 	told, err := netip.ParseAddr(address)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +38,12 @@ func virtualNode(name, cluster string) *offv1.VirtualNode {
 	return &offv1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenantOfMilan, Name: name}, Spec: offv1.VirtualNodeSpec{ClusterID: cluster}}
 }
 
+func host(address string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+	return n
+}
+
 // listing is a client whose watches do not begin with a list, as those of the fake one do not.
 type listing struct{ client.WithWatch }
 
@@ -66,14 +73,18 @@ func TestAddressesOfTheProvider(t *testing.T) {
 		host    string // 192.0.2.1, the same
 		waiting string // why EndpointSlices wait
 	}{
-		"no network of ours":             {normal, nil, "10.200.0.5", "192.0.2.1", ""},
-		"a network of ours":              {normal, []client.Object{configuration(nil)}, "10.71.0.5", "!", ""},
-		"one that is not ready":          {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Status.Remote = nil })}, "", "", "does not say yet"},
-		"one half ready":                 {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Status.Remote.CIDR.External = nil })}, "", "", "does not say yet"},
-		"one without our own ranges":     {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Spec.Local = nil })}, "10.71.0.5", "!", "does not say yet"},
-		"of another peer":                {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Name, c.Labels = "turin", nil })}, "10.200.0.5", "192.0.2.1", ""},
-		"somebody else's network":        {virtualKubeletOptions{reflectIPs: true}, []client.Object{configuration(nil)}, "10.200.0.5", "192.0.2.1", ""},
-		"addresses are nobody's concern": {virtualKubeletOptions{translateIPs: true}, []client.Object{configuration(nil)}, "", "", ""},
+		"no network of ours":                 {normal, nil, "10.200.0.5", "192.0.2.1", ""},
+		"a network of ours":                  {normal, []client.Object{configuration(nil)}, "10.71.0.5", "!", ""},
+		"one that is not ready":              {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Status.Remote = nil })}, "", "", "does not say yet"},
+		"one half ready":                     {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Status.Remote.CIDR.External = nil })}, "", "", "does not say yet"},
+		"one without our own ranges":         {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Spec.Local = nil })}, "10.71.0.5", "!", "does not say yet"},
+		"of another peer":                    {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Name, c.Labels = "turin", nil })}, "10.200.0.5", "192.0.2.1", ""},
+		"somebody else's network":            {virtualKubeletOptions{reflectIPs: true}, []client.Object{configuration(nil)}, "10.200.0.5", "192.0.2.1", ""},
+		"no network of ours, a node of ours": {normal, []client.Object{host("192.0.2.1")}, "10.200.0.5", "!", ""},
+		"no network of ours, our pods":       {normal, []client.Object{networkOf("pod-cidr", "10.200.0.0/16", "10.200.0.0/16")}, "!", "192.0.2.1", ""},
+		"no network of ours, another peer":   {normal, []client.Object{viewOf("turin", "10.200.0.0/16")}, "!", "192.0.2.1", ""},
+		"a network of ours, the same ranges": {normal, []client.Object{configuration(nil), networkOf("pod-cidr", "10.200.0.0/16", "10.200.0.0/16"), host("10.71.0.5")}, "10.71.0.5", "!", ""},
+		"addresses are nobody's concern":     {virtualKubeletOptions{translateIPs: true}, []client.Object{configuration(nil)}, "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, _, _ := runProvider(t, row.opts, append(row.objects, virtualNode("milan-a", "milan"))...)

@@ -28,7 +28,7 @@ type EndpointFacts struct {
 	// Translate returns where an address that the consumer tells of appears here, or why it can't be the consumer's; nil leaves addresses as
 	// they are, for networks that are not ours.
 	Translate func(netip.Addr) (netip.Addr, error)
-	// Own are the ranges and addresses of this cluster itself: its pods, services and nodes.
+	// Own are the ranges and addresses of this cluster itself (its pods, services and nodes), and of others that are not the consumer.
 	Own []netip.Prefix
 }
 
@@ -96,8 +96,12 @@ func (f *EndpointFacts) address(told string, kind discoveryv1.AddressType) (stri
 			return "", fmt.Errorf("it appears here as %s, which is %s", address, why)
 		}
 	}
+	// Of IPv6 a cluster may have pods and services that nobody told Liqo of.
+	if address.Is6() && !slices.ContainsFunc(f.Own, func(own netip.Prefix) bool { return own.Addr().Is6() && !own.IsSingleIP() }) {
+		return "", fmt.Errorf("the provider knows no IPv6 range of its own, so %s may be one of its own addresses: have its chart values ipam.podCIDRs and ipam.serviceCIDR tell them", address)
+	}
 	if i := slices.IndexFunc(f.Own, func(own netip.Prefix) bool { return own.Contains(address) }); i >= 0 {
-		return "", fmt.Errorf("%s belongs to cluster-internal range %s of the provider", address, f.Own[i])
+		return "", fmt.Errorf("%s belongs to range %s, which the provider has itself or keeps for others", address, f.Own[i])
 	}
 	return address.String(), nil
 }

@@ -36,6 +36,8 @@ type Options struct {
 	ShadowPodWorkers int
 	// Addresses knows the network; nil means that addresses are nobody's concern.
 	Addresses Addresses
+	// RealNodes reads the nodes that are no virtual ones, of which the manager's cache has none; nil means that nothing follows from them.
+	RealNodes cache.Cache
 	// OffloadedPods reads the Pods here that run in providers (label liqo.io/shadowPod), of which the manager's cache has none; nil means that
 	// none gets an address for other peers.
 	OffloadedPods cache.Cache
@@ -47,8 +49,8 @@ type Options struct {
 
 // Addresses tells what addresses mean in this cluster.
 type Addresses interface {
-	// Own returns the ranges and addresses that belong to this cluster itself.
-	Own(ctx context.Context, c client.Reader) ([]netip.Prefix, error)
+	// Own returns the ranges and addresses that belong to this cluster itself, or to others than the consumer.
+	Own(ctx context.Context, c client.Reader, consumer string) ([]netip.Prefix, error)
 	// Views returns the ranges in which a provider is seen here, none if no network of ours joins it; false while they are not known yet.
 	Views(ctx context.Context, c client.Reader, provider string) ([]netip.Prefix, bool, error)
 	// Translation returns where addresses appear here that a consumer tells of, nil if they stay as they are; or what it waits for.

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,9 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
@@ -36,6 +39,7 @@ import (
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
 
 // shadowEndpointSlices keeps, on the provider, the EndpointSlice of every ShadowEndpointSlice present, with the addresses that the consumer may
 // name, and not ready while it is out of reach.
@@ -47,7 +51,7 @@ type shadowEndpointSlices struct {
 
 func setupShadowEndpointSlice(mgr ctrl.Manager, opts Options) error {
 	r := &shadowEndpointSlices{Client: mgr.GetClient(), Options: opts, events: mgr.GetEventRecorder("shadowendpointslice")}
-	return ctrl.NewControllerManagedBy(mgr).Named("shadowendpointslice").
+	b := ctrl.NewControllerManagedBy(mgr).Named("shadowendpointslice").
 		For(&offloadingv1beta1.ShadowEndpointSlice{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&discoveryv1.EndpointSlice{}).
@@ -60,9 +64,26 @@ func setupShadowEndpointSlice(mgr ctrl.Manager, opts Options) error {
 			}
 			return r.of(ctx, obj.GetName())
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: opts.ShadowPodWorkers}).
-		Complete(&kube.Reconciler[*offloadingv1beta1.ShadowEndpointSlice]{Name: "shadowendpointslice", Client: mgr.GetClient(), Sync: r.sync})
+		// What is this cluster's own today may have been the consumer's yesterday.
+		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(rangeChanged)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: opts.ShadowPodWorkers})
+	if opts.RealNodes != nil {
+		b = b.WatchesRawSource(source.Kind(opts.RealNodes, &corev1.Node{}, handler.TypedEnqueueRequestsFromMapFunc(
+			func(ctx context.Context, node *corev1.Node) []reconcile.Request { return r.all(ctx, node) }), predicate.TypedFuncs[*corev1.Node]{
+			UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
+				return !slices.Equal(e.ObjectOld.Status.Addresses, e.ObjectNew.Status.Addresses)
+			},
+		}))
+	}
+	return b.Complete(&kube.Reconciler[*offloadingv1beta1.ShadowEndpointSlice]{Name: "shadowendpointslice", Client: mgr.GetClient(), Sync: r.sync})
 }
+
+// rangeChanged drops the news of a Network whose range stays.
+var rangeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*ipamv1alpha1.Network)
+	after, ok2 := e.ObjectNew.(*ipamv1alpha1.Network)
+	return !ok || !ok2 || before.Status.CIDR != after.Status.CIDR || before.Spec.CIDR != after.Spec.CIDR || !maps.Equal(before.Labels, after.Labels)
+}}
 
 // peerChanged drops the news of a ForeignCluster that nothing follows from.
 var peerChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -93,6 +114,19 @@ func (r *shadowEndpointSlices) of(ctx context.Context, consumer string) []reconc
 		for j := range list.Items {
 			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[j])})
 		}
+	}
+	return out
+}
+
+// all names all ShadowEndpointSlices.
+func (r *shadowEndpointSlices) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	var list offloadingv1beta1.ShadowEndpointSliceList
+	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // reading the cache fails only while the program ends
+	}
+	out := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		out[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
 	}
 	return out
 }
@@ -159,7 +193,7 @@ func (r *shadowEndpointSlices) facts(ctx context.Context, name string) (offload.
 	if r.Addresses == nil {
 		return f, after, nil
 	}
-	if f.Own, err = r.Addresses.Own(ctx, r.Client); err != nil {
+	if f.Own, err = r.Addresses.Own(ctx, r.Client, f.Consumer); err != nil {
 		return f, 0, fmt.Errorf("gathering the ranges of this cluster: %w", err)
 	}
 	waiting := ""

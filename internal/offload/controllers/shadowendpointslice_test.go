@@ -28,7 +28,7 @@ import (
 // plan is the network of these tests: the pods of every consumer are in 10.0.0.0/16 there and in 10.71.0.0/16 here, once a Configuration says so.
 type plan struct{}
 
-func (plan) Own(context.Context, client.Reader) ([]netip.Prefix, error) {
+func (plan) Own(context.Context, client.Reader, string) ([]netip.Prefix, error) {
 	return []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16"), netip.MustParsePrefix("192.0.2.10/32")}, nil
 }
 
