@@ -117,7 +117,7 @@ func TestExplainTellsWhatIsBroken(t *testing.T) {
 		t.Errorf("code %d: %s%s", code, out, errOut)
 	}
 	for target, want := range map[string]string{
-		"milan/demo-rome/nobody": "there is no pod demo-rome/nobody in the pod network of cluster milan",
+		"milan/demo-rome/nobody": "there is no pod demo-rome/nobody in the pod network of cluster milan (pods there: hello)",
 		"naples/a/b":             "cluster naples is not among those given (milan, rome)",
 		"what":                   "neither an address nor",
 		"a/b/c/d":                "want [cluster/]namespace/pod",

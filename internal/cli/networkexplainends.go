@@ -90,7 +90,7 @@ func clusterNames(clusters []explainedCluster) string {
 func podEnd(clusters []explainedCluster, c *explainedCluster, namespace, name string) (network.End, error) {
 	pod := c.pod(namespace, name)
 	if pod == nil {
-		return network.End{}, fmt.Errorf("there is no pod %s/%s in the pod network of cluster %s", namespace, name, c.ID)
+		return network.End{}, fmt.Errorf("there is no pod %s/%s in the pod network of cluster %s (pods there: %s)", namespace, name, c.ID, c.podNames(namespace))
 	}
 	i := slices.IndexFunc(c.objects.Nodes, func(n corev1.Node) bool { return n.Name == pod.Spec.NodeName })
 	if i < 0 {
@@ -123,6 +123,18 @@ func (c *explainedCluster) pod(namespace, name string) *corev1.Pod {
 		}
 	}
 	return nil
+}
+
+// podNames are those of a namespace, or none.
+func (c *explainedCluster) podNames(namespace string) string {
+	var names []string
+	for _, pod := range c.objects.Pods {
+		if pod.Namespace == namespace {
+			names = append(names, pod.Name)
+		}
+	}
+	slices.Sort(names)
+	return orDefault(strings.Join(names, ", "), "none")
 }
 
 // twin is what a namespace is called in a provider.
