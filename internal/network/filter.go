@@ -14,18 +14,6 @@ import (
 // Routing knows the peer by its views only: sources are translated before it, so are destinations of packets from the tunnel, but those of
 // packets to the tunnel after it. The peer's own addresses may be our own too, this very pod's among them.
 func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.Table {
-	members := []netip.Addr{}
-	for _, n := range f.Nodes {
-		members = append(members, n.Addresses...)
-	}
-	for i := range f.Peers {
-		if f.Peers[i].ClusterID == p.ClusterID {
-			continue
-		}
-		for _, c := range f.Peers[i].Candidates {
-			members = append(members, c.IP)
-		}
-	}
 	toReal, toExternal := map[netip.Addr]netip.Addr{}, map[netip.Addr]netip.Addr{}
 	for _, e := range f.Exposed {
 		toReal[e.External], toExternal[e.Real] = e.Real, e.External
@@ -67,7 +55,7 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 	return &dataplane.Table{
 		Name: dataplane.FilterTable,
 		Sets: []dataplane.AddressSet{
-			{Name: "inside", Intervals: true, Elements: cover(f.Pods, members)},
+			{Name: "inside", Intervals: true, Elements: cover(f.Pods, f.members(p.ClusterID))},
 			{Name: "pods", Intervals: true, Elements: disjoint(f.Pods)},
 		},
 		Maps: []dataplane.AddressMap{{Name: "real", Elements: toReal}, {Name: "external", Elements: toExternal}},

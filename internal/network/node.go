@@ -54,15 +54,9 @@ func CompileNode(f *Facts, host Host, active map[string]netip.Addr) dataplane.St
 // peers answer this node but not call it.
 func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 	overlay, elsewhere := dataplane.LinkName{Name: dataplane.OverlayLink}, dataplane.LinkName{Name: dataplane.OverlayLink, Not: true}
-	members, remotes := []netip.Addr{}, []netip.Prefix{}
-	for _, n := range f.Nodes {
-		members = append(members, n.Addresses...)
-	}
+	members, remotes := f.members(""), []netip.Prefix{}
 	for i := range f.Peers {
 		remotes = append(remotes, f.Peers[i].Views()...)
-		for _, c := range f.Peers[i].Candidates {
-			members = append(members, c.IP)
-		}
 	}
 	inside := cover(f.Pods, slices.Concat(members, host.Addresses))
 	local := slices.Clone(node.Pods)

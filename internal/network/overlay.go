@@ -15,6 +15,23 @@ func overlay(f *Facts, local netip.Addr, mtu int) dataplane.Link {
 		VNI: OverlayVNI, Port: f.overlayPort(), Local: local, MAC: hardware(local)}
 }
 
+// members are all addresses of nodes, and the gateway pods of peers but the one.
+func (f *Facts) members(except string) []netip.Addr {
+	var all []netip.Addr
+	for _, n := range f.Nodes {
+		all = append(all, n.Addresses...)
+	}
+	for i := range f.Peers {
+		if f.Peers[i].ClusterID == except {
+			continue
+		}
+		for _, c := range f.Peers[i].Candidates {
+			all = append(all, c.IP)
+		}
+	}
+	return all
+}
+
 // neighbour is another member of the overlay.
 func neighbour(ip netip.Addr) dataplane.Neighbour {
 	return dataplane.Neighbour{Link: dataplane.OverlayLink, IP: ip, MAC: hardware(ip), Underlay: ip}
