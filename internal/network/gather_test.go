@@ -184,6 +184,7 @@ func TestGatherTellsProblems(t *testing.T) {
 		{"its own ranges overlap", func(o *Objects) { o.Configurations[0].Spec.Remote.CIDR.External[0] = "10.10.0.0/16" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.external: range 10.10.0.0/16, seen here as 10.73.0.0/16, overlaps 10.10.0.0/16"},
 		{"no gateway", func(o *Objects) { o.GatewayClients = nil }, 0, true, "Configuration liqo-tenant-milan/milan: waiting for a GatewayServer or GatewayClient"},
 		{"no endpoint", func(o *Objects) { o.GatewayClients[0].Spec.Endpoint.Addresses = nil }, 0, false, "GatewayClient liqo-tenant-milan/milan: spec.endpoint has addresses []"},
+		{"an endpoint inside the tunnel", func(o *Objects) { o.GatewayClients[0].Spec.Endpoint.Addresses = []string{"10.71.5.5"} }, 0, false, "GatewayClient liqo-tenant-milan/milan: spec.endpoint.addresses: 10.71.5.5 lies where cluster \"milan\" is seen here"},
 		{"an impossible MTU", func(o *Objects) { o.GatewayClients[0].Spec.MTU = 68 }, 0, false, "GatewayClient liqo-tenant-milan/milan: spec.mtu 68 is not between"},
 		{"no pod CIDR yet", func(o *Objects) { o.Networks[0].Status.CIDR = "" }, 0, true, "Network liqo/pod-cidr: status.cidr is empty"},
 		{"no external CIDR", func(o *Objects) { o.Networks = slices.Delete(o.Networks, 2, 3) }, 0, true, "Network liqo/external-cidr: waiting"},

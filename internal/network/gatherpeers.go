@@ -166,6 +166,12 @@ func (g *gathering) gateway(p *Peer) bool {
 			g.problem(p.ClusterID, named("GatewayClient", c), "spec.endpoint has addresses %q and port %d: enter status.endpoint of the other cluster's GatewayServer", c.Spec.Endpoint.Addresses, port)
 			return false
 		}
+		for _, text := range c.Spec.Endpoint.Addresses {
+			if a, err := netip.ParseAddr(text); err == nil && contains(p.Views(), a) {
+				g.problem(p.ClusterID, named("GatewayClient", c), "spec.endpoint.addresses: %s lies where cluster %q is seen here (%s), so the tunnel would run through itself: add it to ipam.reservedSubnets and delete the Network of that range, another one is made", a, p.ClusterID, join(p.Views()))
+				return false
+			}
+		}
 		kind, p.Gateway, p.Role, p.MTU, p.Port, p.Endpoints = "GatewayClient", c.Name, Client, c.Spec.MTU, uint16(port), c.Spec.Endpoint.Addresses
 	}
 	if kind == "" {
