@@ -3,6 +3,8 @@ package app
 import (
 	"flag"
 	"io"
+	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,7 +47,8 @@ func TestControllerManagerOptions(t *testing.T) {
 	}
 
 	opts, err = parse("--cluster-id=rome", "--cluster-labels=region=eu,zone=", "--default-node-resources=cpu=1,nvidia.com/gpu=2",
-		"--default-limits-enforcement=hard", "--tls-compatibility-mode", "--api-server-ca=Q0E=", "--api-server-address=https://rome:6443")
+		"--default-limits-enforcement=hard", "--tls-compatibility-mode", "--api-server-ca=Q0E=", "--api-server-address=https://rome:6443",
+		"--own-cidrs=10.1.0.0/16, fd00::/48,")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +58,9 @@ func TestControllerManagerOptions(t *testing.T) {
 	resources := corev1.ResourceList{"cpu": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("2")}
 	if diff := cmp.Diff(resources, opts.DefaultNodeResources); diff != "" {
 		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+	if want := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/48")}; !slices.Equal(opts.OwnCIDRs, want) {
+		t.Errorf("own ranges %v, want %v", opts.OwnCIDRs, want)
 	}
 	if opts.DefaultLimitsEnforcement != offloadingv1beta1.EnforcementHard || opts.algorithm() != peering.RSA2048 || string(opts.APIServerCA) != "CA" {
 		t.Errorf("got %+v", opts)
@@ -69,6 +75,7 @@ func TestControllerManagerOptionsRefuse(t *testing.T) {
 		"no pair":              {"--cluster-id=a", "--cluster-labels=region"},
 		"no quantity":          {"--cluster-id=a", "--default-node-resources=cpu=many"},
 		"unknown enforcement":  {"--cluster-id=a", "--default-limits-enforcement=Harder"},
+		"no range":             {"--cluster-id=a", "--own-cidrs=10.0.0.1"},
 		"CA that is no base64": {"--cluster-id=a", "--api-server-ca=-"},
 	} {
 		t.Run(name, func(t *testing.T) {

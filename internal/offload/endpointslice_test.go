@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +104,19 @@ func TestHostileEndpoints(t *testing.T) {
 					t.Errorf("%q, %s, %s: %v, %v", address, kind, how, got.Endpoints, refused)
 				}
 			}
+		}
+	}
+	// Where no IPv6 range of the provider is known, any address may be one of its own; its nodes' alone tell nothing of its pods and services.
+	sixth := shadowSlice(func(s *offv1.ShadowEndpointSlice) {
+		s.Spec.Template.AddressType, s.Spec.Template.Endpoints[0].Addresses = discoveryv1.AddressTypeIPv6, []string{"fd00:20::5"}
+	})
+	for ranges, want := range map[string]int{"": 0, "2001:db8::1/128": 0, "fd00:10::/56": 1, "fd00::/16": 0} {
+		f := EndpointFacts{Consumer: "rome", Reachable: true, Own: own}
+		if ranges != "" {
+			f.Own = append(slices.Clone(own), netip.MustParsePrefix(ranges))
+		}
+		if got, refused := EndpointSlice(sixth, f); len(got.Endpoints) != want || len(refused) != 1-want {
+			t.Errorf("an IPv6 endpoint where %q is known: %v, %v", ranges, got.Endpoints, refused)
 		}
 	}
 	good := shadowSlice(func(s *offv1.ShadowEndpointSlice) {

@@ -28,7 +28,7 @@ func arguments(t *testing.T, objects []*unstructured.Unstructured) (manager, kub
 
 // TestNetworkingOnAndOff: without a network of ours nothing of it is installed, and addresses are shown as they are.
 func TestNetworkingOnAndOff(t *testing.T) {
-	const id = "discovery: {config: {clusterID: rome}}\nipam: {podCIDR: 10.244.0.0/16, pools: [10.0.0.0/8, 172.16.0.0/12]}\nvirtualKubelet: {extra: {args: [--mine]}}\n"
+	const id = "discovery: {config: {clusterID: rome}}\nipam: {podCIDRs: [10.244.0.0/16, 'fd00:10::/56'], serviceCIDR: 10.96.0.0/12, reservedSubnets: [192.0.2.0/24], pools: [10.0.0.0/8, 172.16.0.0/12]}\nvirtualKubelet: {extra: {args: [--mine]}}\n"
 	ours := func(object *unstructured.Unstructured) bool {
 		return object.GetLabels()["app.kubernetes.io/component"] == "networking" && object.GetName() != "liqo-network-configmap" ||
 			strings.HasPrefix(object.GetName(), "liqo-proxy") || strings.HasPrefix(object.GetAPIVersion(), "networking.liqo.io/")
@@ -42,8 +42,10 @@ func TestNetworkingOnAndOff(t *testing.T) {
 			t.Errorf("%s %s is not told apart as part of the network", object.kind, object.name)
 		}
 	}
+	// Consumers must not name what is this cluster's own, whoever carries the traffic between the two.
+	const own = "--own-cidrs=10.244.0.0/16,fd00:10::/56,10.96.0.0/12,192.0.2.0/24"
 	manager, kubelets := arguments(t, on)
-	for _, want := range []string{"--enable-networking=true", "--ipam-pools=10.0.0.0/8,172.16.0.0/12", "--watch-gateway-templates=false", "--connection-update-interval=5s"} {
+	for _, want := range []string{"--enable-networking=true", own, "--ipam-pools=10.0.0.0/8,172.16.0.0/12", "--watch-gateway-templates=false", "--connection-update-interval=5s"} {
 		if !slices.Contains(manager, want) {
 			t.Errorf("%v lack %s", manager, want)
 		}
@@ -64,7 +66,7 @@ func TestNetworkingOnAndOff(t *testing.T) {
 			}
 		}
 		manager, kubelets := arguments(t, off)
-		if !slices.Contains(manager, "--enable-networking=false") || slices.ContainsFunc(manager, func(arg string) bool { return strings.HasPrefix(arg, "--ipam-pools") }) {
+		if !slices.Contains(manager, "--enable-networking=false") || !slices.Contains(manager, own) || slices.ContainsFunc(manager, func(arg string) bool { return strings.HasPrefix(arg, "--ipam-pools") }) {
 			t.Errorf("%s: %v", values, manager)
 		}
 		if !slices.Equal(kubelets, want) {

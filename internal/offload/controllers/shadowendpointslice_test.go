@@ -28,8 +28,19 @@ import (
 // plan is the network of these tests: the pods of every consumer are in 10.0.0.0/16 there and in 10.71.0.0/16 here, once a Configuration says so.
 type plan struct{}
 
-func (plan) Own(context.Context, client.Reader, string) ([]netip.Prefix, error) {
-	return []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16"), netip.MustParsePrefix("192.0.2.10/32")}, nil
+// Own are two ranges, and those of the Networks in the namespace of the consumer.
+func (plan) Own(ctx context.Context, c client.Reader, consumer string) ([]netip.Prefix, error) {
+	own := []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16"), netip.MustParsePrefix("192.0.2.10/32")}
+	var list ipamv1alpha1.NetworkList
+	if err := c.List(ctx, &list, client.InNamespace("shop-"+consumer)); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if prefix, err := netip.ParsePrefix(list.Items[i].Status.CIDR); err == nil {
+			own = append(own, prefix)
+		}
+	}
+	return own, nil
 }
 
 func (plan) Views(ctx context.Context, c client.Reader, provider string) ([]netip.Prefix, bool, error) {
@@ -205,6 +216,13 @@ func testHostileEndpoints(t *testing.T, c *cluster) {
 	if e := slice.Endpoints[0]; *e.NodeName != "lucca" || e.TargetRef.Kind != "RemotePod" || slice.Labels[discoveryv1.LabelManagedBy] != offloadingv1beta1.EndpointSliceManager {
 		t.Errorf("%+v", slice)
 	}
+	// What becomes this cluster's own is the consumer's no more.
+	ours := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-lucca", Name: "ours"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.0.0.0/24"}}
+	c.create(t, ours)
+	report(t, c, ours, func(n *ipamv1alpha1.Network) { n.Status.CIDR = n.Spec.CIDR })
+	eventually(t, c, slice, "the range to be kept from the consumer", shows())
+	c.remove(t, ours)
+	eventually(t, c, slice, "the range to be the consumer's again", shows("10.0.0.5 true"))
 	told := func(want bool) {
 		t.Helper()
 		eventually(t, c, shadow, "the condition", func(s *offloadingv1beta1.ShadowEndpointSlice) error {
