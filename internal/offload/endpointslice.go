@@ -28,6 +28,9 @@ type EndpointFacts struct {
 	// Translate returns where an address that the consumer tells of appears here, or why it can't be the consumer's; nil leaves addresses as
 	// they are, for networks that are not ours.
 	Translate func(netip.Addr) (netip.Addr, error)
+	// Waiting, if not empty, is why it is not known where the consumer appears here. Until then none of its endpoints is shown: an address that
+	// was right before may be somebody else's by now.
+	Waiting string
 	// Own are the ranges and addresses of this cluster itself (its pods, services and nodes), and of others that are not the consumer.
 	Own []netip.Prefix
 }
@@ -50,6 +53,9 @@ func EndpointSlice(shadow *offv1.ShadowEndpointSlice, f EndpointFacts) (*discove
 	delete(out.Annotations, kinds.AnnotationAnnotations)
 	out.Labels[offv1.LabelManagedBy] = offv1.ManagedByShadowEndpointSlice
 	out.Labels[discoveryv1.LabelManagedBy] = offv1.EndpointSliceManager
+	if f.Waiting != "" {
+		return out, []string{"no endpoint is shown: " + f.Waiting}
+	}
 	var refused []string
 	for _, e := range in.Endpoints {
 		var addresses []string

@@ -119,6 +119,9 @@ func TestHostileEndpoints(t *testing.T) {
 			t.Errorf("an IPv6 endpoint where %q is known: %v, %v", ranges, got.Endpoints, refused)
 		}
 	}
+	if got, refused := EndpointSlice(shadowSlice(nil), EndpointFacts{Consumer: "rome", Reachable: true, Waiting: "status.remote is empty", Own: own}); len(got.Endpoints) != 0 || len(refused) != 1 || !strings.Contains(refused[0], "status.remote is empty") {
+		t.Errorf("while the place of the consumer is not known: %v, %v", got.Endpoints, refused)
+	}
 	good := shadowSlice(func(s *offv1.ShadowEndpointSlice) {
 		e := &s.Spec.Template.Endpoints[0]
 		e.Addresses = []string{"127.0.0.1", "10.0.0.5"}

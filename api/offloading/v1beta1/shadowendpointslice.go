@@ -21,6 +21,8 @@ const (
 	EndpointsAccepted = "EndpointsAccepted"
 	// ReasonAddressRefused says that an address is not one of the consumer's.
 	ReasonAddressRefused = "AddressRefused"
+	// ReasonNoTranslation says that it is not known where the consumer appears here.
+	ReasonNoTranslation = "NoTranslation"
 )
 
 // EndpointSliceTemplate is what of an EndpointSlice crosses.

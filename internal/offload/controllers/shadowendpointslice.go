@@ -137,7 +137,11 @@ func (r *shadowEndpointSlices) sync(ctx context.Context, shadow *offloadingv1bet
 		return err
 	}
 	want, refused := offload.EndpointSlice(shadow, facts)
-	r.report(shadow, refused)
+	reason := offloadingv1beta1.ReasonAddressRefused
+	if facts.Waiting != "" {
+		reason = offloadingv1beta1.ReasonNoTranslation
+	}
+	r.report(shadow, reason, refused)
 	have := &discoveryv1.EndpointSlice{}
 	found, err := exists(ctx, r.Client, have, client.ObjectKeyFromObject(shadow))
 	if err != nil {
@@ -196,18 +200,14 @@ func (r *shadowEndpointSlices) facts(ctx context.Context, name string) (offload.
 	if f.Own, err = r.Addresses.Own(ctx, r.Client, f.Consumer); err != nil {
 		return f, 0, fmt.Errorf("gathering the ranges of this cluster: %w", err)
 	}
-	waiting := ""
-	if f.Translate, waiting, err = r.Addresses.Translation(ctx, r.Client, f.Consumer); err != nil {
+	if f.Translate, f.Waiting, err = r.Addresses.Translation(ctx, r.Client, f.Consumer); err != nil {
 		return f, 0, fmt.Errorf("finding out where addresses of cluster %s appear here: %w", f.Consumer, err)
 	}
-	if waiting != "" {
-		return f, 0, kube.Wait("NoTranslation", "%s", waiting)
-	}
-	return f, after, nil
+	return f, after, nil // if it waits, the news of a Configuration bring us back
 }
 
 // report keeps the condition that tells what is refused, which is there only while something is, and tells the news.
-func (r *shadowEndpointSlices) report(shadow *offloadingv1beta1.ShadowEndpointSlice, refused []string) {
+func (r *shadowEndpointSlices) report(shadow *offloadingv1beta1.ShadowEndpointSlice, reason string, refused []string) {
 	conditions := &shadow.Status.Conditions
 	if len(refused) == 0 {
 		meta.RemoveStatusCondition(conditions, offloadingv1beta1.EndpointsAccepted)
@@ -219,10 +219,10 @@ func (r *shadowEndpointSlices) report(shadow *offloadingv1beta1.ShadowEndpointSl
 		message += fmt.Sprintf("; and %d more", len(refused)-shown)
 	}
 	if meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: offloadingv1beta1.EndpointsAccepted, Status: metav1.ConditionFalse, Reason: offloadingv1beta1.ReasonAddressRefused,
+		Type: offloadingv1beta1.EndpointsAccepted, Status: metav1.ConditionFalse, Reason: reason,
 		Message: message, ObservedGeneration: shadow.Generation,
 	}) {
-		r.events.Eventf(shadow, nil, corev1.EventTypeWarning, offloadingv1beta1.ReasonAddressRefused, "Translate", "%s", message)
+		r.events.Eventf(shadow, nil, corev1.EventTypeWarning, reason, "Translate", "%s", message)
 	}
 }
 

@@ -171,19 +171,30 @@ func testEndpoints(t *testing.T, c *cluster) {
 	network(t, c, peer, corev1beta1.StatusEstablished)
 	eventually(t, c, slice, "endpoints to be ready again", shows("10.0.0.6 true"))
 
-	// A network of ours translates addresses once it is known how; until then nothing changes.
+	// A network of ours translates addresses once it is known how; until then none is shown, and the consumer hears why.
 	configuration := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop-siena", Name: "siena", Labels: map[string]string{api.LabelRemoteClusterID: "siena"},
 	}}
 	configuration.Spec.Remote.CIDR.Pod = []string{"10.0.0.0/16"}
 	c.create(t, configuration)
-	c.stays(t, "the slice changed before it was known how", func() bool {
-		return c.Get(t.Context(), client.ObjectKeyFromObject(slice), slice) == nil && shows("10.0.0.6 true")(slice) == nil
+	eventually(t, c, slice, "no address whose place is not known", shows())
+	eventually(t, c, shadow, "the condition", func(s *offloadingv1beta1.ShadowEndpointSlice) error {
+		if condition := meta.FindStatusCondition(s.Status.Conditions, offloadingv1beta1.EndpointsAccepted); condition == nil ||
+			condition.Reason != "NoTranslation" || !strings.Contains(condition.Message, "where it appears here is not known") {
+			return fmt.Errorf("%+v", condition)
+		}
+		return nil
 	})
 	report(t, c, configuration, func(o *networkingv1beta1.Configuration) {
 		o.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.71.0.0/16"}}}
 	})
 	eventually(t, c, slice, "the translated address", shows("10.71.0.6 true"))
+	eventually(t, c, shadow, "the condition to go", func(s *offloadingv1beta1.ShadowEndpointSlice) error {
+		if condition := meta.FindStatusCondition(s.Status.Conditions, offloadingv1beta1.EndpointsAccepted); condition != nil {
+			return fmt.Errorf("%+v", condition)
+		}
+		return nil
+	})
 
 	// Nothing more is written while nothing changes.
 	settled := c.shadowWrites.Load()
