@@ -13,7 +13,7 @@ const AnnotationForceNodePort = "liqo.io/force-remote-node-port"
 // ServiceOptions are the facts that decide what becomes of Services.
 type ServiceOptions struct {
 	CopyOptions
-	// LoadBalancerClass replaces that of Services of type LoadBalancer; empty leaves it as it is.
+	// LoadBalancerClass replaces that of Services of type LoadBalancer; empty, for a provider that offers none, leaves it as it is.
 	LoadBalancerClass string
 }
 
@@ -68,6 +68,10 @@ func MergeService(have, want *corev1.Service) (*corev1.Service, Change) {
 	if headless(have) != headless(want) && have.Spec.Type != corev1.ServiceTypeExternalName && want.Spec.Type != corev1.ServiceTypeExternalName {
 		return nil, Replace // a Service is headless from birth
 	}
+	balancers := have.Spec.Type == corev1.ServiceTypeLoadBalancer && want.Spec.Type == corev1.ServiceTypeLoadBalancer
+	if balancers && want.Spec.LoadBalancerClass != nil && !equality.Semantic.DeepEqual(have.Spec.LoadBalancerClass, want.Spec.LoadBalancerClass) {
+		return nil, Replace // as long as it has a load balancer, Kubernetes does not let its class change, nor be added
+	}
 	out := have.DeepCopy()
 	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)
 	theirs := out.Spec
@@ -78,6 +82,9 @@ func MergeService(have, want *corev1.Service) (*corev1.Service, Change) {
 	}
 	s.ClusterIPs = theirs.ClusterIPs
 	s.ExternalIPs, s.LoadBalancerIP, s.HealthCheckNodePort = theirs.ExternalIPs, theirs.LoadBalancerIP, theirs.HealthCheckNodePort
+	if balancers && s.LoadBalancerClass == nil { // the provider chose one
+		s.LoadBalancerClass = theirs.LoadBalancerClass
+	}
 	if len(s.IPFamilies) == 0 {
 		s.IPFamilies = theirs.IPFamilies
 	}

@@ -220,6 +220,9 @@ func TestMergeService(t *testing.T) {
 		}
 		return out
 	}
+	balanced := func(class *string) func(*corev1.Service) {
+		return func(s *corev1.Service) { s.Spec.Type, s.Spec.LoadBalancerClass = corev1.ServiceTypeLoadBalancer, class }
+	}
 	for name, row := range map[string]struct {
 		before, after func(*corev1.Service) // of the local service
 		theirs        func(*corev1.Service) // what the provider did to the copy meanwhile
@@ -255,6 +258,20 @@ func TestMergeService(t *testing.T) {
 				s.Labels["app"] = "other"
 			},
 			want: Update, check: func(s *corev1.Service) bool { return s.Spec.Selector["app"] == "web" && s.Labels["app"] == "web" },
+		},
+		"a class that the provider chose stays": {
+			before: balanced(nil), after: balanced(nil), theirs: func(s *corev1.Service) { s.Spec.LoadBalancerClass = new("theirs") },
+		},
+		"a class that goes stays": {before: balanced(new("a")), after: balanced(nil)},
+		"another class":           {before: balanced(new("a")), after: balanced(new("b")), want: Replace},
+		"a first class":           {before: balanced(nil), after: balanced(new("b")), want: Replace},
+		"a load balancer that comes, with its class": {
+			after: balanced(new("b")),
+			want:  Update, check: func(s *corev1.Service) bool { return *s.Spec.LoadBalancerClass == "b" },
+		},
+		"a load balancer that goes, with its class": {
+			before: balanced(new("a")),
+			want:   Update, check: func(s *corev1.Service) bool { return s.Spec.LoadBalancerClass == nil },
 		},
 		"headless is from birth": {after: func(s *corev1.Service) { s.Spec.ClusterIP = "None" }, want: Replace},
 		"and for life":           {before: func(s *corev1.Service) { s.Spec.ClusterIP = "None" }, want: Replace},
