@@ -134,6 +134,19 @@ func TestPeersReachNothingElse(t *testing.T) {
 		w.refuse(t, refusal{name: name, from: hostile, link: dataplane.TunnelLink, packet: datagram(pod, addr(to), injected, nil),
 			by: rome.gateways["milan"], devices: rome.tunnels["milan"], rule: "in: counter drop", never: everybody})
 	}
+	victim := rome.pods[0].podIP(t)
+	for name, lie := range map[string]struct {
+		about []byte
+		rule  string
+	}{
+		"an error about a packet to somebody else": {datagram(victim, addr("192.0.2.1"), injected, nil), "in-quoted: counter drop"},
+		"an error about a packet of nobody":        {datagram(addr("172.16.0.1"), pod, injected, nil), "in-quoted-source: counter drop"},
+	} {
+		message := append([]byte{3, 4, 0, 0, 0, 0, 600 >> 8, 600 & 0xff}, lie.about...)
+		binary.BigEndian.PutUint16(message[2:], checksum(message))
+		w.refuse(t, refusal{name: name, from: hostile, link: dataplane.TunnelLink, packet: icmpPacket(pod, victim, message),
+			by: rome.gateways["milan"], devices: rome.tunnels["milan"], rule: lie.rule})
+	}
 	w.refuse(t, refusal{name: "as a pod of rome", from: hostile, link: dataplane.TunnelLink, packet: datagram(addr("10.99.0.1"), rome.pods[0].podIP(t), injected, nil), never: everybody})
 	// WireGuard lets nothing through that rome's Configuration does not give to milan; the gateway would not either.
 	w.refuse(t, refusal{name: "past WireGuard", from: hostile, link: dataplane.TunnelLink, packet: datagram(network.ServerAddress().Addr(), rome.pods[0].podIP(t), injected, nil),
