@@ -74,7 +74,7 @@ func newFabric(cfg *rest.Config, opts *fabricOptions, log *slog.Logger) (*fabric
 		return nil, fmt.Errorf("opening the kernel's network: %w", err)
 	}
 	f.agent = agent.New(agent.Options{Kernel: f.kernel, Own: fabricOwnership(), Want: f.want, Log: log, Settled: func() { f.settled.Store(true) }})
-	if f.facts, err = newNetworkFacts(cfg, opts.liqoNamespace, opts.options(), false, nil, f.agent.Facts); err != nil {
+	if f.facts, err = newNetworkFacts(cfg, opts.liqoNamespace, opts.options(), opts.nodeName, nil, f.agent.Facts); err != nil {
 		return nil, err
 	}
 	f.choice = newGatewayChoice(network.DefaultTiming(0, 0), f.agent.Facts)

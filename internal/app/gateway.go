@@ -116,7 +116,7 @@ func newGatewayAgent(cfg *rest.Config, opts *gatewayOptions, log *slog.Logger) (
 	}
 	g.session = gateway.NewSession(g.timing, func() uint16 { return uint16(20000 + rand.IntN(40000)) })
 	g.agent = agent.New(agent.Options{Kernel: g.kernel, Own: dataplane.Ours(), Want: g.want, Log: log, Settled: g.made})
-	if g.facts, err = newNetworkFacts(cfg, opts.liqoNamespace, opts.options(), true, watching{
+	if g.facts, err = newNetworkFacts(cfg, opts.liqoNamespace, opts.options(), "", watching{
 		&corev1.Secret{}: {Namespaces: map[string]cache.Config{
 			opts.namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", opts.secretName)},
 		}},

@@ -133,7 +133,7 @@ func (a *agents) network(t *testing.T) {
 	}
 }
 
-// pod makes a pod on node-1 that runs under an address.
+// pod makes a pod on node-1 that runs under an address; on node-0 if it is elsewhere.
 func (a *agents) pod(t *testing.T, namespace, name, ip string, host bool) *corev1.Pod {
 	t.Helper()
 	labels := map[string]string{"app": "a"}
@@ -144,6 +144,9 @@ func (a *agents) pod(t *testing.T, namespace, name, ip string, host bool) *corev
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
 		Spec:       corev1.PodSpec{NodeName: "node-1", HostNetwork: host, Containers: []corev1.Container{{Name: "c", Image: "example.org/i"}}},
+	}
+	if name == "elsewhere" {
+		pod.Spec.NodeName = "node-0"
 	}
 	a.make(t, pod)
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}}
@@ -203,7 +206,7 @@ func TestAgentsOnAPIServer(t *testing.T) {
 
 func (a *agents) testFabric(t *testing.T) {
 	news := make(chan struct{}, 1)
-	facts, err := newNetworkFacts(a.fabric, home, network.Options{}, false, nil, func() {
+	facts, err := newNetworkFacts(a.fabric, home, network.Options{}, "node-1", nil, func() {
 		select {
 		case news <- struct{}{}:
 		default:
@@ -229,13 +232,22 @@ func (a *agents) testFabric(t *testing.T) {
 	for len(news) > 0 {
 		<-news
 	}
-	pod := a.pod(t, "default", "some", "10.244.1.99", false)
-	var pods corev1.PodList
-	if err := facts.cache.List(t.Context(), &pods); err != nil || len(pods.Items) != 2 {
-		t.Errorf("a node's agent holds %d pods, %v, want those of gateways", len(pods.Items), err)
+	strays := []*corev1.Pod{a.pod(t, "default", "elsewhere", "10.244.7.1", false), a.pod(t, "default", "some", "10.244.7.2", false)}
+	apitesting.Eventually(t, 20*time.Second, "the pods of this node", func() error {
+		got, _, err := facts.read(t.Context())
+		if node, _ := got.Node("node-1"); err != nil || fmt.Sprint(node.Running) != "[10.244.1.10 10.244.1.11 10.244.7.2]" {
+			return fmt.Errorf("node-1 runs %v, %v", node.Running, err)
+		}
+		return nil
+	})
+	var pods, own corev1.PodList
+	if err := errors.Join(facts.cache.List(t.Context(), &pods), facts.beside.List(t.Context(), &own)); err != nil || len(pods.Items) != 2 || len(own.Items) != 1 {
+		t.Errorf("a node's agent holds %d and %d pods, %v, want those of gateways and its own", len(pods.Items), len(own.Items), err)
 	}
-	if err := a.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
+	for _, pod := range strays {
+		if err := a.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	gw := &networkingv1beta1.GatewayServer{}
 	if err := a.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "milan"}, gw); err != nil {
@@ -254,7 +266,7 @@ func (a *agents) testFabric(t *testing.T) {
 
 func (a *agents) testGateway(t *testing.T) {
 	opts := &gatewayOptions{name: "milan", namespace: tenant, remoteClusterID: "milan", secretName: "gw-milan", podName: "gw-milan-a"}
-	facts, err := newNetworkFacts(a.gateway, home, network.Options{}, true, watching{
+	facts, err := newNetworkFacts(a.gateway, home, network.Options{}, "", watching{
 		&corev1.Secret{}: {Namespaces: map[string]cache.Config{tenant: {FieldSelector: fields.OneTermEqualSelector("metadata.name", opts.secretName)}}},
 	}, func() {})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,7 @@ import (
 // networkFacts keeps what the plan of a host is made from: it lists and watches as little as that takes, and of each object what counts.
 type networkFacts struct {
 	cache   cache.Cache
+	beside  cache.Cache     // of pods that the first one has not; nil for none
 	objects network.Objects // namespace and options; the lists are filled in for each reading
 	changed func()
 
@@ -42,8 +44,9 @@ const podPause = 500 * time.Millisecond
 // watching are additions to what is watched, by object.
 type watching map[client.Object]cache.ByObject
 
-// newNetworkFacts prepares to watch; with allPods those of the whole pod network, else only the gateways. changed is told of all news.
-func newNetworkFacts(cfg *rest.Config, liqoNamespace string, options network.Options, allPods bool, more watching, changed func()) (*networkFacts, error) {
+// newNetworkFacts prepares to watch; of pods those of gateways and of that node, or, without one, of the whole pod network. changed is told of
+// all news.
+func newNetworkFacts(cfg *rest.Config, liqoNamespace string, options network.Options, node string, more watching, changed func()) (*networkFacts, error) {
 	real, err := labels.NewRequirement(api.LabelType, selection.NotEquals, []string{api.TypeVirtualNode})
 	if err != nil {
 		return nil, fmt.Errorf("selecting real nodes: %w", err)
@@ -52,11 +55,11 @@ func newNetworkFacts(cfg *rest.Config, liqoNamespace string, options network.Opt
 		Transform: keepPod,
 		Label:     labels.SelectorFromSet(labels.Set{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway}),
 	}
-	if allPods {
-		pods.Label = nil
-		pods.Field = fields.ParseSelectorOrDie("spec.hostNetwork=false,spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
+	const running = "spec.hostNetwork=false,spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+	if node == "" {
+		pods.Label, pods.Field = nil, fields.ParseSelectorOrDie(running)
 	}
-	by := map[client.Object]cache.ByObject{
+	by := watching{
 		&corev1.Node{}:                     {Label: labels.NewSelector().Add(*real), Transform: keepNode},
 		&corev1.Pod{}:                      pods,
 		&ipamv1alpha1.Network{}:            {},
@@ -70,6 +73,23 @@ func newNetworkFacts(cfg *rest.Config, liqoNamespace string, options network.Opt
 	for object, how := range more {
 		by[object] = how
 	}
+	f := &networkFacts{objects: network.Objects{LiqoNamespace: liqoNamespace, Options: options}, changed: changed}
+	if f.cache, err = factsCache(cfg, by); err != nil {
+		return nil, err
+	}
+	if node == "" {
+		return f, nil
+	}
+	others, err := labels.NewRequirement(networkingv1beta1.LabelComponent, selection.NotEquals, []string{networkingv1beta1.ComponentGateway})
+	if err != nil {
+		return nil, fmt.Errorf("selecting the pods of this node: %w", err)
+	}
+	f.beside, err = factsCache(cfg, watching{&corev1.Pod{}: {Transform: keepPod, Label: labels.NewSelector().Add(*others),
+		Field: fields.AndSelectors(fields.ParseSelectorOrDie(running), fields.OneTermEqualSelector("spec.nodeName", node))}})
+	return f, err
+}
+
+func factsCache(cfg *rest.Config, by watching) (cache.Cache, error) {
 	c, err := cache.New(cfg, cache.Options{
 		Scheme: networkScheme(), Mapper: networkMapper(), ByObject: by, DefaultTransform: cache.TransformStripManagedFields(),
 		DefaultUnsafeDisableDeepCopy: new(true), // what is read here is only read
@@ -77,41 +97,66 @@ func newNetworkFacts(cfg *rest.Config, liqoNamespace string, options network.Opt
 	if err != nil {
 		return nil, fmt.Errorf("making a cache: %w", err)
 	}
-	return &networkFacts{
-		cache: c, objects: network.Objects{LiqoNamespace: liqoNamespace, Options: options}, changed: changed,
-	}, nil
+	return c, nil
 }
 
 // run watches until ctx ends. While the API server is away, what was heard last stays.
 func (f *networkFacts) run(ctx context.Context, kinds ...client.Object) error {
-	started := make(chan error, 1)
-	go func() { started <- f.cache.Start(ctx) }()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return f.watch(ctx, kinds) })
+	caches := []cache.Cache{f.cache}
+	if f.beside != nil {
+		caches = append(caches, f.beside)
+	}
+	for _, c := range caches {
+		group.Go(func() error {
+			if err := c.Start(ctx); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("watching the cluster: %w", err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// watch asks for news, and tells when everything was heard once.
+func (f *networkFacts) watch(ctx context.Context, kinds []client.Object) error {
 	for _, kind := range append(kinds,
 		&corev1.Node{}, &corev1.Pod{}, &ipamv1alpha1.Network{}, &ipamv1alpha1.IP{}, &networkingv1beta1.Configuration{},
 		&networkingv1beta1.GatewayServer{}, &networkingv1beta1.GatewayClient{}, &networkingv1beta1.Connection{}, &networkingv1beta1.PublicKey{}) {
-		informer, err := f.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
-		if err != nil {
-			return fmt.Errorf("watching %T: %w", kind, err)
-		}
-		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: f.news, DeleteFunc: f.news,
-			UpdateFunc: func(before, after any) {
-				if differ(before, after) {
-					f.news(after)
-				}
-			},
-		}); err != nil {
-			return fmt.Errorf("watching %T: %w", kind, err)
+		if err := f.listen(ctx, f.cache, kind); err != nil {
+			return err
 		}
 	}
-	if f.cache.WaitForCacheSync(ctx) {
-		f.mu.Lock()
-		f.synced = true
-		f.mu.Unlock()
-		f.changed()
+	if f.beside != nil {
+		if err := f.listen(ctx, f.beside, &corev1.Pod{}); err != nil {
+			return err
+		}
 	}
-	if err := <-started; err != nil && ctx.Err() == nil {
-		return fmt.Errorf("watching the cluster: %w", err)
+	if !f.cache.WaitForCacheSync(ctx) || f.beside != nil && !f.beside.WaitForCacheSync(ctx) {
+		return nil // the end
+	}
+	f.mu.Lock()
+	f.synced = true
+	f.mu.Unlock()
+	f.changed()
+	return nil
+}
+
+func (f *networkFacts) listen(ctx context.Context, in cache.Cache, kind client.Object) error {
+	informer, err := in.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching %T: %w", kind, err)
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: f.news, DeleteFunc: f.news,
+		UpdateFunc: func(before, after any) {
+			if differ(before, after) {
+				f.news(after)
+			}
+		},
+	}); err != nil {
+		return fmt.Errorf("watching %T: %w", kind, err)
 	}
 	return nil
 }
@@ -144,6 +189,13 @@ func (f *networkFacts) read(ctx context.Context) (network.Facts, []network.Probl
 		if err := f.cache.List(ctx, list); err != nil {
 			return network.Facts{}, nil, fmt.Errorf("listing %T: %w", list, err)
 		}
+	}
+	if f.beside != nil {
+		var more corev1.PodList
+		if err := f.beside.List(ctx, &more); err != nil {
+			return network.Facts{}, nil, fmt.Errorf("listing the pods of this node: %w", err)
+		}
+		pods.Items = append(pods.Items, more.Items...)
 	}
 	objects.Nodes, objects.Pods, objects.Networks, objects.IPs = nodes.Items, pods.Items, networks.Items, ips.Items
 	objects.Configurations, objects.Connections, objects.PublicKeys = configurations.Items, connections.Items, keys.Items

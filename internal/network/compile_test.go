@@ -68,6 +68,8 @@ func TestCompile(t *testing.T) {
 		"pods outside node CIDRs": func() Cluster {
 			rome, _ := apart()
 			rome.Facts.Strays = []Stray{{IP: addr("10.10.9.9"), Node: "rome-1"}, {IP: addr("10.10.1.200"), Node: "rome-2"}}
+			rome.Facts.Nodes[0].Running = []netip.Addr{addr("10.10.1.5"), addr("10.10.9.9")}
+			rome.Facts.Nodes[1].Running = []netip.Addr{addr("10.10.1.200")}
 			return rome
 		},
 		"full masquerade": func() Cluster {
@@ -123,6 +125,27 @@ func TestPlansDoNotGrowWithPods(t *testing.T) {
 	}
 	if none, some := strings.Count(plan(1, 0), "\nroute "), strings.Count(plan(500, 7), "\nroute "); some != none+2*7 { // in each of two replicas
 		t.Errorf("%d routes with 7 pods outside the CIDRs of their nodes, want %d", some, none+2*7)
+	}
+}
+
+// TestNodesKnowTheirOwnPods: with a CNI that gives out addresses by itself, what Kubernetes calls a node's range says nothing. A node keeps its
+// own pods from writing into the overlay, and takes nobody else for one of them.
+func TestNodesKnowTheirOwnPods(t *testing.T) {
+	o := objects(t)
+	own := runningPods(0, 1)[0] // of rome-1
+	o.Pods = append(o.Pods, own)
+	f, _ := Gather(&o)
+	state := CompileNode(&f, Host{Name: "rome-1", MTU: 1500}, FirstChoice(&f))
+	pass := func(source string) bool {
+		p := &passage{state: &state, packet: Packet{Source: addr(source), Destination: addr("172.16.0.2"), Transport: dataplane.UDP, Port: DefaultOverlayPort}, in: podLink}
+		return p.filter(dataplane.Prerouting)
+	}
+	if pass(own.Status.PodIP) {
+		t.Errorf("%s may write into the overlay", own.Status.PodIP)
+	}
+	// Another node's address in the pod network, as Calico chose it.
+	if !pass("10.10.1.77") {
+		t.Error("what comes from another node is taken for a pod of this one")
 	}
 }
 

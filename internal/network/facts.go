@@ -82,6 +82,9 @@ type Node struct {
 	Addresses []netip.Addr
 	// Pods are the pod CIDRs that Kubernetes gave it, as far as they lie in the cluster's.
 	Pods []netip.Prefix
+	// Running are the addresses of its pods, where some of them lie outside Pods: the CNI gives out addresses by itself then, and Pods may be where
+	// other nodes' pods are. Otherwise none. They are complete in the facts of the node's own agent.
+	Running []netip.Addr
 }
 
 // Role is what the gateway of this cluster is to the other one.

@@ -19,7 +19,7 @@ type Objects struct {
 	// LiqoNamespace is where the installation keeps its Networks and the IPs of nodes.
 	LiqoNamespace string
 	Nodes         []corev1.Node
-	// Pods are all pods in the pod network, or at least those of gateways.
+	// Pods are all pods in the pod network, or at least those of gateways; for the plan of a node also those that it runs.
 	Pods           []corev1.Pod
 	Networks       []ipamv1alpha1.Network
 	IPs            []ipamv1alpha1.IP
@@ -166,16 +166,32 @@ func (g *gathering) nodes() {
 	}
 }
 
-// strays reads the pods that the pod CIDRs of their nodes do not cover.
+// strays reads the pods that the pod CIDRs of their nodes do not cover, and all pods of such nodes.
 func (g *gathering) strays() {
+	running := make([][]netip.Addr, len(g.facts.Nodes))
+	astray := make([]bool, len(g.facts.Nodes))
+	byName := make(map[string]int, len(g.facts.Nodes))
+	for i, n := range g.facts.Nodes {
+		byName[n.Name] = i
+	}
 	for i := range g.Pods {
 		pod := &g.Pods[i]
 		ip := podIP(pod)
-		node, ok := g.facts.Node(pod.Spec.NodeName)
-		if !ok || !ip.IsValid() || !contains(g.facts.Pods, ip) || contains(node.Pods, ip) {
+		n, ok := byName[pod.Spec.NodeName]
+		if !ok || !ip.IsValid() || !contains(g.facts.Pods, ip) {
 			continue
 		}
-		g.facts.Strays = append(g.facts.Strays, Stray{IP: ip, Node: node.Name})
+		running[n] = append(running[n], ip)
+		if node := &g.facts.Nodes[n]; !contains(node.Pods, ip) {
+			astray[n] = true
+			g.facts.Strays = append(g.facts.Strays, Stray{IP: ip, Node: node.Name})
+		}
+	}
+	for n := range running {
+		if astray[n] {
+			slices.SortFunc(running[n], netip.Addr.Compare)
+			g.facts.Nodes[n].Running = slices.Compact(running[n])
+		}
 	}
 	slices.SortFunc(g.facts.Strays, func(a, b Stray) int { return cmp.Or(a.IP.Compare(b.IP), cmp.Compare(a.Node, b.Node)) })
 	g.facts.Strays = slices.CompactFunc(g.facts.Strays, func(a, b Stray) bool { return a.IP == b.IP })

@@ -93,7 +93,7 @@ func runningPods(inside, outside int) []corev1.Pod {
 
 func TestGather(t *testing.T) {
 	o := objects(t)
-	o.Pods = append(o.Pods, runningPods(20, 1)...)
+	o.Pods = append(o.Pods, runningPods(2, 1)...)
 	got, problems := Gather(&o)
 	if len(problems) > 0 {
 		t.Errorf("problems: %v", problems)
@@ -101,7 +101,8 @@ func TestGather(t *testing.T) {
 	want := Facts{
 		Pods: []netip.Prefix{prefix("10.10.0.0/16")}, External: prefix("10.70.0.0/16"), Services: []netip.Prefix{prefix("10.96.0.0/16")},
 		Nodes: []Node{
-			{Name: "rome-1", IP: addr("172.16.0.1"), Addresses: []netip.Addr{addr("172.16.0.1")}, Pods: []netip.Prefix{prefix("10.10.1.0/24")}},
+			{Name: "rome-1", IP: addr("172.16.0.1"), Addresses: []netip.Addr{addr("172.16.0.1")}, Pods: []netip.Prefix{prefix("10.10.1.0/24")},
+				Running: []netip.Addr{addr("10.10.1.3"), addr("10.10.1.100"), addr("10.10.7.3")}},
 			{Name: "rome-2", IP: addr("172.16.0.2"), Addresses: []netip.Addr{addr("172.16.0.2")}, Pods: []netip.Prefix{prefix("10.10.2.0/24")}},
 		},
 		Peers: []Peer{{

@@ -59,11 +59,9 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 		remotes = append(remotes, f.Peers[i].Views()...)
 	}
 	inside := cover(f.Pods, slices.Concat(members, host.Addresses))
-	local := slices.Clone(node.Pods)
-	for _, s := range f.Strays {
-		if s.Node == node.Name {
-			local = append(local, single(s.IP))
-		}
+	local := node.Pods
+	if len(node.Running) > 0 {
+		local = singles(node.Running)
 	}
 	// What IP objects expose may be called, also of this very node: its own addresses, and those of services where kube-proxy (IPVS) gives them
 	// to every node.
