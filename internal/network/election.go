@@ -48,6 +48,9 @@ type Timing struct {
 	// Redial is how long a client waits for the first pong before it dials again: twice the round trip where that is longer, and more at each
 	// vain attempt after the second, up to four times that, since the round trip may be long and is not known before the first pong.
 	Redial time.Duration
+	// Again is how long an attempt takes instead where the round trip is known: three times that where it is longer, and a sixteenth more at each
+	// vain attempt, until Yield. A Service may lead to a server that is gone for a while, so what counts is the number of attempts.
+	Again time.Duration
 	// Silence is after how long without an answer a sibling counts as gone, and how long a standby client waits for somebody else to
 	// dial. Rank is how much longer each waits for those that come before it.
 	Silence, Rank time.Duration
@@ -62,7 +65,7 @@ type Timing struct {
 // DefaultTiming is the timing for pings every interval of which threshold may be lost.
 func DefaultTiming(interval time.Duration, threshold int) Timing {
 	return Timing{
-		Lost: interval * time.Duration(threshold), Redial: 500 * time.Millisecond,
+		Lost: interval * time.Duration(threshold), Redial: 500 * time.Millisecond, Again: 150 * time.Millisecond,
 		Silence: time.Second, Rank: 500 * time.Millisecond,
 		Yield: 5 * time.Second, Forget: 3 * time.Second, Ask: 250 * time.Millisecond,
 	}
@@ -82,6 +85,8 @@ type Replica struct {
 	// dialing is when it began to dial without success, vain how many attempts it made since.
 	dialing time.Time
 	vain    int
+	// worked is the last session that worked, best the number of the endpoint that it had.
+	worked, best int
 	// yielded tells that it dialed in vain and lets others go first.
 	yielded bool
 }
@@ -113,12 +118,24 @@ func (r Replica) Next(role Role, s Seen, t Timing) (Replica, time.Time) {
 // Answer is what the replica tells others.
 func (r Replica) Answer(now time.Time) Answer { return Answer{State: r.State, For: now.Sub(r.Since)} }
 
-// Endpoint selects what a client dials in this session out of all the addresses it has.
+// Endpoint selects what a client dials in this session out of all the addresses it has: one after the other, and in between, and first of all,
+// the one that worked. Behind it may be another server now, while others may lead nowhere.
 func (r Replica) Endpoint(endpoints []netip.AddrPort) (netip.AddrPort, bool) {
 	if len(endpoints) == 0 {
 		return netip.AddrPort{}, false
 	}
-	return endpoints[max(r.Session-1, 0)%len(endpoints)], true // the first session is number 1
+	return endpoints[r.endpoint()%len(endpoints)], true
+}
+
+func (r Replica) endpoint() int {
+	tries := r.Session - r.worked
+	switch {
+	case r.worked == 0:
+		return max(r.Session-1, 0) // the first session is number 1
+	case tries%2 == 1:
+		return r.best
+	}
+	return r.best + tries/2
 }
 
 // server is active while it hears pongs. All servers listen; one that lost its client must fall silent, or its pings would draw the
@@ -150,6 +167,7 @@ func (r Replica) client(s Seen, t Timing) (Replica, time.Time) {
 		if r.State != Active {
 			r = r.into(Active, s.Now)
 		}
+		r.worked, r.best = r.Session, r.endpoint()
 		return r, s.Now.Add(t.Ask)
 	case r.State == Active:
 		return r.dial(s, t)
@@ -212,6 +230,10 @@ func (r Replica) patience(s Seen, t Timing) time.Duration {
 
 // attempt is how long one attempt to dial lasts.
 func (r Replica) attempt(s Seen, t Timing) time.Duration {
+	if s.RTT > 0 && s.Now.Sub(r.dialing) < t.Yield {
+		again := max(t.Again, 3*s.RTT)
+		return again + time.Duration(r.vain)*again/16
+	}
 	return max(t.Redial, 2*s.RTT) << min(max(r.vain-1, 0), 2)
 }
 

@@ -42,6 +42,7 @@ type replica struct {
 	dead      bool
 	wake      time.Time
 	pong      time.Time
+	rtt       time.Duration
 	handshake time.Time
 	siblings  map[string]Heard
 	session   int // of Replica.Session that was acted upon
@@ -150,7 +151,7 @@ func (w *tunnelWorld) step(r *replica) {
 		return
 	}
 	if !w.now.Before(r.wake) {
-		seen := Seen{Now: w.now, Pong: r.pong, Handshake: r.handshake, RTT: 2 * tick, Self: r.name, Siblings: r.siblings}
+		seen := Seen{Now: w.now, Pong: r.pong, Handshake: r.handshake, RTT: r.rtt, Self: r.name, Siblings: r.siblings}
 		r.Replica, r.wake = r.Next(r.role, seen, w.timing)
 	}
 	if r.session != r.Session {
@@ -197,12 +198,13 @@ func (w *tunnelWorld) ping(r *replica) {
 		if s == nil || !r.Peered {
 			return
 		}
+		at := w.now
 		w.send(r, s, func() {
 			if s.current != mine && s.previous != mine {
 				return
 			}
 			s.reply = mine
-			w.pong(s, mine)
+			w.pong(s, mine, at)
 		})
 		return
 	}
@@ -220,13 +222,13 @@ func (w *tunnelWorld) ping(r *replica) {
 }
 
 // pong comes back if the client has the keys of the session that the server answers with.
-func (w *tunnelWorld) pong(s *replica, to port) {
+func (w *tunnelWorld) pong(s *replica, to port, asked time.Time) {
 	if s.current != to {
 		return
 	}
 	w.send(s, to.client, func() {
 		if c := to.client; c.session == to.session && c.Peered {
-			c.pong, c.wake = w.now, w.now
+			c.pong, c.wake, c.rtt = w.now, w.now, w.now.Sub(asked)
 		}
 	})
 }
