@@ -143,7 +143,10 @@ func (r Replica) endpoint() int {
 func (r Replica) server(s Seen, t Timing) (Replica, time.Time) {
 	r.Peered = true
 	r = r.into(either(r.works(s, t), Active, Standby), s.Now)
-	last := latest(s.Pong, s.Handshake)
+	last := s.Pong
+	if !s.Handshake.After(s.Now) { // or the clock was set back since
+		last = latest(s.Pong, s.Handshake)
+	}
 	if len(s.Siblings) > 0 && last.After(r.Made) && s.Now.Sub(last) >= t.Forget {
 		return r.redial(s.Now), s.Now.Add(t.Ask)
 	}

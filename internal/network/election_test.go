@@ -181,6 +181,18 @@ func TestOneReplicaNeedsNobody(t *testing.T) {
 	}
 }
 
+// TestClocksAreSetBack: WireGuard tells when it shook hands by the clock on the wall. A handshake to come is none.
+func TestClocksAreSetBack(t *testing.T) {
+	seen := Seen{Now: time.Unix(1000, 0), Self: "a", Siblings: map[string]Heard{"b": {}}}
+	r, _ := Replica{}.Next(Server, seen, DefaultTiming(interval, 4))
+	made := r.Session
+	seen.Pong, seen.Handshake = seen.Now.Add(tick), seen.Now.Add(time.Hour)
+	seen.Now = seen.Now.Add(time.Minute)
+	if r, _ = r.Next(Server, seen, DefaultTiming(interval, 4)); r.Session != made+1 {
+		t.Error("a server that lost its client a minute ago remembers it")
+	}
+}
+
 func TestEndpointsTakeTurns(t *testing.T) {
 	endpoints := []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:51840"), netip.MustParseAddrPort("192.0.2.2:51840")}
 	one, ok := Replica{Session: 1}.Endpoint(endpoints)
