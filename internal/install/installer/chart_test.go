@@ -249,10 +249,11 @@ func TestValuesThatAreRefused(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		`{}`: "discovery.config.clusterID is empty",
-		`discovery: {config: {clusterID: Rome_1}}`:                                     "/discovery/config/clusterID",
-		`{discovery: {config: {clusterID: rome}}, pullPolicy: Sometimes}`:              "/pullPolicy",
-		`{discovery: {config: {clusterID: rome}}, apiServer: {address: "http://x"}}`:   "/apiServer/address",
-		`{discovery: {config: {clusterID: rome}}, controllerManager: {replicas: "2"}}`: "/controllerManager/replicas",
+		`discovery: {config: {clusterID: Rome_1}}`:                                                    "/discovery/config/clusterID",
+		`{discovery: {config: {clusterID: rome}}, pullPolicy: Sometimes}`:                             "/pullPolicy",
+		`{discovery: {config: {clusterID: rome}}, apiServer: {address: "http://x"}}`:                  "/apiServer/address",
+		`{discovery: {config: {clusterID: rome}}, controllerManager: {replicas: "2"}}`:                "/controllerManager/replicas",
+		`{discovery: {config: {clusterID: rome}}, offloading: {servicePolicy: {refuse: [nodeport]}}}`: "/offloading/servicePolicy/refuse",
 	} {
 		if _, err := Render(chart, "liqo", parse(t, text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one about %s", text, err, want)

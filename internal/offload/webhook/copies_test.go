@@ -3,6 +3,7 @@ package webhook
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -83,11 +85,24 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		obj  client.Object
 		says string
 	}{
-		"a service":                          {service(nil), ""},
-		"a service of type LoadBalancer":     {service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }), ""},
-		"a slice":                            {slice(nil), ""},
-		"external IPs":                       {service(func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }), "externalIPs are refused"},
-		"an address of a load balancer":      {service(func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.1" }), "loadBalancerIP is refused"},
+		"a service":                      {service(nil), ""},
+		"a service of type LoadBalancer": {service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }), ""},
+		"a slice":                        {slice(nil), ""},
+		"external IPs":                   {service(func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }), "externalIPs are refused"},
+		"an address of a load balancer":  {service(func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.1" }), "loadBalancerIP is refused"},
+		"an address by annotation": {service(func(s *corev1.Service) {
+			s.Annotations = map[string]string{"a": "b", "metallb.io/loadBalancerIPs": "192.0.2.1"}
+		}), "annotation metallb.io/loadBalancerIPs is refused"},
+		"a name by annotation": {service(func(s *corev1.Service) {
+			s.Annotations = map[string]string{"external-dns.alpha.kubernetes.io/hostname": "bank.example"}
+		}), "external-dns.alpha.kubernetes.io/hostname is refused"},
+		"a cloud's load balancer": {service(func(s *corev1.Service) {
+			s.Annotations = map[string]string{"service.kubernetes.io/loadbalancer-id": "lb-1"}
+		}), "loadbalancer-id is refused"},
+		"harmless annotations": {service(func(s *corev1.Service) {
+			s.Annotations = map[string]string{"service.kubernetes.io/topology-mode": "Auto", "offloading.liqo.io/labels": "app"}
+		}), ""},
+		"a node port by number":              {service(func(s *corev1.Service) { s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 31987 }), ""},
 		"another's origin":                   {service(func(s *corev1.Service) { s.Labels[api.LabelOrigin] = "turin" }), "is 'turin', but the namespace belongs to cluster 'rome'"},
 		"no origin":                          {slice(func(s *offloadingv1beta1.ShadowEndpointSlice) { s.Labels = nil }), "belongs to cluster 'rome'"},
 		"a finalizer":                        {slice(func(s *offloadingv1beta1.ShadowEndpointSlice) { s.Finalizers = []string{"example.org/never"} }), "finalizers are refused"},
@@ -123,6 +138,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		}{
 			"a label":           {mine, func(s *corev1.Service) { s.Labels["a"] = "b" }, ""},
 			"external IPs":      {mine, func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }, "externalIPs are refused"},
+			"an address":        {mine, func(s *corev1.Service) { s.Annotations = map[string]string{"metallb.io/loadBalancerIPs": "192.0.2.1"} }, "metallb.io/loadBalancerIPs is refused"},
 			"the origin":        {mine, func(s *corev1.Service) { delete(s.Labels, api.LabelOrigin) }, "belongs to cluster 'rome'"},
 			"what is not its":   {theirs, func(s *corev1.Service) { s.Spec.Selector = nil }, ""},
 			"what is not its 2": {theirs, func(s *corev1.Service) { s.Labels[api.LabelOrigin] = "rome" }, "was not made by this cluster"},
@@ -161,12 +177,74 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := balanced.DeepCopy()
+		balanced.Annotations = map[string]string{"metallb.io/ip-allocated-from-pool": "public"}
 		balanced.Finalizers, balanced.Spec.ExternalIPs = []string{"service.kubernetes.io/load-balancer-cleanup"}, []string{"203.0.113.1"}
 		if err := admin.Patch(t.Context(), balanced, client.MergeFrom(before)); err != nil {
 			t.Fatal(err)
 		}
 		if err := patch(balanced, func(s *corev1.Service) { s.Labels["a"] = "b" }); err != nil {
 			t.Errorf("a label of one with a finalizer and external IPs of the provider's: %v", err)
+		}
+	})
+	// What is refused here is not asked of others either: their policies are likely the same, and would refuse the whole Service.
+	skipped, _, err := unstructured.NestedStringSlice(chart(t, values(), "VkOptionsTemplate")[0].Object, "spec", "annotationsNotReflected")
+	if err != nil || !slices.Contains(skipped, "metallb.io/*") || !slices.Contains(skipped, "cloud.google.com/neg") {
+		t.Errorf("annotations that stay here: %v, %v", skipped, err)
+	}
+	// An administrator may refuse more; what is there stays as it is.
+	t.Run("refused by type", func(t *testing.T) {
+		before := map[string]client.Object{
+			"LoadBalancer": service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }),
+			"NodePort":     service(func(s *corev1.Service) { s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 31988 }),
+		}
+		for kind, obj := range before {
+			if err := rome.Create(t.Context(), obj); err != nil {
+				t.Fatalf("%s: %v", kind, err)
+			}
+		}
+		strict := values()
+		strict["offloading"] = map[string]any{"servicePolicy": map[string]any{"refuse": []any{"LoadBalancer", "NodePort", "nodePorts"}}}
+		for _, object := range chart(t, strict, "ValidatingAdmissionPolicy") {
+			if object.GetName() != "liqo-copies-service" {
+				continue
+			}
+			now := object.DeepCopy()
+			if err := admin.Get(t.Context(), client.ObjectKeyFromObject(object), now); err != nil {
+				t.Fatal(err)
+			}
+			object.SetResourceVersion(now.GetResourceVersion())
+			if err := admin.Update(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+		refused := map[string]func(*corev1.Service){
+			"Services of type LoadBalancer are refused": func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer },
+			"Services of type NodePort are refused":     func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort },
+		}
+		for says, change := range refused {
+			apitesting.Eventually(t, within, says, func() error {
+				obj := service(change)
+				err := rome.Create(t.Context(), obj)
+				if err == nil {
+					return errors.Join(errors.New("not yet"), admin.Delete(t.Context(), obj))
+				}
+				if !strings.Contains(err.Error(), says) {
+					return err
+				}
+				return nil
+			})
+		}
+		for kind, obj := range before {
+			changed := obj.DeepCopyObject().(*corev1.Service)
+			changed.Labels["a"] = "b"
+			if err := rome.Patch(t.Context(), changed, client.MergeFrom(obj)); err != nil {
+				t.Errorf("a label of the %s of before: %v", kind, err)
+			}
+			chosen := changed.DeepCopy()
+			chosen.Spec.Ports[0].NodePort = 31990
+			if err := rome.Patch(t.Context(), chosen, client.MergeFrom(changed)); err == nil || !strings.Contains(err.Error(), "node ports chosen by number are refused") {
+				t.Errorf("a chosen node port of the %s of before: %v", kind, err)
+			}
 		}
 	})
 }
