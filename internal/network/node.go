@@ -79,8 +79,13 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 	toOverlay := func(from, to dataplane.Selector) dataplane.Match {
 		return dataplane.Match{Source: from, Destination: to, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}
 	}
-	// A packet that was just wrapped still counts as one from the overlay; the CNI is to treat it as any other that a host sends to a pod.
-	nat := []dataplane.FilterRule{{Match: toOverlay(only(node.IP), dataplane.Selector{}), Verdict: dataplane.Return}}
+	// A packet that was just wrapped still counts as one from the overlay; the CNI is to treat it as any other that a host sends to a pod. But
+	// it also has the mark by which kube-proxy asks for a masquerade of the packet inside, when that opens a connection to a service: towards
+	// a gateway on this very node the masquerade would put an address there that is no member's. Elsewhere it gives the one that others expect.
+	nat := []dataplane.FilterRule{
+		{Match: toOverlay(only(node.IP), dataplane.Selector{Set: "local"}), Verdict: dataplane.KeepSource},
+		{Match: toOverlay(only(node.IP), dataplane.Selector{}), Verdict: dataplane.Return},
+	}
 	if !f.Options.FullMasquerade {
 		// A pod's address stays: the identity keeps the CNI's own masquerade off.
 		nat = append(nat, dataplane.FilterRule{Match: dataplane.Match{OutLink: overlay, Source: dataplane.Selector{Set: "pods"}}, Verdict: dataplane.KeepSource})
