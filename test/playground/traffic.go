@@ -56,6 +56,8 @@ func (i Inside) output(ctx context.Context, args ...string) ([]byte, error) {
 type Answer struct {
 	URL, Error string
 	Status     int
+	// Milliseconds is how long it took, connecting included.
+	Milliseconds float64
 	// Pod and Cluster are the server, Remote is the asker as the server saw it, HOST:PORT.
 	Pod, Cluster, Remote string
 }
@@ -75,17 +77,18 @@ func (i Inside) WhoAmI(ctx context.Context, timeout time.Duration, authorities .
 		var said struct {
 			URL, Answer, Error string
 			Status             int
+			Milliseconds       float64
 		}
 		if err := json.Unmarshal(line, &said); err != nil {
 			return nil, fmt.Errorf("reading %q: %w", line, err)
 		}
-		answer := Answer{URL: said.URL, Error: said.Error, Status: said.Status}
+		answer := Answer{Error: said.Error, Status: said.Status}
 		if answer.Error == "" {
 			if err := json.Unmarshal([]byte(said.Answer), &answer); err != nil {
 				answer.Error = fmt.Sprintf("%q is no answer of a test server", said.Answer)
 			}
 		}
-		answer.URL = said.URL
+		answer.URL, answer.Milliseconds = said.URL, said.Milliseconds
 		answers = append(answers, answer)
 	}
 	return answers, nil

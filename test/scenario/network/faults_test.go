@@ -1,6 +1,7 @@
 package network
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -26,15 +27,18 @@ func agents(s *story.Story) {
 	defer p.clear()
 	for _, c := range []*playground.Cluster{rome, milan} {
 		peer := map[string]string{"rome": "milan", "milan": "rome"}[c.ID]
-		var fabric corev1.PodList
-		s.Must(c.List(s.Context(), &fabric, client.InNamespace(api.Namespace), client.MatchingLabels{"app.kubernetes.io/name": "fabric"}))
-		if len(fabric.Items) != 2 {
-			s.Fatalf("%s has %d fabric agents, want one on each node", c.ID, len(fabric.Items))
-		}
-		at, err := gateways(s.Context(), c, peer)
-		s.Must(err)
 		s.Step("the agents of "+c.ID+" are killed while a stream runs at full speed", func() {
 			p.unimpressed(agentStall, func() {
+				var fabric corev1.PodList
+				s.Eventually(start, "a fabric agent to run on each node of "+c.ID, func(ctx context.Context) error {
+					err := c.List(ctx, &fabric, client.InNamespace(api.Namespace), client.MatchingLabels{"app.kubernetes.io/name": "fabric"})
+					if err == nil && (len(fabric.Items) != 2 || !story.Ready(fabric.Items[0]) || !story.Ready(fabric.Items[1])) {
+						err = fmt.Errorf("the pods are %v", story.Names(fabric.Items))
+					}
+					return err
+				})
+				at, err := gateways(s.Context(), c, peer)
+				s.Must(err)
 				for i := range fabric.Items {
 					kill(s, &fabric.Items[i], "fabric")
 					pause(s, 500*time.Millisecond)
@@ -101,6 +105,21 @@ func failover(s *story.Story) {
 			standing(s, side.c, side.peer)
 		})
 	}
+	s.Step("both gateways of rome are deleted at once: it takes longer, and comes back", func() {
+		stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 1<<20)
+		pause(s, 2*time.Second)
+		pods, err := gateways(s.Context(), rome, "milan")
+		s.Must(err)
+		for i := range pods {
+			s.Must(rome.Delete(s.Context(), &pods[i], client.GracePeriodSeconds(0)))
+		}
+		standing(s, rome, "milan")
+		connected(s, rome, "milan", networkingv1beta1.Connected, time.Minute)
+		p.asks(p.inside("home", 0), p.web(rome, "milan")...)
+		pause(s, 2*time.Second)
+		p.flows(stream, 20*time.Second)
+	})
+	// Last: for up to a minute after an API server was away its clients wait before they ask again, and hear nothing new.
 	s.Step("the gateway at work in rome is killed while neither API server runs", func() {
 		gone := active(s, rome, "milan")
 		pids, err := playground.Processes(gone)
@@ -120,20 +139,6 @@ func failover(s *story.Story) {
 			answers(s, c)
 		}
 		standing(s, rome, "milan")
-	})
-	s.Step("both gateways of rome are deleted at once: it takes longer, and comes back", func() {
-		stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 1<<20)
-		pause(s, 2*time.Second)
-		pods, err := gateways(s.Context(), rome, "milan")
-		s.Must(err)
-		for i := range pods {
-			s.Must(rome.Delete(s.Context(), &pods[i], client.GracePeriodSeconds(0)))
-		}
-		standing(s, rome, "milan")
-		connected(s, rome, "milan", networkingv1beta1.Connected, time.Minute)
-		p.asks(p.inside("home", 0), p.web(rome, "milan")...)
-		pause(s, 2*time.Second)
-		p.flows(stream, 20*time.Second)
 	})
 }
 

@@ -163,8 +163,15 @@ func (p *people) reachesService(from playground.Inside, authority, group string)
 	p.Helper()
 	const often = 12
 	seen := map[string]bool{}
+	slow := 0
 	for _, answer := range p.asks(from, slices.Repeat([]string{authority}, often)...) {
 		seen[answer.Pod] = true
+		if answer.Milliseconds > 950 { // TCP sends the first packet again after a second
+			slow++
+		}
+	}
+	if slow > often/2 {
+		p.Errorf("%d of %d connections from %s to %s took a second: their first packets are lost", slow, often, from.Name, authority)
 	}
 	for _, name := range story.Names(p.pods(group)) {
 		if !seen[name] {
