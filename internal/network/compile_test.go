@@ -136,8 +136,8 @@ func TestNodesKnowTheirOwnPods(t *testing.T) {
 	o.Pods = append(o.Pods, own)
 	f, _ := Gather(&o)
 	state := CompileNode(&f, Host{Name: "rome-1", MTU: 1500}, FirstChoice(&f))
-	pass := func(source string) bool {
-		p := &passage{state: &state, packet: Packet{Source: addr(source), Destination: addr("172.16.0.2"), Transport: dataplane.UDP, Port: DefaultOverlayPort}, in: podLink}
+	pass := func(source string) bool { // to the gateway
+		p := &passage{state: &state, packet: Packet{Source: addr(source), Destination: addr("10.10.1.100"), Transport: dataplane.UDP, Port: DefaultOverlayPort}, in: podLink}
 		return p.filter(dataplane.Prerouting)
 	}
 	if pass(own.Status.PodIP) {

@@ -61,8 +61,6 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 		Maps: []dataplane.AddressMap{{Name: "real", Elements: toReal}, {Name: "external", Elements: toExternal}},
 		Chains: []dataplane.Chain{
 			{Name: "check", Hook: dataplane.Prerouting, Priority: dataplane.Raw, Rules: []dataplane.FilterRule{
-				// Nodes answer for their pods; see nodeTable.
-				{Match: dataplane.Match{Source: dataplane.Selector{Set: "inside", Not: true}, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}, Counter: true, Verdict: dataplane.Drop},
 				jump(dataplane.Match{InLink: theOverlay}, "out"),
 				jump(dataplane.Match{InLink: theTunnel}, "in"),
 			}},
@@ -94,6 +92,8 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 			{Name: "in-quoted-source", Rules: ours(dataplane.Match{ICMPError: true, QuotedSource: pods}, dataplane.QuotedSourceField, "real")},
 			{Name: "through", Hook: dataplane.Forward, Priority: dataplane.Filter, Drop: true, Rules: forward},
 			{Name: "host", Hook: dataplane.Input, Priority: dataplane.Filter, Rules: []dataplane.FilterRule{
+				// Nodes answer for their pods; see nodeTable.
+				{Match: dataplane.Match{Source: dataplane.Selector{Set: "inside", Not: true}, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}, Counter: true, Verdict: dataplane.Drop},
 				{Match: dataplane.Match{InLink: theTunnel, Transport: dataplane.UDP, DestinationPort: PingPort}, Verdict: dataplane.Accept},
 				{Match: dataplane.Match{InLink: theTunnel, Transport: dataplane.UDP, DestinationPort: PongPort}, Verdict: dataplane.Accept},
 				{Match: dataplane.Match{InLink: theTunnel, Transport: dataplane.ICMP}, Verdict: dataplane.Accept},

@@ -58,7 +58,6 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 	for i := range f.Peers {
 		remotes = append(remotes, f.Peers[i].Views()...)
 	}
-	inside := cover(f.Pods, slices.Concat(members, host.Addresses))
 	local := node.Pods
 	if len(node.Running) > 0 {
 		local = singles(node.Running)
@@ -76,19 +75,23 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 	drop := func(m dataplane.Match) dataplane.FilterRule {
 		return dataplane.FilterRule{Match: m, Counter: true, Verdict: dataplane.Drop}
 	}
-	toOverlay := func(from, to dataplane.Selector) dataplane.Match {
-		return dataplane.Match{Source: from, Destination: to, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}
+	toOverlay := func(from, to dataplane.Selector, in dataplane.LinkName) dataplane.Match {
+		return dataplane.Match{InLink: in, Source: from, Destination: to, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}
 	}
+	anywhere := dataplane.LinkName{}
 	// A packet that was just wrapped still counts as one from the overlay; the CNI is to treat it as any other that a host sends to a pod. But
 	// it also has the mark by which kube-proxy asks for a masquerade of the packet inside, when that opens a connection to a service: towards
 	// a gateway on this very node the masquerade would put an address there that is no member's. Elsewhere it gives the one that others expect.
 	nat := []dataplane.FilterRule{
-		{Match: toOverlay(only(node.IP), dataplane.Selector{Set: "local"}), Verdict: dataplane.KeepSource},
-		{Match: toOverlay(only(node.IP), dataplane.Selector{}), Verdict: dataplane.Return},
+		{Match: toOverlay(only(node.IP), dataplane.Selector{Set: "local"}, anywhere), Verdict: dataplane.KeepSource},
+		{Match: toOverlay(only(node.IP), dataplane.Selector{}, anywhere), Verdict: dataplane.Return},
 	}
 	if !f.Options.FullMasquerade {
-		// A pod's address stays: the identity keeps the CNI's own masquerade off.
-		nat = append(nat, dataplane.FilterRule{Match: dataplane.Match{OutLink: overlay, Source: dataplane.Selector{Set: "pods"}}, Verdict: dataplane.KeepSource})
+		// A pod's address stays: the identity keeps the CNI's own masquerade off. But a pod of another node that called a service by this one must
+		// be answered through it.
+		nat = append(nat,
+			dataplane.FilterRule{Match: dataplane.Match{OutLink: overlay, Source: dataplane.Selector{Set: "local", Not: true}, DestinationTranslated: true}, Verdict: dataplane.ToSource, Address: node.IP},
+			dataplane.FilterRule{Match: dataplane.Match{OutLink: overlay, Source: dataplane.Selector{Set: "pods"}}, Verdict: dataplane.KeepSource})
 	}
 	nat = append(nat,
 		dataplane.FilterRule{Match: dataplane.Match{OutLink: overlay}, Verdict: dataplane.ToSource, Address: node.IP},
@@ -103,7 +106,6 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 		Sets: []dataplane.AddressSet{
 			{Name: "members", Elements: singles(members)},
 			{Name: "local", Intervals: true, Elements: disjoint(local)},
-			{Name: "inside", Intervals: true, Elements: inside},
 			{Name: "remotes", Intervals: true, Elements: disjoint(remotes)},
 			{Name: "pods", Intervals: true, Elements: disjoint(f.Pods)},
 			{Name: "own", Elements: singles(own)},
@@ -111,11 +113,10 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 		},
 		Chains: []dataplane.Chain{
 			{Name: "check", Hook: dataplane.Prerouting, Priority: dataplane.Raw, Rules: []dataplane.FilterRule{
-				// Only members send into the overlay, which listens at every address of a host. What comes from another node may have any of its
-				// addresses in the pod network, since CNIs masquerade what hosts send to pods; so each node answers for its own pods.
-				{Match: toOverlay(dataplane.Selector{Set: "members"}, dataplane.Selector{}), Verdict: dataplane.Return},
-				drop(toOverlay(dataplane.Selector{Set: "local"}, dataplane.Selector{Set: "inside"})),
-				drop(toOverlay(dataplane.Selector{Set: "inside", Not: true}, dataplane.Selector{Set: "inside"})),
+				// Only members send into the overlay of others. What comes to a gateway from another node may have any of its addresses in the pod
+				// network, since CNIs masquerade what hosts send to pods; so each node answers for its own pods. The same port is free inside the overlay.
+				{Match: toOverlay(dataplane.Selector{Set: "members"}, dataplane.Selector{}, elsewhere), Verdict: dataplane.Return},
+				drop(toOverlay(dataplane.Selector{Set: "local"}, dataplane.Selector{Set: "members"}, elsewhere)),
 				drop(dataplane.Match{InLink: elsewhere, Source: dataplane.Selector{Set: "remotes"}}),
 				drop(dataplane.Match{InLink: overlay, Source: dataplane.Selector{Set: "remotes", Not: true}}),
 			}},
@@ -123,8 +124,9 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 			{Name: "guard", Hook: dataplane.Prerouting, Priority: dataplane.Mangle, Rules: []dataplane.FilterRule{
 				drop(dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "own"}, Unasked: true}),
 			}},
-			// And for addresses of the host that came up since it was last looked at.
+			// And for addresses of the host that came up since it was last looked at: the overlay listens at all of them, too.
 			{Name: "host", Hook: dataplane.Input, Priority: dataplane.Filter, Rules: []dataplane.FilterRule{
+				drop(toOverlay(dataplane.Selector{Set: "members", Not: true}, dataplane.Selector{}, anywhere)),
 				{Match: dataplane.Match{InLink: overlay, DestinationTranslated: true}, Verdict: dataplane.Accept},
 				drop(dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "exposed", Not: true}, Unasked: true}),
 			}},

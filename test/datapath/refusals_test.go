@@ -84,23 +84,23 @@ func TestSpoofing(t *testing.T) {
 	inner := vxlan(datagram(remote, local, injected, nil), rome.Facts.Nodes[1].IP)
 	w.refuse(t, refusal{name: "a pod into the overlay of another node", from: rome.pods[0], link: "eth0", via: bridge,
 		packet: datagram(rome.pods[0].podIP(t), rome.Facts.Nodes[1].IP, network.DefaultOverlayPort, inner),
-		by:     rome.nodes[0], rule: "check: ip saddr @local", never: everybody})
+		by:     rome.nodes[0], rule: `check: iifname != "liqo.vxlan" ip saddr @local`, never: everybody})
 	inner = vxlan(datagram(remote, rome.pods[0].podIP(t), injected, nil), rome.Facts.Nodes[0].IP)
 	w.refuse(t, refusal{name: "a pod into the overlay of its node", from: rome.pods[0], link: "eth0", via: bridge,
 		packet: datagram(rome.pods[0].podIP(t), rome.Facts.Nodes[0].IP, network.DefaultOverlayPort, inner),
-		by:     rome.nodes[0], rule: "check: ip saddr @local", never: everybody})
+		by:     rome.nodes[0], rule: `check: iifname != "liqo.vxlan" ip saddr @local`, never: everybody})
 	inner = vxlan(datagram(local, addr("10.71.1.5"), injected, nil), gwIP)
 	w.refuse(t, refusal{name: "a pod into a gateway, as another pod", from: rome.pods[0], link: "eth0", via: bridge,
 		packet: datagram(rome.pods[0].podIP(t), gwIP, network.DefaultOverlayPort, inner),
-		by:     rome.nodes[0], rule: "check: ip saddr @local", never: everybody})
+		by:     rome.nodes[0], rule: `check: iifname != "liqo.vxlan" ip saddr @local`, never: everybody})
 	inner = vxlan(datagram(remote, rome.pods[0].podIP(t), injected, nil), rome.Facts.Nodes[0].IP)
 	w.refuse(t, refusal{name: "a host outside into the overlay of a node", from: rome.outside, link: "eth0", via: rome.Facts.Nodes[0].IP,
 		packet: datagram(addr(printer), rome.Facts.Nodes[0].IP, network.DefaultOverlayPort, inner),
-		by:     rome.nodes[0], rule: "check: ip saddr != @inside", never: everybody})
+		by:     rome.nodes[0], rule: "host: ip saddr != @members", never: everybody})
 	inner = vxlan(datagram(local, addr("10.71.1.5"), injected, nil), gwIP)
 	w.refuse(t, refusal{name: "a host outside into a gateway", from: rome.nodes[0], link: "pod150", via: gwIP,
 		packet: datagram(addr(printer), gwIP, network.DefaultOverlayPort, inner),
-		by:     gw, devices: rome.tunnels["milan"], rule: "check: ip saddr != @inside", never: everybody})
+		by:     gw, devices: rome.tunnels["milan"], rule: "host: ip saddr != @inside", never: everybody})
 	w.refuse(t, refusal{name: "the overlay from an address of nobody", from: rome.nodes[0], link: dataplane.OverlayLink, via: gwIP,
 		packet: datagram(addr("192.0.2.200"), addr("10.71.1.5"), injected, nil),
 		by:     gw, devices: rome.tunnels["milan"], rule: "out: counter drop", never: everybody})
@@ -111,6 +111,14 @@ func TestSpoofing(t *testing.T) {
 		rome.outside.serve(t, network.DefaultOverlayPort)
 		if err := sees(rome.pods[1], netip.AddrPortFrom(addr(printer), network.DefaultOverlayPort), rome.Facts.Nodes[1].IP, 10); err != nil {
 			t.Error(err)
+		}
+		rome.pods[1].serve(t, network.DefaultOverlayPort)
+		if err := sees(rome.pods[0], netip.AddrPortFrom(local, network.DefaultOverlayPort), rome.pods[0].podIP(t), 10); err != nil {
+			t.Errorf("between pods: %v", err)
+		}
+		e := w.explain(t, milan.podEnd(t, 0), rome.podEnd(t, 1))
+		if err := sees(milan.pods[0], netip.AddrPortFrom(e.Address, network.DefaultOverlayPort), e.Seen, 10); err != nil {
+			t.Errorf("from a remote pod: %v", err)
 		}
 	})
 }

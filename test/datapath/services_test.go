@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"liqo.io/liqo/internal/dataplane"
@@ -75,6 +77,19 @@ func TestServices(t *testing.T) {
 		w.exchange(t, "node port", e, udp(30080, 8080), func() error {
 			return sees(rome.outside, netip.AddrPortFrom(rome.Facts.Nodes[1].IP, 30080), e.Seen, 100)
 		})
+	})
+	t.Run("node port, from a pod of another node", func(t *testing.T) { // with a CNI that leaves alone what pods send to nodes
+		c := tables(t, rome.nodes[0])
+		table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: "kubernetes"}
+		c.InsertRule(&nftables.Rule{Table: table, Chain: &nftables.Chain{Name: "post", Table: table},
+			Exprs: append(in(16, prefix("172.16.0.0/24"), expr.CmpOpEq), &expr.Verdict{Kind: expr.VerdictAccept})})
+		if err := c.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		e := w.explain(t, rome.nodeEnd(1), milan.podEnd(t, 0))
+		if err := sees(rome.pods[0], netip.AddrPortFrom(rome.Facts.Nodes[1].IP, 30080), e.Seen, 100); err != nil {
+			t.Error(err)
+		}
 	})
 	t.Run("exposed service", func(t *testing.T) {
 		e := w.explain(t, milan.podEnd(t, 1), rome.end("api-server", "10.96.0.1"))
