@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +18,9 @@ func kubernetes(t *testing.T, n *host, pods netip.Prefix, bridge netip.Addr) {
 	c := tables(t, n)
 	table := c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: "kubernetes"})
 	post := c.AddChain(&nftables.Chain{Name: "post", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource})
+	// Calls of services from outside the pod network, marked when their destination was translated; see service.
+	c.AddRule(&nftables.Rule{Table: table, Chain: post, Exprs: []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(mark)}, &expr.Masq{}}})
 	c.AddRule(&nftables.Rule{Table: table, Chain: post, Exprs: append(append(in(12, pods, expr.CmpOpEq), in(16, pods, expr.CmpOpNeq)...), &expr.Masq{})})
 	link := make([]byte, 16) // as the kernel compares names of links
 	copy(link, "eth0")
@@ -31,16 +35,21 @@ func kubernetes(t *testing.T, n *host, pods netip.Prefix, bridge netip.Addr) {
 	}
 }
 
-// service lets a node translate an address and port to another one, as kube-proxy does on every node.
-func service(t *testing.T, n *host, from, to netip.AddrPort) {
+// mark is kube-proxy's for packets to be masqueraded.
+const mark = 0x4000
+
+// service lets a node translate an address and port to another one, as kube-proxy does on every node, and mark what comes from outside the pods.
+func service(t *testing.T, n *host, pods netip.Prefix, from, to netip.AddrPort) {
 	t.Helper()
 	c := tables(t, n)
 	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: "kubernetes"}
 	for _, chain := range []string{"pre", "out"} {
-		exprs := in(16, netip.PrefixFrom(from.Addr(), 32), expr.CmpOpEq)
-		exprs = append(exprs,
+		match := append(in(16, netip.PrefixFrom(from.Addr(), 32), expr.CmpOpEq),
 			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{byte(from.Port() >> 8), byte(from.Port())}},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{byte(from.Port() >> 8), byte(from.Port())}})
+		c.AddRule(&nftables.Rule{Table: table, Chain: &nftables.Chain{Name: chain, Table: table}, Exprs: slices.Concat(match, in(12, pods, expr.CmpOpNeq), []expr.Any{
+			&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(mark)}, &expr.Meta{Key: expr.MetaKeyMARK, Register: 1, SourceRegister: true}})})
+		exprs := append(match,
 			&expr.Immediate{Register: 1, Data: to.Addr().AsSlice()},
 			&expr.Immediate{Register: 2, Data: []byte{byte(to.Port() >> 8), byte(to.Port())}},
 			&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1, RegProtoMin: 2})

@@ -170,7 +170,7 @@ func TestNodesAnswerOnly(t *testing.T) {
 	}
 	rome.pods[0].serve(t, 8080)
 	node := rome.Facts.Nodes[1]
-	service(t, rome.nodes[1], netip.AddrPortFrom(node.IP, 30080), netip.AddrPortFrom(rome.pods[0].podIP(t), 8080))
+	service(t, rome.nodes[1], rome.Facts.Pods[0], netip.AddrPortFrom(node.IP, 30080), netip.AddrPortFrom(rome.pods[0].podIP(t), 8080))
 	bridge := node.Pods[0].Addr().Next()
 	there, here := mustTranslation(t, rome, "milan"), mustTranslation(t, w.milan, "rome")
 	for name, to := range map[string]netip.AddrPort{

@@ -60,10 +60,10 @@ func TestServices(t *testing.T) {
 	}
 	remote := w.explain(t, rome.podEnd(t, 1), milan.podEnd(t, 0)).Address
 	for i, n := range rome.nodes {
-		service(t, n, netip.MustParseAddrPort("10.96.0.1:443"), netip.AddrPortFrom(rome.pods[1].podIP(t), 8080))
-		service(t, n, netip.MustParseAddrPort("10.96.0.2:443"), netip.AddrPortFrom(rome.Facts.Nodes[0].IP, 8080))
-		service(t, n, netip.MustParseAddrPort("10.96.0.3:80"), netip.AddrPortFrom(remote, 8080))
-		service(t, n, netip.AddrPortFrom(rome.Facts.Nodes[i].IP, 30080), netip.AddrPortFrom(remote, 8080))
+		service(t, n, rome.Facts.Pods[0], netip.MustParseAddrPort("10.96.0.1:443"), netip.AddrPortFrom(rome.pods[1].podIP(t), 8080))
+		service(t, n, rome.Facts.Pods[0], netip.MustParseAddrPort("10.96.0.2:443"), netip.AddrPortFrom(rome.Facts.Nodes[0].IP, 8080))
+		service(t, n, rome.Facts.Pods[0], netip.MustParseAddrPort("10.96.0.3:80"), netip.AddrPortFrom(remote, 8080))
+		service(t, n, rome.Facts.Pods[0], netip.AddrPortFrom(rome.Facts.Nodes[i].IP, 30080), netip.AddrPortFrom(remote, 8080))
 	}
 
 	t.Run("local service with a remote pod", func(t *testing.T) {
@@ -90,6 +90,12 @@ func TestServices(t *testing.T) {
 		if err := sees(rome.pods[0], netip.AddrPortFrom(rome.Facts.Nodes[1].IP, 30080), e.Seen, 100); err != nil {
 			t.Error(err)
 		}
+	})
+	t.Run("node port beside the gateway", func(t *testing.T) {
+		e := w.explain(t, rome.nodeEnd(0), milan.podEnd(t, 0))
+		w.exchange(t, "node port beside the gateway", e, udp(30080, 8080), func() error {
+			return sees(rome.outside, netip.AddrPortFrom(rome.Facts.Nodes[0].IP, 30080), e.Seen, 100)
+		})
 	})
 	t.Run("exposed service", func(t *testing.T) {
 		e := w.explain(t, milan.podEnd(t, 1), rome.end("api-server", "10.96.0.1"))
