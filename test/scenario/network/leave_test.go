@@ -148,10 +148,7 @@ func disconnect(s *story.Story) {
 			peer string
 		}{{rome, "milan"}, {milan, "rome"}} {
 			tenant := api.TenantNamespace(side.peer)
-			s.Renewed(side.c, "secrets "+tenant+"/gw-"+side.peer)
-			s.Renewed(side.c, "networking.liqo.io/publickeies "+tenant+"/"+side.peer)
-			s.Renewed(side.c, "networking.liqo.io/connections "+tenant+"/gw-"+side.peer)
-			s.Renewed(side.c, "rbac.authorization.k8s.io/clusterrolebindings liqo-gateway-"+tenant+"-"+side.peer)
+			s.Renewed(side.c, " "+tenant+"/gw-"+side.peer, "publickeies "+tenant+"/", "clusterrolebindings liqo-gateway-"+tenant+"-", "ipaddresses ")
 		}
 	})
 }

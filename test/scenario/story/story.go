@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,15 +67,21 @@ func (w *World) snapshots(s *Story) map[*playground.Cluster]Snapshot {
 	return all
 }
 
-// Renewed says that an object was given other contents on purpose, which stay; it is named as in a Snapshot.
-func (s *Story) Renewed(c *playground.Cluster, object string) {
+// Renewed says that objects were given other contents on purpose, or other names, which stay: all those that have one of the parts in how
+// a Snapshot names them.
+func (s *Story) Renewed(c *playground.Cluster, parts ...string) {
 	s.Helper()
 	now, err := Take(s.Context(), c)
 	s.Must(err)
-	if _, was := s.before[c][object]; !was {
-		s.Fatalf("%s held no %s", c.ID, object)
+	renewed := func(object string, _ string) bool {
+		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(object, part) })
 	}
-	s.before[c][object] = now[object]
+	maps.DeleteFunc(s.before[c], renewed)
+	maps.DeleteFunc(now, func(object, text string) bool { return !renewed(object, text) })
+	if len(now) == 0 {
+		s.Fatalf("%s holds no %v", c.ID, parts)
+	}
+	maps.Copy(s.before[c], now)
 }
 
 // Same waits until the cluster holds what it held before, and fails with the difference.
