@@ -25,6 +25,11 @@ const (
 	ReasonExhausted = "Exhausted"
 	// ReasonWaiting tells that the Network of an IP has no range yet.
 	ReasonWaiting = "WaitingForNetwork"
+	// ReasonDuplicate, ReasonPodAddress and ReasonNotExternal tell that peers reach nothing by the address of an IP: another one exposes the
+	// same address, it is that of a pod here, or it is not from the range where peers look.
+	ReasonDuplicate   = "Duplicate"
+	ReasonPodAddress  = "PodAddress"
+	ReasonNotExternal = "NotExternal"
 )
 
 // Problem is what keeps an object from being served, or what is wrong with what it has. Its zero value is none.

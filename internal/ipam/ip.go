@@ -24,7 +24,7 @@ type IPPlan struct {
 	// Addr is its address and CIDR the range that it is from; both invalid while it can have none.
 	Addr netip.Addr
 	CIDR netip.Prefix
-	// Problem is none when all is well. With an address, it tells what that collides with.
+	// Problem is none when all is well. With an address, it tells what that collides with, or why peers reach nothing by it.
 	Problem Problem
 }
 
@@ -52,10 +52,7 @@ func IPs(objects IPObjects) map[types.NamespacedName]IPPlan {
 	for i := range objects.Networks {
 		sources[keyOf(&objects.Networks[i].ObjectMeta)] = newSource(&objects.Networks[i])
 	}
-	order := make([]*ipamv1alpha1.IP, len(objects.IPs))
-	for i := range objects.IPs {
-		order[i] = &objects.IPs[i]
-	}
+	order := pointers(objects.IPs)
 	slices.SortFunc(order, func(a, b *ipamv1alpha1.IP) int {
 		return older(&a.ObjectMeta, &b.ObjectMeta, a.Status.IP != "", b.Status.IP != "")
 	})
@@ -77,6 +74,7 @@ func IPs(objects IPObjects) map[types.NamespacedName]IPPlan {
 			}
 		}
 	}
+	unreachable(objects, out)
 	return out
 }
 

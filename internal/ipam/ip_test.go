@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
 var external = types.NamespacedName{Namespace: "liqo", Name: "external-cidr"}
@@ -57,6 +58,19 @@ func TestIPs(t *testing.T) {
 	small := net("external-cidr 10.70.0.0/29 10.70.0.0/29", 0)
 	small.Spec.PreAllocated = 4 // 4, 5 and 6 are left: 7 is the last one
 	waiting := net("external-cidr 10.70.0.0/29", 0)
+	wide, pods := net("external-cidr 10.70.0.0/24 10.70.0.0/24", 0), net("pod-cidr 10.1.0.0/16 10.1.0.0/16", 0)
+	node := func(ip ipamv1alpha1.IP) ipamv1alpha1.IP {
+		ip.Labels = map[string]string{ipamv1alpha1.LabelIPType: ipamv1alpha1.IPTypeNode}
+		return ip
+	}
+	withheld := func(ip ipamv1alpha1.IP) ipamv1alpha1.IP {
+		ip.Labels = map[string]string{networkingv1beta1.LabelHostUnreachable: "true"}
+		return ip
+	}
+	leaving := func(ip ipamv1alpha1.IP) ipamv1alpha1.IP {
+		ip.DeletionTimestamp = &metav1.Time{Time: birth}
+		return ip
+	}
 	for name, row := range map[string]struct {
 		networks []ipamv1alpha1.Network
 		ips      []ipamv1alpha1.IP
@@ -101,8 +115,23 @@ func TestIPs(t *testing.T) {
 				from(ip("a/1 10.0.0.1", 0), "", "own"), from(ip("b/1 10.0.0.1", 1), "a", "own"), from(ip("b/2 10.0.0.1", 2), "", "own"),
 				from(ip("c/1 10.0.0.1", 0), "a", "peer"), from(ip("c/2 10.0.0.1", 0), "liqo", "pod-cidr"),
 			},
-			want: []string{"a/1 10.8.0.1", "b/1 10.8.0.2", "b/2 none WaitingForNetwork", "c/1 none Invalid", "c/2 none Invalid"},
+			want: []string{"a/1 10.8.0.1 NotExternal", "b/1 10.8.0.2 NotExternal", "b/2 none WaitingForNetwork", "c/1 none Invalid", "c/2 none Invalid"},
 			says: []string{"Network b/own", "a/peer, which is the range of a peer", "liqo/pod-cidr, which is in use by the cluster itself"},
+		},
+		"one address several times": {
+			networks: []ipamv1alpha1.Network{wide},
+			ips: []ipamv1alpha1.IP{
+				node(ip("liqo/node-a 10.0.0.1 10.70.0.4", 0)), ip("b/young 10.0.0.1 10.70.0.5", 3), ip("a/old 10.0.0.1 10.70.0.6", 2), ip("c/1 10.0.0.1 10.70.0.7", 3),
+				withheld(ip("a/withheld 10.0.0.1 10.70.0.8", 1)), leaving(ip("a/leaving 10.0.0.1 10.70.0.9", 1)), node(ip("a/not-the-systems 10.0.0.2 10.70.0.10", 2)), ip("a/2 10.0.0.2 10.70.0.11", 1),
+			},
+			want: []string{"a/2 10.70.0.11", "a/leaving 10.70.0.9", "a/not-the-systems 10.70.0.10 Duplicate", "a/old 10.70.0.6", "a/withheld 10.70.0.8", "b/young 10.70.0.5 Duplicate", "c/1 10.70.0.7 Duplicate", "liqo/node-a 10.70.0.4"},
+			says: []string{"spec.ip 10.0.0.1 is exposed by IP a/old already"},
+		},
+		"a pod of ours": {
+			networks: []ipamv1alpha1.Network{wide, pods},
+			ips:      []ipamv1alpha1.IP{ip("a/1 10.1.2.3 10.70.0.4", 0), ip("a/2 10.2.2.3 10.70.0.5", 0)},
+			want:     []string{"a/1 10.70.0.4 PodAddress", "a/2 10.70.0.5"},
+			says:     []string{"spec.ip 10.1.2.3 is in 10.1.0.0/16, the range of this cluster's pods"},
 		},
 		"addresses that peers must not reach": {
 			networks: []ipamv1alpha1.Network{small},

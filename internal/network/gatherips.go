@@ -10,16 +10,15 @@ import (
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/ipam"
 )
 
 // exposed reads what IP objects expose. views are where peers are seen here.
 func (g *gathering) exposed(views []netip.Prefix) {
 	// Where two of them name one address, only one can be what its answers come from: what somebody asked for goes before the system's own,
 	// then the older one.
-	ips := slices.SortedFunc(slices.Values(g.IPs), func(a, b ipamv1alpha1.IP) int {
-		return cmp.Or(cmp.Compare(g.rank(&a), g.rank(&b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
+	order := ipam.Exposing(g.LiqoNamespace)
+	ips := slices.SortedFunc(slices.Values(g.IPs), func(a, b ipamv1alpha1.IP) int { return order(&a, &b) })
 	reals, externals := map[netip.Addr]string{}, map[netip.Addr]string{}
 	for i := range ips {
 		ip := &ips[i]
@@ -37,7 +36,7 @@ func (g *gathering) exposed(views []netip.Prefix) {
 			continue
 		}
 		if other, taken := reals[e.Real]; taken {
-			if g.rank(ip) == 0 {
+			if !g.systemNode(ip) {
 				g.problem("", named("IP", ip), "spec.ip %s is exposed by IP %s already, under which its answers come: use its status.ip, or delete one of them", e.Real, other)
 			}
 			continue
@@ -50,11 +49,6 @@ func (g *gathering) exposed(views []netip.Prefix) {
 		g.facts.Exposed = append(g.facts.Exposed, e)
 	}
 	slices.SortFunc(g.facts.Exposed, func(a, b Exposed) int { return a.Real.Compare(b.Real) })
-}
-
-// rank is lower for what somebody asked for than for what the system makes of every node.
-func (g *gathering) rank(ip *ipamv1alpha1.IP) int {
-	return either(g.systemNode(ip), 1, 0)
 }
 
 func (g *gathering) systemNode(ip *ipamv1alpha1.IP) bool {

@@ -3,6 +3,7 @@ package offload
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -83,6 +84,22 @@ func TestExposedAddress(t *testing.T) {
 	ip := func(name, spec, status string) *ipamv1alpha1.IP {
 		return &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: ipamv1alpha1.IPSpec{IP: spec}, Status: ipamv1alpha1.IPStatus{IP: status}}
 	}
+	aged := func(ip *ipamv1alpha1.IP, age int) *ipamv1alpha1.IP {
+		ip.CreationTimestamp = metav1.Time{Time: stepNow.Add(time.Duration(age) * time.Second)}
+		return ip
+	}
+	leaving := func(ip *ipamv1alpha1.IP) *ipamv1alpha1.IP {
+		ip.DeletionTimestamp = &metav1.Time{Time: stepNow}
+		return ip
+	}
+	withheld := func(ip *ipamv1alpha1.IP) *ipamv1alpha1.IP {
+		ip.Labels = map[string]string{"networking.liqo.io/host-unreachable": "true"}
+		return ip
+	}
+	unready := func(ip *ipamv1alpha1.IP, reason string) *ipamv1alpha1.IP {
+		ip.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: reason}}
+		return ip
+	}
 	for name, row := range map[string]struct {
 		pod  string
 		ips  []*ipamv1alpha1.IP
@@ -95,6 +112,13 @@ func TestExposedAddress(t *testing.T) {
 		"one":                         {"", []*ipamv1alpha1.IP{ip("a", "192.0.2.9", "10.70.0.4")}, "10.70.0.4", false},
 		"of several the first":        {"", []*ipamv1alpha1.IP{ip("b", "192.0.2.9", "10.70.0.5"), ip("a", "192.0.2.9", "10.70.0.4")}, "10.70.0.4", false},
 		"the first that has one":      {"", []*ipamv1alpha1.IP{ip("b", "192.0.2.9", "10.70.0.5"), ip("a", "192.0.2.9", "")}, "10.70.0.5", false},
+		"the older one first":         {"", []*ipamv1alpha1.IP{aged(ip("a", "192.0.2.9", "10.70.0.4"), 2), aged(ip("b", "192.0.2.9", "10.70.0.5"), 1)}, "10.70.0.5", false},
+		"not one that leaves":         {"", []*ipamv1alpha1.IP{leaving(ip("a", "192.0.2.9", "10.70.0.4")), ip("b", "192.0.2.9", "10.70.0.5")}, "10.70.0.5", false},
+		"not one kept from peers":     {"", []*ipamv1alpha1.IP{withheld(ip("a", "192.0.2.9", "10.70.0.4")), ip("b", "192.0.2.9", "10.70.0.5")}, "10.70.0.5", false},
+		"kept from peers":             {"", []*ipamv1alpha1.IP{withheld(ip("a", "192.0.2.9", "10.70.0.4"))}, "", true},
+		"one passed over":             {"", []*ipamv1alpha1.IP{unready(ip("a", "192.0.2.9", "10.70.0.4"), "Duplicate")}, "", true},
+		"a pod's, passed over":        {"web", []*ipamv1alpha1.IP{unready(ip("a", "192.0.2.9", "10.70.0.4"), "Duplicate")}, "", false},
+		"one whose Service is late":   {"", []*ipamv1alpha1.IP{unready(ip("a", "192.0.2.9", "10.70.0.4"), "ServiceTaken")}, "10.70.0.4", false},
 		"not that of another address": {"web", []*ipamv1alpha1.IP{ip("a", "192.0.2.8", "10.70.0.4")}, "", false},
 	} {
 		if got, err := ExposedAddress("192.0.2.9", row.pod, row.ips); got != row.want || (err != nil) != row.bad {

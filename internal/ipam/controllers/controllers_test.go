@@ -111,17 +111,17 @@ func testAddresses(t *testing.T, c *cluster) {
 	c.create(t, own)
 	c.ip(t, "milan", "own", ipam.ReasonWaiting)
 	c.create(t, newNetwork("milan", "own", "10.40.0.0/30"))
-	own = c.ip(t, "milan", "own", kube.ReasonReconciled)
+	own = c.ip(t, "milan", "own", ipam.ReasonNotExternal)
 	crowd := newIP("milan", "crowd", "172.16.9.7")
 	crowd.Spec.NetworkRef = own.Spec.NetworkRef
 	third := newIP("milan", "third", "172.16.9.6")
 	third.Spec.NetworkRef = own.Spec.NetworkRef
 	c.create(t, crowd)
-	c.ip(t, "milan", "crowd", kube.ReasonReconciled)
+	c.ip(t, "milan", "crowd", ipam.ReasonNotExternal)
 	c.create(t, third)
 	c.ip(t, "milan", "third", ipam.ReasonExhausted)
 	c.remove(t, own)
-	if got := c.ip(t, "milan", "third", kube.ReasonReconciled); got.Status.IP != own.Status.IP {
+	if got := c.ip(t, "milan", "third", ipam.ReasonNotExternal); got.Status.IP != own.Status.IP {
 		t.Errorf("the address %s was released, and %s given", own.Status.IP, got.Status.IP)
 	}
 	network := newNetwork("milan", "own", "")

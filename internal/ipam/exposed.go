@@ -1,0 +1,84 @@
+package ipam
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// unreachable tells of the IPs that have an address under which no peer reaches anything, although nobody asked for that: the network
+// passes them over.
+func unreachable(objects IPObjects, plans map[types.NamespacedName]IPPlan) {
+	var pods []netip.Prefix
+	var external netip.Prefix
+	for i := range objects.Networks {
+		n := &objects.Networks[i]
+		cidr, err := ParsePrefix(n.Status.CIDR)
+		switch {
+		case err != nil:
+		case keyOf(&n.ObjectMeta) == objects.External:
+			external = cidr
+		case n.Namespace == objects.External.Namespace && n.Labels[ipamv1alpha1.LabelNetworkType] == ipamv1alpha1.NetworkTypePod:
+			pods = append(pods, cidr)
+		}
+	}
+	exposing := make(map[netip.Addr]types.NamespacedName, len(plans))
+	for _, ip := range slices.SortedFunc(slices.Values(pointers(objects.IPs)), Exposing(objects.External.Namespace)) {
+		key := keyOf(&ip.ObjectMeta)
+		plan := plans[key]
+		if plan.Problem != (Problem{}) || !plan.Addr.IsValid() || !ip.DeletionTimestamp.IsZero() || ip.Labels[networkingv1beta1.LabelHostUnreachable] == api.True {
+			continue
+		}
+		real, err := netip.ParseAddr(ip.Spec.IP)
+		if err != nil {
+			continue
+		}
+		other, taken := exposing[real]
+		switch i := slices.IndexFunc(pods, func(p netip.Prefix) bool { return p.Contains(real) }); {
+		case i >= 0:
+			plan.Problem = problem(ReasonPodAddress, "spec.ip %s is in %s, the range of this cluster's pods: peers reach pods by their own addresses; delete the IP", real, pods[i])
+		case external.IsValid() && !external.Contains(plan.Addr):
+			plan.Problem = problem(ReasonNotExternal, "status.ip %s is not in %s, where peers look for what is exposed: create the IP again without spec.networkRef", plan.Addr, external)
+		case taken && systemNode(ip, objects.External.Namespace):
+			continue // somebody asked for another address of that node
+		case taken:
+			plan.Problem = problem(ReasonDuplicate, "spec.ip %s is exposed by IP %s already, under which its answers come: use the status.ip of that one, or delete one of the two", real, other)
+		default:
+			exposing[real] = key
+			continue
+		}
+		plans[key] = plan
+	}
+}
+
+// Exposing orders IPs, so that of those that name one address the first is the one that it has for peers: what somebody asked for goes before
+// what the system makes of every node, then the older one.
+func Exposing(liqoNamespace string) func(a, b *ipamv1alpha1.IP) int {
+	rank := func(ip *ipamv1alpha1.IP) int {
+		if systemNode(ip, liqoNamespace) {
+			return 1
+		}
+		return 0
+	}
+	return func(a, b *ipamv1alpha1.IP) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), older(&a.ObjectMeta, &b.ObjectMeta, true, true))
+	}
+}
+
+func systemNode(ip *ipamv1alpha1.IP, liqoNamespace string) bool {
+	return ip.Namespace == liqoNamespace && ip.Labels[ipamv1alpha1.LabelIPType] == ipamv1alpha1.IPTypeNode
+}
+
+func pointers(ips []ipamv1alpha1.IP) []*ipamv1alpha1.IP {
+	out := make([]*ipamv1alpha1.IP, len(ips))
+	for i := range ips {
+		out[i] = &ips[i]
+	}
+	return out
+}
