@@ -53,10 +53,10 @@ func nodes(s *story.Story) {
 		})
 		s.PodsReady(rome, p.ns, 4, 2*time.Minute)
 		for i := range p.pods("home") {
-			p.asks(p.inside("home", i), p.web(rome, "milan")...)
+			p.reaches(p.inside("home", i), rome, "milan")
 		}
 		for i := range p.pods("milan") {
-			p.asks(p.inside("milan", i), p.web(s.Milan, "home")...)
+			p.reaches(p.inside("milan", i), s.Milan, "home")
 		}
 	})
 	s.Step("add "+worker, func() {
@@ -74,7 +74,7 @@ func nodes(s *story.Story) {
 		now := s.PodReady(rome, p.ns, "new", start)
 		inside, err := playground.In(now)
 		s.Must(err)
-		p.asks(inside, p.web(rome, "milan")...)
+		p.reaches(inside, rome, "milan")
 		standing(s, rome, "milan")
 		standing(s, rome, "naples")
 	})
@@ -149,12 +149,12 @@ func nat(s *story.Story) {
 		}
 		standing(s, rome, "milan")
 		connected(s, rome, "milan", networkingv1beta1.Connected, time.Minute)
-		p.asks(p.inside("home", 0), p.web(rome, "milan")...)
-		p.asks(p.inside("milan", 0), p.web(s.Milan, "home")...)
+		p.reaches(p.inside("home", 0), rome, "milan")
+		p.reaches(p.inside("milan", 0), s.Milan, "home")
 	})
 	s.Step("and after a while without traffic", func() {
 		pause(s, 5*time.Second)
-		p.asks(p.inside("milan", 1), p.web(s.Milan, "home")...)
+		p.reaches(p.inside("milan", 1), s.Milan, "home")
 	})
 	s.Step("the router goes", func() {
 		for _, node := range []string{rome.Worker(1), rome.Worker(2)} {

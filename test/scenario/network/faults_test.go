@@ -115,7 +115,7 @@ func failover(s *story.Story) {
 		}
 		standing(s, rome, "milan")
 		connected(s, rome, "milan", networkingv1beta1.Connected, time.Minute)
-		p.asks(p.inside("home", 0), p.web(rome, "milan")...)
+		p.reaches(p.inside("home", 0), rome, "milan")
 		pause(s, 2*time.Second)
 		p.flows(stream, 20*time.Second)
 	})
@@ -142,13 +142,25 @@ func failover(s *story.Story) {
 	})
 }
 
-// web is where a cluster sees the web servers of a group.
-func (p *people) web(c *playground.Cluster, group string) (authorities []string) {
+// reaches waits until a place in a cluster reaches the web servers of groups where the cluster sees them: a pod whose node was off has
+// another address than before, and clusters are told of it one after the other.
+func (p *people) reaches(from playground.Inside, c *playground.Cluster, groups ...string) {
 	p.Helper()
-	for _, address := range p.seen(c, group) {
-		authorities = append(authorities, address.String()+":"+webPort)
-	}
-	return authorities
+	p.Eventually(time.Minute, fmt.Sprintf("%s in %s to reach %v", from.Name, c.ID, groups), func(ctx context.Context) error {
+		var authorities []string
+		for _, group := range groups {
+			for _, address := range p.seen(c, group) {
+				authorities = append(authorities, address.String()+":"+webPort)
+			}
+		}
+		answers, err := from.WhoAmI(ctx, 2*time.Second, authorities...)
+		for _, answer := range answers {
+			if answer.Error != "" {
+				err = fmt.Errorf("%s: %s", answer.URL, answer.Error)
+			}
+		}
+		return err
+	})
 }
 
 // power: the node with the gateway at work loses its power, and gets it back.
@@ -193,7 +205,7 @@ func power(s *story.Story) {
 			s.PodsReady(milan, p.namespace(milan), 2, start)
 			for _, group := range p.groups {
 				for i := range p.pods(group) {
-					p.asks(p.inside(group, i), append(p.web(cluster(s, group), "home"), p.web(cluster(s, group), "milan")...)...)
+					p.reaches(p.inside(group, i), cluster(s, group), "home", "milan")
 				}
 			}
 		})
@@ -232,7 +244,7 @@ func partition(s *story.Story) {
 		fmt.Printf("             after %.1f s\n", time.Since(began).Seconds())
 		s.NodeReady("milan", true, time.Minute)
 		for _, group := range p.groups {
-			p.asks(p.inside(group, 0), append(p.web(cluster(s, group), "home"), p.web(cluster(s, group), "milan")...)...)
+			p.reaches(p.inside(group, 0), cluster(s, group), "home", "milan")
 		}
 		pause(s, time.Second)
 		p.flows(stream, time.Minute)

@@ -133,8 +133,8 @@ func disconnect(s *story.Story) {
 		}
 	})
 	s.Step("rome and naples talk on", func() {
-		p.asks(p.inside("home", 0), p.web(rome, "naples")...)
-		p.asks(p.inside("naples", 0), p.web(naples, "home")...)
+		p.reaches(p.inside("home", 0), rome, "naples")
+		p.reaches(p.inside("naples", 0), naples, "home")
 	})
 	s.Step("connect again", func() {
 		_, err := s.Liqoctl(s.Context(), append([]string{"network", "connect"}, between...)...)
