@@ -192,7 +192,7 @@ func TestPlansGrowWithPeersAndNodes(t *testing.T) {
 func TestPlansAreValid(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 1))
 	gateways, peers := 0, 0
-	for range 3000 {
+	for range 3500 {
 		o := randomObjects(r)
 		f, _ := Gather(&o)
 		peers += len(f.Peers)

@@ -50,11 +50,25 @@ type gathering struct {
 	*Objects
 	facts    Facts
 	problems []Problem
+	// gateways are the pods of each gateway, by its namespace and name.
+	gateways map[[2]string][]*corev1.Pod
+	// servers, clients and keys are in the order in which they count.
+	servers []*networkingv1beta1.GatewayServer
+	clients []*networkingv1beta1.GatewayClient
+	keys    []*networkingv1beta1.PublicKey
 }
 
 // Gather reads the facts out of objects. What is incomplete or wrong is left out and told; everything else goes on.
 func Gather(o *Objects) (Facts, []Problem) {
 	g := &gathering{Objects: o, facts: Facts{Options: o.Options}}
+	g.servers, g.clients, g.keys = byAge(g.GatewayServers), byAge(g.GatewayClients), byAge(g.PublicKeys)
+	g.gateways = map[[2]string][]*corev1.Pod{}
+	for i := range g.Pods {
+		if pod := &g.Pods[i]; pod.Labels[networkingv1beta1.LabelComponent] == networkingv1beta1.ComponentGateway {
+			key := [2]string{pod.Namespace, pod.Labels[networkingv1beta1.LabelGatewayName]}
+			g.gateways[key] = append(g.gateways[key], pod)
+		}
+	}
 	g.local()
 	g.nodes()
 	views := g.peers()
@@ -97,13 +111,13 @@ func (g *gathering) wait(clusterID, object, format string, args ...any) {
 
 // local reads the ranges of this cluster.
 func (g *gathering) local() {
-	f := &g.facts
-	for _, n := range g.Networks {
+	f, external := &g.facts, ""
+	for _, n := range byAge(g.Networks) {
 		kind := n.Labels[ipamv1alpha1.LabelNetworkType]
 		if n.Namespace != g.LiqoNamespace || !slices.Contains([]string{ipamv1alpha1.NetworkTypePod, ipamv1alpha1.NetworkTypeService, ipamv1alpha1.NetworkTypeExternal}, kind) {
 			continue
 		}
-		name := named("Network", &n)
+		name := named("Network", n)
 		if n.Status.CIDR == "" {
 			g.wait("", name, "status.cidr is empty: waiting for the range of %s", n.Spec.CIDR)
 			continue
@@ -119,7 +133,11 @@ func (g *gathering) local() {
 		case ipamv1alpha1.NetworkTypeService:
 			f.Services = append(f.Services, prefix)
 		default:
-			f.External = prefix
+			if external != "" {
+				g.problem("", name, "%s is the external CIDR already: delete one of them", external)
+				continue
+			}
+			f.External, external = prefix, name
 		}
 	}
 	f.Pods, f.Services = sorted(f.Pods), sorted(f.Services)
@@ -202,12 +220,11 @@ func podIP(pod *corev1.Pod) netip.Addr {
 	if pod.Spec.HostNetwork || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return netip.Addr{}
 	}
-	texts := []string{pod.Status.PodIP}
-	for _, p := range pod.Status.PodIPs {
-		texts = append(texts, p.IP)
+	if ip, err := netip.ParseAddr(pod.Status.PodIP); err == nil && special(ip) == "" {
+		return ip
 	}
-	for _, text := range texts {
-		if ip, err := netip.ParseAddr(text); err == nil && special(ip) == "" {
+	for _, p := range pod.Status.PodIPs {
+		if ip, err := netip.ParseAddr(p.IP); err == nil && special(ip) == "" {
 			return ip
 		}
 	}
@@ -220,6 +237,21 @@ func named(kind string, o metav1.Object) string {
 		return kind + " " + o.GetName()
 	}
 	return kind + " " + o.GetNamespace() + "/" + o.GetName()
+}
+
+// byAge are objects of which the first one counts: the oldest, or the first by name.
+func byAge[T any, P interface {
+	*T
+	metav1.Object
+}](objects []T) []P {
+	all := make([]P, len(objects))
+	for i := range objects {
+		all[i] = &objects[i]
+	}
+	slices.SortFunc(all, func(a, b P) int {
+		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	return all
 }
 
 // clusterOf is the peer that an object is about: its label, else its name.

@@ -133,7 +133,25 @@ func TestGatherIsOrderless(t *testing.T) {
 	second.Namespace, second.CreationTimestamp = "liqo-tenant-other", metav1.Unix(5, 0)
 	o.Configurations = append(o.Configurations, *second)
 	o.IPs = append(o.IPs, userIP("a", "192.0.2.7", "10.70.0.9"), userIP("b", "192.0.2.7", "10.70.0.10"), userIP("c", "192.0.2.8", "10.70.0.9"))
+	// Twice what there may be once.
+	meta := metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Labels: o.GatewayClients[0].Labels}
+	for i, name := range []string{"x", "y"} {
+		meta.Name, meta.CreationTimestamp = name, metav1.Unix(int64(10-i), 0)
+		o.GatewayServers = append(o.GatewayServers, networkingv1beta1.GatewayServer{ObjectMeta: meta, Spec: networkingv1beta1.GatewayServerSpec{MTU: 1300 + i}})
+		o.PublicKeys = append(o.PublicKeys, networkingv1beta1.PublicKey{ObjectMeta: meta, Spec: networkingv1beta1.PublicKeySpec{PublicKey: slices.Repeat([]byte{byte(i)}, 32)}})
+		client := *o.GatewayClients[0].DeepCopy()
+		client.Name = name
+		o.GatewayClients = append(o.GatewayClients, client)
+	}
+	external := *o.Networks[2].DeepCopy()
+	external.Name, external.Status.CIDR = "another", "10.79.0.0/16"
+	o.Networks = append(o.Networks, external)
 	want, wantProblems := Gather(&o)
+	for _, object := range []string{"GatewayServer liqo-tenant-milan/x", "PublicKey liqo-tenant-milan/x", "PublicKey liqo-tenant-milan/y", "Network liqo/external-cidr"} {
+		if !slices.ContainsFunc(wantProblems, func(p Problem) bool { return p.Object == object }) {
+			t.Errorf("%s has no effect, and nobody is told: %q", object, wantProblems)
+		}
+	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
 		shuffle(random, o.Pods)
@@ -141,6 +159,10 @@ func TestGatherIsOrderless(t *testing.T) {
 		shuffle(random, o.Networks)
 		shuffle(random, o.IPs)
 		shuffle(random, o.Configurations)
+		shuffle(random, o.GatewayServers)
+		shuffle(random, o.GatewayClients)
+		shuffle(random, o.Connections)
+		shuffle(random, o.PublicKeys)
 		got, gotProblems := Gather(&o)
 		if diff := cmp.Diff(want, got, cmp.Comparer(compareAddr), cmp.Comparer(comparePrefixes)) + cmp.Diff(wantProblems, gotProblems); diff != "" {
 			t.Fatal(diff)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/ipam"
@@ -73,7 +74,7 @@ func (g *gathering) remaps(c *networkingv1beta1.Configuration, p *Peer, others [
 		for i := range real {
 			r, why := remap(real[i], view[i])
 			if why == "" {
-				why = g.collision(r, append(slices.Clone(others), Peer{ClusterID: p.ClusterID, Pods: slices.Concat(p.Pods, pairs)}))
+				why = g.collision(r, others, &Peer{ClusterID: p.ClusterID, Pods: slices.Concat(p.Pods, pairs)})
 			}
 			if why != "" {
 				g.problem(p.ClusterID, name, "remote.cidr.%s: range %s, seen here as %s, %s", field, real[i], view[i], why)
@@ -112,7 +113,7 @@ func remap(real, view string) (ipam.Remap, string) {
 }
 
 // collision says what a range must not overlap: the view nothing that is seen here, the real one no other range of the same peer.
-func (g *gathering) collision(r ipam.Remap, peers []Peer) string {
+func (g *gathering) collision(r ipam.Remap, others []Peer, same *Peer) string {
 	f := &g.facts
 	own := slices.Concat(f.Pods, f.Services)
 	if f.External.IsValid() {
@@ -126,12 +127,17 @@ func (g *gathering) collision(r ipam.Remap, peers []Peer) string {
 			return fmt.Sprintf("covers here an address of Node %s: add the range of the nodes to ipam.reservedSubnets and delete this Network, another one is made", n.Name)
 		}
 	}
-	for i := range peers {
-		if overlaps(peers[i].Views(), r.View) {
-			return fmt.Sprintf("collides here with a range of cluster %q: delete its Network, another one is made", peers[i].ClusterID)
+	sees := func(s ipam.Remap) bool { return s.View.Overlaps(r.View) }
+	seen := func(p *Peer) bool { return slices.ContainsFunc(p.Pods, sees) || slices.ContainsFunc(p.External, sees) }
+	for i := range others {
+		if seen(&others[i]) {
+			return fmt.Sprintf("collides here with a range of cluster %q: delete its Network, another one is made", others[i].ClusterID)
 		}
 	}
-	for _, other := range peers[len(peers)-1].Remaps() { // its own ones come last
+	if seen(same) {
+		return fmt.Sprintf("collides here with a range of cluster %q: delete its Network, another one is made", same.ClusterID)
+	}
+	for _, other := range same.Remaps() {
 		if other.Real.Overlaps(r.Real) {
 			return fmt.Sprintf("overlaps %s, another range of the same cluster: correct spec.remote", other.Real)
 		}
@@ -142,20 +148,20 @@ func (g *gathering) collision(r ipam.Remap, peers []Peer) string {
 // gateway reads the gateway of a peer.
 func (g *gathering) gateway(p *Peer) bool {
 	kind := ""
-	for i := range g.GatewayServers {
-		s := &g.GatewayServers[i]
-		if s.Namespace != p.Namespace || clusterOf(s) != p.ClusterID || s.DeletionTimestamp != nil {
+	taken := func(mine string, o metav1.Object) bool {
+		if kind != "" {
+			g.problem("", named(mine, o), "cluster %q has %s %s as well, which counts: delete one of them", p.ClusterID, kind, p.Gateway)
+		}
+		return kind != ""
+	}
+	for _, s := range g.servers {
+		if s.Namespace != p.Namespace || clusterOf(s) != p.ClusterID || s.DeletionTimestamp != nil || taken("GatewayServer", s) {
 			continue
 		}
 		kind, p.Gateway, p.Role, p.MTU, p.Port = "GatewayServer", s.Name, Server, s.Spec.MTU, TunnelPort
 	}
-	for i := range g.GatewayClients {
-		c := &g.GatewayClients[i]
-		if c.Namespace != p.Namespace || clusterOf(c) != p.ClusterID || c.DeletionTimestamp != nil {
-			continue
-		}
-		if kind != "" {
-			g.problem("", named("GatewayClient", c), "cluster %q has %s %s as well, which counts: delete one of them", p.ClusterID, kind, p.Gateway)
+	for _, c := range g.clients {
+		if c.Namespace != p.Namespace || clusterOf(c) != p.ClusterID || c.DeletionTimestamp != nil || taken("GatewayClient", c) {
 			continue
 		}
 		port := c.Spec.Endpoint.Port
@@ -197,13 +203,7 @@ func (g *gathering) gateway(p *Peer) bool {
 }
 
 func (g *gathering) candidates(p *Peer) {
-	for i := range g.Pods {
-		pod := &g.Pods[i]
-		labels := pod.Labels
-		if pod.Namespace != p.Namespace || labels[networkingv1beta1.LabelComponent] != networkingv1beta1.ComponentGateway ||
-			labels[networkingv1beta1.LabelGatewayName] != p.Gateway {
-			continue
-		}
+	for _, pod := range g.gateways[[2]string{p.Namespace, p.Gateway}] {
 		if ip := podIP(pod); ip.IsValid() {
 			p.Candidates = append(p.Candidates, Candidate{Pod: pod.Name, IP: ip, Node: pod.Spec.NodeName, Created: pod.CreationTimestamp.Unix(),
 				Ready: pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -215,8 +215,8 @@ func (g *gathering) candidates(p *Peer) {
 }
 
 func (g *gathering) publicKey(p *Peer) {
-	for i := range g.PublicKeys {
-		k := &g.PublicKeys[i]
+	counts := ""
+	for _, k := range g.keys {
 		if k.Namespace != p.Namespace || clusterOf(k) != p.ClusterID {
 			continue
 		}
@@ -224,7 +224,13 @@ func (g *gathering) publicKey(p *Peer) {
 			g.problem("", named("PublicKey", k), "spec.publicKey has %d bytes instead of 32: enter the key that the other cluster generates", len(k.Spec.PublicKey))
 			continue
 		}
-		p.PublicKey = slices.Clone(k.Spec.PublicKey)
+		if counts != "" {
+			g.problem("", named("PublicKey", k), "cluster %q has PublicKey %s as well, which counts: delete one of them", p.ClusterID, counts)
+			continue
+		}
+		p.PublicKey, counts = slices.Clone(k.Spec.PublicKey), k.Name
+	}
+	if counts != "" {
 		return
 	}
 	g.wait("", "PublicKey "+p.Namespace+"/"+p.ClusterID, "waiting for the public key of cluster %q's gateway: there is no tunnel until then", p.ClusterID)
