@@ -89,7 +89,7 @@ func lookup(set string, not bool) expr.Any {
 	return &expr.Lookup{SourceRegister: register, SetName: set, Invert: not}
 }
 
-// encode is the rule in expressions of nftables: matches in the order of Match, then rewrite, clamp, counter, verdict. Of a rule that
+// encode is the rule in expressions of nftables: matches, the cheap ones first, then rewrite, clamp, counter, verdict. Of a rule that
 // Validate accepts, in canonical form.
 func encode(r dataplane.FilterRule) []expr.Any {
 	out := encodeMatch(r.Match)
@@ -146,14 +146,14 @@ func encodeMatch(m dataplane.Match) []expr.Any {
 	if m.OutLink.Name != "" {
 		add(&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: register}, compare(m.OutLink.Not, linkName(m.OutLink.Name)))
 	}
-	add(encodeSelector(sourceAddress, m.Source)...)
-	add(encodeSelector(destinationAddress, m.Destination)...)
 	if p := protocolNumber(m.Transport); p != 0 {
 		add(&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register}, compare(false, []byte{p}))
 	}
 	if m.DestinationPort != 0 {
 		add(destinationPort.load(), compare(false, binaryutil.BigEndian.PutUint16(m.DestinationPort)))
 	}
+	add(encodeSelector(sourceAddress, m.Source)...)
+	add(encodeSelector(destinationAddress, m.Destination)...)
 	if m.SYN {
 		add(tcpFlags.load(), and([]byte{tcpSYN | tcpRST}), compare(false, []byte{tcpSYN}))
 	}

@@ -3,6 +3,7 @@ package kernel
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/nftables/expr"
@@ -101,6 +102,18 @@ func TestForeignExpressions(t *testing.T) {
 				t.Errorf("read as %q", r)
 			}
 		})
+	}
+}
+
+// TestCheapMatchesFirst: every packet of a host is held against every rule; almost none has the protocol and port, and looking an address up
+// costs most.
+func TestCheapMatchesFirst(t *testing.T) {
+	exprs := encode(dataplane.FilterRule{Match: dataplane.Match{
+		InLink: dataplane.LinkName{Name: "a"}, Source: dataplane.Selector{Set: "s"}, Destination: dataplane.Selector{Set: "d"}, Transport: dataplane.UDP, DestinationPort: 1,
+	}})
+	first := slices.IndexFunc(exprs, func(e expr.Any) bool { _, ok := e.(*expr.Lookup); return ok })
+	if len(exprs) != 10 || first != 7 {
+		t.Errorf("the first of 10 expressions that looks up is number %d: %s", first, describe(exprs))
 	}
 }
 
