@@ -101,7 +101,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if err := b.machine.Peer(ctx, b.rome, b.milan, playground.WithoutNetwork); err != nil {
+	if err := b.machine.Peer(ctx, b.rome, b.milan); err != nil {
 		return err
 	}
 	for cluster, name := range map[*playground.Cluster]string{b.rome: offloadedNamespace, b.milan: directNamespace} {
