@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -168,7 +169,12 @@ func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, erro
 	}
 	wg := device.NewDevice(dev, conn.NewDefaultBind(), &device.Logger{
 		Verbosef: device.DiscardLogf,
-		Errorf:   func(format string, args ...any) { log.Error("WireGuard: " + fmt.Sprintf(format, args...)) },
+		Errorf: func(format string, args ...any) {
+			// A server waits for its client to call, and says so every five seconds: that is how it is meant.
+			if text := fmt.Sprintf(format, args...); !strings.HasSuffix(text, "no known endpoint for peer") {
+				log.Error("WireGuard: " + text)
+			}
+		},
 	})
 	return func(ctx context.Context) error {
 		defer wg.Close()
