@@ -35,7 +35,7 @@ func (b *bench) measure(ctx context.Context, kind Kind, c *playground.Cluster, n
 	defer cancel()
 	run := Run{Kind: kind}
 	var err error
-	if run.Idle, err = quiet(ctx); err != nil {
+	if run.Idle, err = quiet(ctx, 2*time.Minute); err != nil {
 		return run, err
 	}
 	counter, err := count(ctx, c, namespace)
@@ -204,10 +204,10 @@ func (b *bench) usage() (map[string]playground.Usage, error) {
 	return all, nil
 }
 
-// quiet waits until the machine has been idle, at least nine tenths of all its cores for two seconds, but not for ever: the machine may
-// have other work. It returns the share that was idle in the last two seconds.
-func quiet(ctx context.Context) (float64, error) {
-	const enough, window, patience = 0.9, 2 * time.Second, 2 * time.Minute
+// quiet waits until the machine has been idle, at least nine tenths of all its cores for two seconds, but no longer than patience: the
+// machine may have other work. It returns the share that was idle in the last two seconds.
+func quiet(ctx context.Context, patience time.Duration) (float64, error) {
+	const enough, window = 0.9, 2 * time.Second
 	for deadline := time.Now().Add(patience); ; {
 		busy, idle, err := machine()
 		if err != nil {

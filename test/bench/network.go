@@ -224,7 +224,7 @@ func (p *path) measure(ctx context.Context) (figure Figure, err error) {
 	if err != nil {
 		return figure, err
 	}
-	if figure.Idle, err = quiet(ctx); err != nil {
+	if figure.Idle, err = quiet(ctx, 8*time.Second); err != nil {
 		return figure, err
 	}
 	for protocol, into := range map[string]*float64{"tcp": &figure.TCP, "udp": &figure.UDP} {
