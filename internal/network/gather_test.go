@@ -195,6 +195,13 @@ func TestGatherTellsProblems(t *testing.T) {
 	}{
 		{"no Configuration status", func(o *Objects) { o.Configurations[0].Status.Remote = nil }, 0, true, "Configuration liqo-tenant-milan/milan: status.remote is empty"},
 		{"half a status", func(o *Objects) { o.Configurations[0].Status.Remote.CIDR.External = nil }, 0, true, "Configuration liqo-tenant-milan/milan: status.remote.cidr.external has 0 ranges for the 1"},
+		{"a range that waits", func(o *Objects) {
+			o.Configurations[0].Spec.Remote.CIDR.Pod = append(o.Configurations[0].Spec.Remote.CIDR.Pod, "10.20.0.0/16")
+		}, 1, true, "Configuration liqo-tenant-milan/milan: status.remote.cidr.pod has 1 ranges for the 2"},
+		{"a second range that collides", func(o *Objects) {
+			c := &o.Configurations[0]
+			c.Spec.Remote.CIDR.Pod, c.Status.Remote.CIDR.Pod = append(c.Spec.Remote.CIDR.Pod, "10.20.0.0/16"), append(c.Status.Remote.CIDR.Pod, "10.96.0.0/16")
+		}, 1, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 10.20.0.0/16, seen here as 10.96.0.0/16, collides here"},
 		{"loopback as a range", func(o *Objects) { o.Configurations[0].Spec.Remote.CIDR.Pod[0] = "127.0.0.0/16" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 127.0.0.0/16, seen here as 10.71.0.0/16, is a range that overlaps 127.0.0.0/8"},
 		{"the tunnel as a range", func(o *Objects) { o.Configurations[0].Spec.Remote.CIDR.Pod[0] = "169.254.0.0/16" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 169.254.0.0/16"},
 		{"everything as a range", func(o *Objects) {

@@ -53,7 +53,8 @@ func (g *gathering) configured() []Peer {
 	return peers
 }
 
-// remaps reads where the ranges of a peer appear here. others are the peers read before.
+// remaps reads where the ranges of a peer appear here. others are the peers read before. A range that can't be used is left out and told of;
+// the peer as a whole is left out when it has no other.
 func (g *gathering) remaps(c *networkingv1beta1.Configuration, p *Peer, others []Peer) bool {
 	name := named("Configuration", c)
 	if c.Status.Remote == nil {
@@ -66,23 +67,32 @@ func (g *gathering) remaps(c *networkingv1beta1.Configuration, p *Peer, others [
 			g.problem(p.ClusterID, name, "spec.remote.cidr.%s is empty: enter the range of cluster %q", field, p.ClusterID)
 			return nil, false
 		}
-		if len(real) != len(view) {
-			g.wait(p.ClusterID, name, "status.remote.cidr.%s has %d ranges for the %d of spec.remote: waiting for the others", field, len(view), len(real))
+		if len(real) < len(view) {
+			g.wait(p.ClusterID, name, "status.remote.cidr.%s has %d ranges for the %d of spec.remote: waiting for them to be paired anew", field, len(view), len(real))
 			return nil, false
 		}
+		told := len(g.problems)
 		var pairs []ipam.Remap
-		for i := range real {
+		for i := range view {
 			r, why := remap(real[i], view[i])
 			if why == "" {
 				why = g.collision(r, others, &Peer{ClusterID: p.ClusterID, Pods: slices.Concat(p.Pods, pairs)})
 			}
 			if why != "" {
-				g.problem(p.ClusterID, name, "remote.cidr.%s: range %s, seen here as %s, %s", field, real[i], view[i], why)
-				return nil, false
+				g.problem("", name, "remote.cidr.%s: range %s, seen here as %s, %s", field, real[i], view[i], why)
+				continue
 			}
 			pairs = append(pairs, r)
 		}
-		return pairs, true
+		if len(view) < len(real) {
+			g.wait("", name, "status.remote.cidr.%s has %d ranges for the %d of spec.remote: waiting for the others", field, len(view), len(real))
+		}
+		if len(pairs) == 0 {
+			for i := range g.problems[told:] {
+				g.problems[told+i].ClusterID = p.ClusterID
+			}
+		}
+		return pairs, len(pairs) > 0
 	}
 	var ok bool
 	if p.Pods, ok = pair("pod", c.Spec.Remote.CIDR.Pod, c.Status.Remote.CIDR.Pod, len(c.Spec.Remote.CIDR.Pod)); !ok {

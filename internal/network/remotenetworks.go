@@ -60,14 +60,16 @@ func RemoteNetworks(c *networkingv1beta1.Configuration) ([]RemoteNetwork, error)
 	return all, nil
 }
 
-// RemoteRanges is where the ranges of a peer appear here, in their order: nil as long as one of them has no place. The condition tells, with
-// the words of the Networks, what is waited for or what collides; its time and generation are left to the caller.
+// RemoteRanges is where the ranges of a peer appear here. Readers pair them with the specification by their order, so each list ends before
+// the first range that has no place: what the peer had stays when another range is added. nil as long as pods or the outside have none. The
+// condition tells, with the words of the Networks, what is waited for or what collides; its time and generation are left to the caller.
 func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Network) (*networkingv1beta1.ClusterConfig, metav1.Condition) {
 	condition := metav1.Condition{
 		Type: networkingv1beta1.ConditionCIDRsConfigured, Status: metav1.ConditionTrue, Reason: networkingv1beta1.ReasonCIDRsConfigured,
 		Message: "every range of the peer has a place here",
 	}
 	ranges := &networkingv1beta1.ClusterConfig{}
+	ended := map[string]bool{}
 	var waiting, wrong []string
 	for _, w := range wanted {
 		network := networks[w.Name]
@@ -78,11 +80,13 @@ func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Netw
 		}
 		if network == nil || network.Status.CIDR == "" {
 			waiting = appendOnce(waiting, w.Name)
-			continue
+			ended[w.Type] = true
 		}
-		if w.Type == networkingv1beta1.CIDRTypePod {
+		switch {
+		case ended[w.Type]:
+		case w.Type == networkingv1beta1.CIDRTypePod:
 			ranges.CIDR.Pod = append(ranges.CIDR.Pod, network.Status.CIDR)
-		} else {
+		default:
 			ranges.CIDR.External = append(ranges.CIDR.External, network.Status.CIDR)
 		}
 	}
@@ -93,7 +97,7 @@ func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Netw
 			condition.Message = "waiting for a range of Network " + strings.Join(waiting, ", ")
 		}
 	}
-	if len(waiting) > 0 {
+	if len(ranges.CIDR.Pod) == 0 || len(ranges.CIDR.External) == 0 {
 		ranges = nil
 	}
 	return ranges, condition

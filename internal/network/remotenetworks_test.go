@@ -66,19 +66,21 @@ func TestRemoteRanges(t *testing.T) {
 	first, second, external := wanted[0].Name, wanted[1].Name, wanted[2].Name
 	for name, c := range map[string]struct {
 		networks []*ipamv1alpha1.Network
-		ranges   bool
+		pods     []string
 		status   metav1.ConditionStatus
 		message  string
 	}{
-		"none yet": {nil, false, metav1.ConditionFalse, first + ", " + second + ", " + external},
+		"none yet": {nil, nil, metav1.ConditionFalse, first + ", " + second + ", " + external},
 		"one waits": {[]*ipamv1alpha1.Network{testNetwork(first, "", "10.42.0.0/16", ""), testNetwork(second, "", "", ""), testNetwork(external, "", "10.71.0.0/16", "")},
-			false, metav1.ConditionFalse, "waiting for a range of Network " + second},
+			[]string{"10.42.0.0/16"}, metav1.ConditionFalse, "waiting for a range of Network " + second},
+		"the first waits": {[]*ipamv1alpha1.Network{testNetwork(first, "", "", ""), testNetwork(second, "", "10.44.0.0/16", ""), testNetwork(external, "", "10.71.0.0/16", "")},
+			nil, metav1.ConditionFalse, "waiting for a range of Network " + first},
 		"no room": {[]*ipamv1alpha1.Network{testNetwork(first, "", "10.42.0.0/16", ""), testNetwork(second, "", "", "no free /16 in 10.0.0.0/8")},
-			false, metav1.ConditionFalse, "Network " + second + ": no free /16 in 10.0.0.0/8"},
+			nil, metav1.ConditionFalse, "Network " + second + ": no free /16 in 10.0.0.0/8"},
 		"all": {[]*ipamv1alpha1.Network{testNetwork(first, "", "10.61.0.0/16", ""), testNetwork(second, "", "10.44.0.0/16", ""), testNetwork(external, "", "10.71.0.0/16", "")},
-			true, metav1.ConditionTrue, "every range"},
+			[]string{"10.61.0.0/16", "10.44.0.0/16"}, metav1.ConditionTrue, "every range"},
 		"a collision that came later": {[]*ipamv1alpha1.Network{testNetwork(first, "", "10.61.0.0/16", "overlaps node a"), testNetwork(second, "", "10.44.0.0/16", ""), testNetwork(external, "", "10.71.0.0/16", "")},
-			true, metav1.ConditionFalse, "overlaps node a"},
+			[]string{"10.61.0.0/16", "10.44.0.0/16"}, metav1.ConditionFalse, "overlaps node a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			have := map[string]*ipamv1alpha1.Network{}
@@ -86,11 +88,11 @@ func TestRemoteRanges(t *testing.T) {
 				have[n.Name] = n
 			}
 			ranges, condition := RemoteRanges(wanted, have)
-			if (ranges != nil) != c.ranges || condition.Status != c.status || !strings.Contains(condition.Message, c.message) || condition.Reason == "" {
+			if (ranges != nil) != (c.pods != nil) || condition.Status != c.status || !strings.Contains(condition.Message, c.message) || condition.Reason == "" {
 				t.Errorf("%+v, %+v", ranges, condition)
 			}
 			if ranges != nil {
-				want := networkingv1beta1.CIDRs{Pod: []string{"10.61.0.0/16", "10.44.0.0/16"}, External: []string{"10.71.0.0/16"}}
+				want := networkingv1beta1.CIDRs{Pod: c.pods, External: []string{"10.71.0.0/16"}}
 				if diff := cmp.Diff(want, ranges.CIDR); diff != "" {
 					t.Errorf("not in the order of the specification (-want +got):\n%s", diff)
 				}
