@@ -235,8 +235,11 @@ func (a *agents) testFabric(t *testing.T) {
 	strays := []*corev1.Pod{a.pod(t, "default", "elsewhere", "10.244.7.1", false), a.pod(t, "default", "some", "10.244.7.2", false)}
 	apitesting.Eventually(t, 20*time.Second, "the pods of this node", func() error {
 		got, _, err := facts.read(t.Context())
-		if node, _ := got.Node("node-1"); err != nil || fmt.Sprint(node.Running) != "[10.244.1.10 10.244.1.11 10.244.7.2]" {
-			return fmt.Errorf("node-1 runs %v, %v", node.Running, err)
+		if err != nil {
+			return err
+		}
+		if node, _ := got.Node("node-1"); fmt.Sprint(node.Running) != "[10.244.1.10 10.244.1.11 10.244.7.2]" {
+			return fmt.Errorf("node-1 runs %v", node.Running)
 		}
 		return nil
 	})
