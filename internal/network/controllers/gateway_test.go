@@ -244,6 +244,19 @@ func testSecretRef(t *testing.T, c *cluster) {
 	c.gone(t, gw)
 }
 
+// testGatewayElsewhere: what its pods' keeper may change is as little where no tenant is.
+func testGatewayElsewhere(t *testing.T, c *cluster) {
+	const id = "volterra"
+	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.TenantNamespace(id)}})
+	gw := server(id)
+	c.create(t, gw)
+	deployment := eventually(t, c, &appsv1.Deployment{ObjectMeta: child(id)}, "there", func(*appsv1.Deployment) bool { return true })
+	c.run(t, deployment, "gw-volterra-a", "two", "10.42.2.8", networkingv1beta1.LabelActive, "true")
+	checkPodPolicy(t, c, gw, "gw-volterra-a")
+	c.delete(t, gw)
+	c.gone(t, gw)
+}
+
 func testNamesInUse(t *testing.T, c *cluster) {
 	const id = "parma"
 	c.tenant(t, id)

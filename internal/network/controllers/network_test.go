@@ -30,6 +30,7 @@ func TestNetworkOnAPIServer(t *testing.T) {
 		{"configuration", testConfiguration},
 		{"wrong configurations", testWrongConfigurations},
 		{"gateway server", testGatewayServer},
+		{"gateway outside a tenant namespace", testGatewayElsewhere},
 		{"types of services", testServiceTypes},
 		{"gateway client", testGatewayClient},
 		{"keys of somebody else", testSecretRef},
