@@ -37,7 +37,7 @@ type Options struct {
 	// Want returns what there is to be: the states to go through, the last of which is to stay. Mostly that is one. As long as it fails, with
 	// ErrUnknown or anything else, nothing is changed.
 	Want func(context.Context) ([]dataplane.State, error)
-	// Settled is called whenever everything was found, or made, as it is wanted; it may be nil.
+	// Settled is called whenever everything was found, made, or still known to be, as it is wanted; it may be nil.
 	Settled func()
 	// Refresh is DefaultRefresh when zero, Clock the real one when nil.
 	Refresh time.Duration
@@ -52,6 +52,7 @@ type Agent struct {
 	look chan struct{} // what is there may have changed
 
 	settled *dataplane.State // what was wanted when all was last found as wanted; nil when that may no longer be
+	looked  time.Time        // when what is there was last looked at
 	told    string           // the last failure that was told of
 }
 
@@ -83,14 +84,21 @@ func signal(c chan struct{}) {
 func (a *Agent) Run(ctx context.Context) error {
 	retry := retryFirst
 	for {
+		// News, however often they come, do not put off the next look.
 		wait := a.opts.Refresh
 		if err := a.Pass(ctx); ctx.Err() == nil && err != nil && !errors.Is(err, ErrUnknown) {
 			wait, retry = retry, min(2*retry, retryLast)
 		} else {
 			retry = retryFirst
+			if a.settled != nil {
+				wait -= a.opts.Clock.Since(a.looked)
+			}
 		}
 		if !a.sleep(ctx, pause, nil, nil) || !a.sleep(ctx, wait-pause, a.news, a.look) {
 			return nil
+		}
+		if a.opts.Clock.Since(a.looked) >= a.opts.Refresh {
+			a.settled = nil
 		}
 	}
 }
@@ -106,7 +114,6 @@ func (a *Agent) sleep(ctx context.Context, d time.Duration, news, look <-chan st
 	case <-look:
 		a.settled = nil
 	case <-timer.C():
-		a.settled = nil
 	}
 	return true
 }
@@ -121,7 +128,11 @@ func (a *Agent) Pass(ctx context.Context) error {
 		}
 		return err
 	}
-	if len(want) == 0 || len(want) == 1 && a.settled != nil && reflect.DeepEqual(*a.settled, want[0]) {
+	if len(want) == 0 {
+		return nil
+	}
+	if len(want) == 1 && a.settled != nil && reflect.DeepEqual(*a.settled, want[0]) {
+		a.done()
 		return nil
 	}
 	a.settled = nil
@@ -142,14 +153,19 @@ func (a *Agent) Pass(ctx context.Context) error {
 		a.told = ""
 	}
 	a.settled = &want[len(want)-1]
+	a.done()
+	return nil
+}
+
+func (a *Agent) done() {
 	if a.opts.Settled != nil {
 		a.opts.Settled()
 	}
-	return nil
 }
 
 // change makes what is there what is wanted, and returns what that took, as far as it went.
 func (a *Agent) change(ctx context.Context, want dataplane.State) ([]dataplane.Change, error) {
+	a.looked = a.opts.Clock.Now()
 	have, err := a.opts.Kernel.Read(ctx, a.opts.Own)
 	if err != nil {
 		return nil, fmt.Errorf("reading what is there: %w", err)

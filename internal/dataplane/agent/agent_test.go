@@ -314,3 +314,40 @@ func TestRunFollowsNewsAndDrift(t *testing.T) {
 	}
 	h.has(t, node(3)) // the end of the agent changes nothing
 }
+
+// TestNewsWithoutChangeCostNothing: whoever is told of facts that change nothing does not look at the kernel, but for the look that is due.
+func TestNewsWithoutChangeCostNothing(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		refresh time.Duration
+		looks   bool
+	}{
+		{"before a look is due", time.Hour, false},
+		{"news do not put off the look", 4 * pause, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := onNode()
+			h.opts.Refresh = c.refresh
+			settled := make(chan struct{}, 100)
+			h.opts.Settled = func() { settled <- struct{}{} }
+			h.wants(nil, node(2))
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- h.Run(ctx) }()
+			<-settled
+			calls := h.kernel.Calls()
+			for range 10 {
+				h.Facts()
+				<-settled // it was asked what is wanted, and that is there
+			}
+			looks := h.kernel.Calls() - calls
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if looks > 0 != c.looks {
+				t.Errorf("10 news without a change made the agent look %d times", looks)
+			}
+		})
+	}
+}
