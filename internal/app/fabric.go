@@ -120,7 +120,11 @@ func (f *fabric) want(ctx context.Context) ([]dataplane.State, error) {
 			return nil, err
 		}
 	}
-	return []dataplane.State{network.CompileNode(&facts, host, f.choice.of(facts.Peers))}, nil
+	active, err := f.choice.of(facts.Peers)
+	if err != nil {
+		return nil, err
+	}
+	return []dataplane.State{network.CompileNode(&facts, host, active)}, nil
 }
 
 func (f *fabric) ready() error {

@@ -206,7 +206,10 @@ func (g *gatewayAgent) want(ctx context.Context) ([]dataplane.State, error) {
 			others = append(others, p)
 		}
 	}
-	active := g.choice.of(others)
+	active, err := g.choice.of(others)
+	if err != nil {
+		return nil, err
+	}
 	self := network.Self{ClusterID: g.opts.remoteClusterID, IP: g.opts.podIP, Node: g.opts.nodeName}
 	if self.MTU, _, err = agent.Underlay(g.opts.podIP, dataplane.OverlayLink, dataplane.TunnelLink); err != nil {
 		return nil, err

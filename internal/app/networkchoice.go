@@ -4,9 +4,11 @@ import (
 	"context"
 	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
+	"liqo.io/liqo/internal/dataplane/agent"
 	"liqo.io/liqo/internal/gateway"
 	"liqo.io/liqo/internal/network"
 )
@@ -16,22 +18,32 @@ type gatewayChoice struct {
 	prober  *gateway.Prober
 	timing  network.Timing
 	changed func()
+	heard   func() map[netip.Addr]network.Heard // what pods answered, by address
+	now     func() time.Time
 
 	mu      sync.Mutex
 	peers   []network.Peer
 	present map[string]netip.Addr
+	// began is when it was asked first, begun tells that it chose.
+	began time.Time
+	begun bool
 }
 
 func newGatewayChoice(timing network.Timing, changed func()) *gatewayChoice {
-	c := &gatewayChoice{timing: timing, changed: changed, present: map[string]netip.Addr{}}
+	c := &gatewayChoice{timing: timing, changed: changed, present: map[string]netip.Addr{}, now: time.Now}
 	c.prober = gateway.NewProber(gateway.ProberOptions{Port: network.AskPort, Interval: timing.Ask, Changed: c.reconsider})
+	c.heard = c.prober.Heard
 	return c
 }
 
-// of returns the gateway pods to route to, by cluster ID, and from now on asks these peers' gateways.
-func (c *gatewayChoice) of(peers []network.Peer) map[string]netip.Addr {
+// of returns the gateway pods to route to, by cluster ID, and from now on asks these peers' gateways. It is agent.ErrUnknown while those that
+// have several had no time to answer: an agent that starts anew finds good routes, and must not replace them with a guess.
+func (c *gatewayChoice) of(peers []network.Peer) (map[string]netip.Addr, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.began.IsZero() {
+		c.began = c.now()
+	}
 	c.peers = peers
 	var ask []netip.Addr
 	for _, p := range peers {
@@ -42,12 +54,36 @@ func (c *gatewayChoice) of(peers []network.Peer) map[string]netip.Addr {
 		}
 	}
 	c.prober.Ask(ask)
-	c.present = c.choose()
-	return maps.Clone(c.present)
+	if c.waits() {
+		return nil, agent.ErrUnknown
+	}
+	c.begun, c.present = true, c.choose()
+	return maps.Clone(c.present), nil
+}
+
+// waits tells whether it is too early for the first choice: for some peer nobody said to be at work, and somebody may yet. Peers that come
+// later have no routes that a guess could spoil.
+func (c *gatewayChoice) waits() bool {
+	if c.begun || c.now().Sub(c.began) >= c.timing.Silence {
+		return false
+	}
+	heard := c.heard()
+	return slices.ContainsFunc(c.peers, func(p network.Peer) bool {
+		silent := 0
+		for _, candidate := range p.Candidates {
+			switch answer := heard[candidate.IP]; {
+			case answer.At.IsZero():
+				silent++
+			case answer.State == network.Active:
+				return false
+			}
+		}
+		return len(p.Candidates) > 1 && silent > 0
+	})
 }
 
 func (c *gatewayChoice) choose() map[string]netip.Addr {
-	heard, now := c.prober.Heard(), time.Now()
+	heard, now := c.heard(), c.now()
 	chosen := make(map[string]netip.Addr, len(c.peers))
 	for _, p := range c.peers {
 		if gateway := network.Choose(p.Candidates, c.present[p.ClusterID], heard, now, c.timing); gateway.IsValid() {
@@ -60,9 +96,9 @@ func (c *gatewayChoice) choose() map[string]netip.Addr {
 // reconsider tells when another choice than the present one is due.
 func (c *gatewayChoice) reconsider() {
 	c.mu.Lock()
-	same := maps.Equal(c.choose(), c.present)
+	due := !c.waits() && !maps.Equal(c.choose(), c.present)
 	c.mu.Unlock()
-	if !same {
+	if due {
 		c.changed()
 	}
 }
