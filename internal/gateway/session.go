@@ -17,6 +17,7 @@ type Session struct {
 	port func() uint16
 
 	begun    bool
+	stepped  bool
 	replica  network.Replica
 	rotation network.Rotation
 	private  dataplane.PrivateKey
@@ -82,10 +83,11 @@ func (s *Session) Adopt(in Input, told Standing) (wait bool) {
 	return false
 }
 
-// Step decides anew and returns when it wants to be called again at the latest, and whether Tunnels says something else now.
+// Step decides anew and returns when it wants to be called again at the latest, and whether Tunnels says something else now. With the first
+// Step it does, also after Adopt: before there was nothing to go by.
 func (s *Session) Step(in Input) (again time.Time, changed bool) {
-	before, rotation, private := s.replica, s.rotation, s.private
-	s.begun = true
+	before, rotation, private, first := s.replica, s.rotation, s.private, !s.stepped
+	s.begun, s.stepped = true, true
 	s.private = in.Private
 	client := in.Peer.Role == network.Client
 	moved := client && s.endpoint.IsValid() && len(in.Endpoints) > 0 && !slices.Contains(in.Endpoints, s.endpoint)
@@ -117,7 +119,7 @@ func (s *Session) Step(in Input) (again time.Time, changed bool) {
 	if !client {
 		s.local = in.Peer.Port
 	}
-	return again, before.Session != s.replica.Session || before.Peered != s.replica.Peered || rotation != s.rotation || private != s.private
+	return again, first || before.Session != s.replica.Session || before.Peered != s.replica.Peered || rotation != s.rotation || private != s.private
 }
 
 // PeerLeft tells that the far replica is about to end: a client dials another one with the next Step.

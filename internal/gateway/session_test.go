@@ -132,6 +132,12 @@ func TestSessionIsTakenOver(t *testing.T) {
 			if l.session.Adopt(l.in, told) || !l.session.Begun() {
 				t.Fatal("the peer answered and it still waits")
 			}
+			// Whoever asked before, and was told that it waits, has to hear of it, and once.
+			for _, news := range []bool{true, false} {
+				if _, changed := l.session.Step(l.in); changed != news {
+					t.Errorf("a session that was taken over told of a change: %v, want %v", changed, news)
+				}
+			}
 			l.after(time.Millisecond)
 			if r := l.session.Replica(); r.State != network.Active || !r.Since.Equal(since) {
 				t.Errorf("it is %s since %s, want active since %s", r.State, r.Since, since)
