@@ -399,18 +399,27 @@ func (a *agents) testUninstallation(t *testing.T) {
 	}
 	stop()
 
-	// An agent that did not see it, as it was cut off, is refused.
-	u, err := newUninstallation(a.fabric, home, "liqo-fabric")
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.doubt = 200 * time.Millisecond
-	if !u.check(t.Context(), log) {
-		t.Error("an agent without rights any more does not notice the end of the installation")
+	// An agent that did not see it, as it was cut off, is not known any more; missing rights alone are no end.
+	stranger := rest.AnonymousClientConfig(a.fabric)
+	stranger.BearerToken = "of an account that is gone"
+	for _, c := range []struct {
+		name string
+		cfg  *rest.Config
+		end  bool
+	}{{"without rights", a.fabric, false}, {"without an account", stranger, true}} {
+		u, err := newUninstallation(c.cfg, home, "liqo-fabric")
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.doubt = 200 * time.Millisecond
+		if got := u.check(t.Context(), log); got != c.end {
+			t.Errorf("an agent %s takes the installation for gone: %v, want %v", c.name, got, c.end)
+		}
 	}
 	nobody := rest.CopyConfig(a.fabric)
 	nobody.Host = "https://127.0.0.1:1"
-	if u, err = newUninstallation(nobody, home, "liqo-fabric"); err != nil {
+	u, err := newUninstallation(nobody, home, "liqo-fabric")
+	if err != nil {
 		t.Fatal(err)
 	}
 	if u.check(t.Context(), log) {

@@ -17,8 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// doubt is how long an API server that refuses to tell about the DaemonSet is asked again, by default.
-const doubt = 5 * time.Second
+// doubt is how long an API server that refuses to tell about the DaemonSet is asked again, by default. API servers know a token for 10 s
+// after its account is gone, so it is longer.
+const doubt = 11 * time.Second
 
 // uninstallation finds out whether a DaemonSet was deleted, as opposed to one of its pods: whoever takes an installation away leaves no
 // time to ask, since accounts and rights go in the same moment.
@@ -88,7 +89,8 @@ func (u *uninstallation) seen(object any) {
 }
 
 // check tells whether the DaemonSet is gone or going. If that was not seen, it asks; who does not get an answer, or no clear one, does not
-// take it for gone: an agent that starts next will know. Only an API server that keeps refusing to know us says that our account is gone too.
+// take it for gone: an agent that starts next will know. Only an API server that keeps refusing to know us says that our account is gone too;
+// one that knows us and refuses to tell only says that rights are missing.
 func (u *uninstallation) check(ctx context.Context, log *slog.Logger) bool {
 	if u.name == "" {
 		return false
@@ -100,17 +102,17 @@ func (u *uninstallation) check(ctx context.Context, log *slog.Logger) bool {
 	for {
 		object := u.object()
 		err := u.client.Get(ctx, client.ObjectKeyFromObject(object), object)
-		refused := apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err)
+		unknown := apierrors.IsUnauthorized(err)
 		switch {
 		case err == nil:
 			return object.DeletionTimestamp != nil
 		case apierrors.IsNotFound(err):
 			return true
-		case !refused || time.Now().After(end):
-			if !refused {
+		case !unknown && !apierrors.IsForbidden(err) || time.Now().After(end):
+			if !unknown {
 				log.Error("Leaving the node as it is", "error", fmt.Errorf("asking for DaemonSet %s/%s: %w", u.namespace, u.name, err))
 			}
-			return refused
+			return unknown
 		}
 		select {
 		case <-ctx.Done():
