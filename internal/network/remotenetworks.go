@@ -3,6 +3,7 @@ package network
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -101,6 +102,18 @@ func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Netw
 		ranges = nil
 	}
 	return ranges, condition
+}
+
+// InTheWay is the name of a Network on its way out that has, or asks for, addresses of the range; empty when there is none.
+func InTheWay(wanted RemoteNetwork, leaving map[string]*ipamv1alpha1.Network) string {
+	for _, name := range slices.Sorted(maps.Keys(leaving)) {
+		for _, text := range []string{leaving[name].Spec.CIDR, leaving[name].Status.CIDR} {
+			if cidr, err := netip.ParsePrefix(text); err == nil && cidr.Overlaps(wanted.CIDR) {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 func appendOnce(list []string, text string) []string {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -102,11 +104,7 @@ func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Config
 	if err != nil {
 		return err
 	}
-	// A range that is no longer wanted makes room before another one asks for it.
-	stale := map[string]*ipamv1alpha1.Network{}
-	for name, n := range networks {
-		stale[name] = n
-	}
+	stale := maps.Clone(networks)
 	for _, w := range wanted {
 		delete(stale, w.Name)
 	}
@@ -115,7 +113,13 @@ func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Config
 			return err
 		}
 	}
+	var first []string
 	for _, w := range wanted {
+		// A range that is no longer wanted makes room before another one asks for it, which would be given another place for good.
+		if leaving := network.InTheWay(w, stale); networks[w.Name] == nil && leaving != "" {
+			first = append(first, leaving)
+			continue
+		}
 		n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: w.Name}}
 		if err := r.ensure(ctx, c, n, w, cluster); err != nil {
 			return err
@@ -123,6 +127,9 @@ func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Config
 		networks[w.Name] = n
 	}
 	*ranges, *condition = network.RemoteRanges(wanted, networks)
+	if len(first) > 0 {
+		condition.Message += ", after Network " + strings.Join(first, ", ") + " is gone"
+	}
 	return nil
 }
 

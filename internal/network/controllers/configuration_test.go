@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -100,6 +101,7 @@ func testConfiguration(t *testing.T, c *cluster) {
 		return configured(conf) && cmp.Equal(conf.Status.Remote.CIDR.Pod, []string{got.Pod[0], "10.98.0.0/16"})
 	})
 	c.gone(t, &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: conf.Namespace, Name: "milan-pod-10-99-0-0-16"}})
+	testGrowingRange(t, c, conf)
 	// A Network that somebody deletes comes back.
 	c.delete(t, &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: conf.Namespace, Name: "milan-pod-10-98-0-0-16"}})
 	eventually(t, c, &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: conf.Namespace, Name: "milan-pod-10-98-0-0-16"}}, "made again",
@@ -107,6 +109,28 @@ func testConfiguration(t *testing.T, c *cluster) {
 			return n.DeletionTimestamp.IsZero() && n.Status.CIDR == "10.98.0.0/16"
 		})
 	eventually(t, c, conf, "complete again", configured)
+}
+
+// testGrowingRange: a range that becomes part of another one makes room first, so that the other one stays where the peer has it.
+func testGrowingRange(t *testing.T, c *cluster, conf *networkingv1beta1.Configuration) {
+	before := conf.Status.Remote.CIDR.Pod
+	change(t, c, conf, func(conf *networkingv1beta1.Configuration) {
+		conf.Spec.Remote.CIDR.Pod = append(conf.Spec.Remote.CIDR.Pod, "10.95.0.0/17")
+	})
+	eventually(t, c, conf, "the half", configured)
+	half := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: conf.Namespace, Name: "milan-pod-10-95-0-0-17"}}
+	change(t, c, half, func(n *ipamv1alpha1.Network) { n.Finalizers = append(n.Finalizers, "example.org/slow") })
+	change(t, c, conf, func(conf *networkingv1beta1.Configuration) { conf.Spec.Remote.CIDR.Pod[2] = "10.95.0.0/16" })
+	eventually(t, c, conf, "the others, until the half is gone", func(conf *networkingv1beta1.Configuration) bool {
+		return conf.Status.Remote != nil && cmp.Equal(conf.Status.Remote.CIDR.Pod, before) &&
+			is(conf.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured, metav1.ConditionFalse, "", "after Network milan-pod-10-95-0-0-17 is gone")
+	})
+	change(t, c, half, func(n *ipamv1alpha1.Network) {
+		n.Finalizers = slices.DeleteFunc(n.Finalizers, func(f string) bool { return f == "example.org/slow" })
+	})
+	eventually(t, c, conf, "the whole", func(conf *networkingv1beta1.Configuration) bool {
+		return configured(conf) && cmp.Equal(conf.Status.Remote.CIDR.Pod, append(slices.Clone(before), "10.95.0.0/16"))
+	})
 }
 
 func testWrongConfigurations(t *testing.T, c *cluster) {
