@@ -67,7 +67,12 @@ func testGatewayServer(t *testing.T, c *cluster) {
 	}
 	checkPodPolicy(t, c, gw, "gw-genoa-a")
 	// The tunnel.
-	c.create(t, &networkingv1beta1.PublicKey{ObjectMeta: peerMeta(id, id), Spec: networkingv1beta1.PublicKeySpec{PublicKey: make([]byte, network.KeyLength)}})
+	key := &networkingv1beta1.PublicKey{ObjectMeta: peerMeta(id, id), Spec: networkingv1beta1.PublicKeySpec{PublicKey: make([]byte, network.KeyLength-1)}}
+	c.create(t, key)
+	eventually(t, c, gw, "waits for the whole key", func(gw *networkingv1beta1.GatewayServer) bool {
+		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionFalse, "NoPublicKey", "")
+	})
+	change(t, c, key, func(k *networkingv1beta1.PublicKey) { k.Spec.PublicKey = make([]byte, network.KeyLength) })
 	eventually(t, c, gw, "waits for the peer", func(gw *networkingv1beta1.GatewayServer) bool {
 		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionFalse, "Connecting",
 			fmt.Sprintf("waiting for cluster genoa to dial 192.0.2.2:%d, 192.0.2.1:%d (UDP)", gw.Status.Endpoint.Port, gw.Status.Endpoint.Port))
@@ -287,8 +292,28 @@ func testNamesInUse(t *testing.T, c *cluster) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo-gateway-liqo-tenant-parma-parma"}, wide); err != nil {
 		t.Errorf("the ClusterRoleBinding of the GatewayServer: %v", err)
 	}
+	testSharedBinding(t, c)
 	c.delete(t, gw)
 	c.gone(t, gw)
+}
+
+// testSharedBinding: two gateways whose ClusterRoleBindings would have one name do not take it from each other.
+func testSharedBinding(t *testing.T, c *cluster) {
+	c.tenant(t, "prato")
+	c.tenant(t, "prato-nord")
+	first, second := server("prato"), server("prato-nord")
+	first.Name, second.Name = "nord-a", "a"
+	c.create(t, first)
+	eventually(t, c, first, "made", func(gw *networkingv1beta1.GatewayServer) bool { return gw.Status.ServerRef != nil })
+	c.create(t, second)
+	eventually(t, c, second, "leaves the rights of the other alone", func(gw *networkingv1beta1.GatewayServer) bool {
+		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasonNameTaken, "belongs to gateway liqo-tenant-prato/nord-a")
+	})
+	c.delete(t, first)
+	c.gone(t, first)
+	eventually(t, c, second, "has them when the other is gone", func(gw *networkingv1beta1.GatewayServer) bool { return gw.Status.ServerRef != nil })
+	c.delete(t, second)
+	c.gone(t, second)
 }
 
 func testWrongGateways(t *testing.T, c *cluster) {

@@ -113,6 +113,11 @@ func (r *gateways) rights(ctx context.Context, g *gateway, secret string) error 
 	}
 	wide := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: g.ClusterBinding()}}
 	_, err := kube.Ensure(ctx, r.around, wide, func() error {
+		// Gateway c of namespace a-b has the same name for it as gateway b-c of namespace a.
+		namespace, name := wide.Labels[networkingv1beta1.LabelGatewayNamespace], wide.Labels[networkingv1beta1.LabelGatewayName]
+		if wide.UID != "" && wide.Annotations[annotationOwner] != string(g.UID) && (namespace != g.Namespace || name != g.Name) {
+			return kube.WaitFor(secretDelay, reasonNameTaken, "%s belongs to gateway %s/%s: give one of the two another name", r.describe(wide), namespace, name)
+		}
 		r.stamp(g, wide)
 		wide.Annotations = merge(wide.Annotations, map[string]string{annotationOwner: string(g.UID)})
 		wide.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: network.GatewayClusterRole}

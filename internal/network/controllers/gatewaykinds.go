@@ -67,7 +67,7 @@ func (r *gateways) watches(mgr ctrl.Manager, name string, gateway client.Object,
 	b := ctrl.NewControllerManagedBy(mgr).Named(name).
 		For(gateway, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&networkingv1beta1.Connection{}, handler.EnqueueRequestsFromMapFunc(every(c, list, true)), builder.WithPredicates(valueChanged())).
-		Watches(&networkingv1beta1.PublicKey{}, handler.EnqueueRequestsFromMapFunc(every(c, list, true)), builder.WithPredicates(presenceChanged()))
+		Watches(&networkingv1beta1.PublicKey{}, handler.EnqueueRequestsFromMapFunc(every(c, list, true)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	if r.WatchTemplates {
 		b = b.Watches(template, handler.EnqueueRequestsFromMapFunc(every(c, list, false)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	} else {
