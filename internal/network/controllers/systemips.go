@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,12 +45,20 @@ func (r *systemIPs) setup(mgr ctrl.Manager) error {
 		WatchesRawSource(r.around.watch(&corev1.Node{}, all)).
 		WatchesRawSource(r.around.watch(&corev1.Service{}, all)).
 		Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-			err := r.sync(ctx)
-			if apierrors.IsConflict(err) {
-				return reconcile.Result{RequeueAfter: staleDelay}, nil
-			}
-			return reconcile.Result{}, err
+			return quietly(r.sync(ctx))
 		}))
+}
+
+// quietly tells nobody of a pass that only found the API server ahead of the cache; one that also met something else is an error.
+func quietly(err error) (reconcile.Result, error) {
+	parts := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what errors.Join made is not wrapped
+		parts = joined.Unwrap()
+	}
+	if err == nil || slices.ContainsFunc(parts, func(e error) bool { return !apierrors.IsConflict(e) }) {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: staleDelay}, nil
 }
 
 func (r *systemIPs) sync(ctx context.Context) error {
