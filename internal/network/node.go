@@ -79,13 +79,10 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 		return dataplane.Match{InLink: in, Source: from, Destination: to, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}
 	}
 	anywhere := dataplane.LinkName{}
-	// A packet that was just wrapped still counts as one from the overlay; the CNI is to treat it as any other that a host sends to a pod. But
-	// it also has the mark by which kube-proxy asks for a masquerade of the packet inside, when that opens a connection to a service: towards
-	// a gateway on this very node the masquerade would put an address there that is no member's. Elsewhere it gives the one that others expect.
-	nat := []dataplane.FilterRule{
-		{Match: toOverlay(only(node.IP), dataplane.Selector{Set: "local"}, anywhere), Verdict: dataplane.KeepSource},
-		{Match: toOverlay(only(node.IP), dataplane.Selector{}, anywhere), Verdict: dataplane.Return},
-	}
+	// A packet that was just wrapped must not be translated: the kernel has already made its checksum for one whose content is to be summed by
+	// the hardware, and translating spoils that (seen as InCsumErrors). It would be: it has the mark by which kube-proxy asks for a masquerade
+	// of the packet inside, since the identity below is decided first and nobody takes the mark off; and CNIs masquerade what hosts send to pods.
+	nat := []dataplane.FilterRule{{Match: toOverlay(only(node.IP), dataplane.Selector{}, anywhere), Verdict: dataplane.KeepSource}}
 	if !f.Options.FullMasquerade {
 		// A pod's address stays: the identity keeps the CNI's own masquerade off. But a pod of another node that called a service by this one must
 		// be answered through it.
