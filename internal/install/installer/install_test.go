@@ -118,16 +118,25 @@ func TestInstallOnAPIServer(t *testing.T) {
 	}
 
 	// The network is not taken away from under a peer.
-	peer := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "milan"}}
-	if err := c.Create(ctx, peer); err != nil {
-		t.Fatal(err)
-	}
 	off := map[string]any{"networking": map[string]any{"enabled": false}}
-	if _, err := release.Apply(chart, off, false); err == nil || !strings.Contains(err.Error(), "Configuration default/milan says that a peer is connected") {
-		t.Errorf("networking is turned off: %v", err)
-	}
-	if err := c.Delete(ctx, peer); err != nil {
-		t.Fatal(err)
+	meta := metav1.ObjectMeta{Namespace: "default", Name: "milan"}
+	for kind, object := range map[string]client.Object{
+		"Configuration": &networkingv1beta1.Configuration{ObjectMeta: meta}, "GatewayServer": &networkingv1beta1.GatewayServer{ObjectMeta: meta, Spec: networkingv1beta1.GatewayServerSpec{
+			Endpoint: networkingv1beta1.ServerEndpoint{Port: networkingv1beta1.GatewayPort},
+		}},
+		"GatewayClient": &networkingv1beta1.GatewayClient{ObjectMeta: meta, Spec: networkingv1beta1.GatewayClientSpec{
+			Endpoint: networkingv1beta1.Endpoint{Addresses: []string{"192.0.2.1"}, Port: networkingv1beta1.GatewayPort, Protocol: "UDP"},
+		}},
+	} {
+		if err := c.Create(ctx, object); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := release.Apply(chart, off, false); err == nil || !strings.Contains(err.Error(), kind+" default/milan says that a peer is connected") {
+			t.Errorf("networking is turned off: %v", err)
+		}
+		if err := c.Delete(ctx, object); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := release.Apply(chart, off, false); err != nil {
 		t.Errorf("without a peer: %v", err)
