@@ -148,7 +148,7 @@ func disconnect(s *story.Story) {
 			peer string
 		}{{rome, "milan"}, {milan, "rome"}} {
 			tenant := api.TenantNamespace(side.peer)
-			s.Renewed(side.c, " "+tenant+"/gw-"+side.peer, "publickeies "+tenant+"/", "clusterrolebindings liqo-gateway-"+tenant+"-", "ipaddresses ")
+			s.Renewed(side.c, " "+tenant+"/gw-"+side.peer, "publickeies "+tenant+"/", "clusterrolebindings liqo-gateway-"+tenant+"-")
 		}
 	})
 }

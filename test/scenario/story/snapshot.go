@@ -59,6 +59,17 @@ func series(resource, name string) (string, bool) {
 	return name, false
 }
 
+// counted is what objects count under whose names mean nothing: that there are as many as before is what matters.
+func counted(resource string, item unstructured.Unstructured) string {
+	switch {
+	case resource == "pods" && item.GetGenerateName() != "": // its controller replaces it
+		return item.GetNamespace() + "/" + item.GetGenerateName() + "*"
+	case resource == "ipaddresses": // of a Service, which names it
+		return "*"
+	}
+	return ""
+}
+
 // Take lists every object of every resource that can be listed.
 func Take(ctx context.Context, c *playground.Cluster) (Snapshot, error) {
 	lists, err := discovery.ServerPreferredResources(c.Set.Discovery())
@@ -88,9 +99,8 @@ func Take(ctx context.Context, c *playground.Cluster) (Snapshot, error) {
 			}
 			for _, item := range found.Items {
 				name, numbered := series(resource.Name, item.GetName())
-				if resource.Name == "pods" && item.GetGenerateName() != "" {
-					// Their controller replaces them; that there are as many as before is what counts.
-					snapshot[resource.Name+" "+item.GetNamespace()+"/"+item.GetGenerateName()+"*"] += "one\n"
+				if group := counted(resource.Name, item); group != "" {
+					snapshot[resource.Name+" "+group] += "one\n"
 					continue
 				}
 				key := strings.TrimPrefix(version.Group+"/", "/") + resource.Name + " " + strings.TrimPrefix(item.GetNamespace()+"/", "/") + name
