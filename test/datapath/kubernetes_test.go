@@ -20,7 +20,7 @@ func kubernetes(t *testing.T, n *host, pods netip.Prefix, bridge netip.Addr) {
 	post := c.AddChain(&nftables.Chain{Name: "post", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource})
 	// Calls of services from outside the pod network, marked when their destination was translated; see service.
 	c.AddRule(&nftables.Rule{Table: table, Chain: post, Exprs: []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(mark)}, &expr.Masq{}}})
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(mark)}, &expr.Masq{FullyRandom: true}}})
 	c.AddRule(&nftables.Rule{Table: table, Chain: post, Exprs: append(append(in(12, pods, expr.CmpOpEq), in(16, pods, expr.CmpOpNeq)...), &expr.Masq{})})
 	link := make([]byte, 16) // as the kernel compares names of links
 	copy(link, "eth0")
