@@ -52,7 +52,7 @@ func (r *systemIPs) setup(mgr ctrl.Manager) error {
 // quietly tells nobody of a pass that only found the API server ahead of the cache; one that also met something else is an error.
 func quietly(err error) (reconcile.Result, error) {
 	parts := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what errors.Join made is not wrapped
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		parts = joined.Unwrap()
 	}
 	if err == nil || slices.ContainsFunc(parts, func(e error) bool { return !apierrors.IsConflict(e) }) {
