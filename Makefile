@@ -83,7 +83,7 @@ lint: bin/tools/golangci-lint bin/tools/govulncheck ## Format, vet, linters, dri
 
 .PHONY: unit
 unit: ## Levels 0 and 1: pure and faked, needs nothing.
-	$(call timed,levels 0 and 1,go test ./api/... ./internal/... ./cmd/... ./charts/... ./test/bench -skip OnAPIServer && (cd playground && go test $$(go list ./... | grep -v '/test$$')))
+	$(call timed,levels 0 and 1,go test ./api/... ./internal/... ./cmd/... ./charts/... ./test/bench ./test/playground -skip OnAPIServer && (cd playground && go test $$(go list ./... | grep -v '/test$$')))
 
 .PHONY: api
 api: components ## Level 2: against real API servers.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,9 @@ import (
 	"liqo.io/liqo/internal/gateway"
 	"liqo.io/liqo/internal/network"
 )
+
+// agentGC is by how many percent the memory of an agent may grow between two collections.
+const agentGC = 50
 
 // Gateway runs what the first argument says until ctx ends: "tunnel" is the container that holds the tunnel's link, "prepare" the one that
 // prepares the pod's network namespace, "agent" what decides; "keep" runs this program with the arguments after it, again and again.
@@ -49,6 +53,10 @@ func Gateway(ctx context.Context, args []string) error {
 		opts, err := parseGateway(args[1:])
 		if err != nil {
 			return err
+		}
+		// There is one for each replica of each peer, and little to do: memory counts for more than processor time.
+		if os.Getenv("GOGC") == "" {
+			debug.SetGCPercent(agentGC)
 		}
 		cfg, err := ownConfig()
 		if err != nil {

@@ -113,9 +113,11 @@ func Measure(pod *corev1.Pod) (Usage, error) {
 	return usage, nil
 }
 
-// MeasureProcesses returns the usage of processes together.
+// MeasureProcesses returns the usage of processes together. What they have mapped from files, above all their programs, counts once: as much
+// as the one of them has that has most.
 func MeasureProcesses(pids ...int) (Usage, error) {
 	var total Usage
+	var mapped uint64
 	for _, pid := range pids {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
@@ -123,7 +125,7 @@ func MeasureProcesses(pids ...int) (Usage, error) {
 		}
 		// The name is in parentheses and may hold anything; proc(5) counts the fields after it from 3.
 		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-		const utime, stime, rss = 14 - 3, 15 - 3, 24 - 3
+		const utime, stime = 14 - 3, 15 - 3
 		for _, i := range []int{utime, stime} {
 			n, err := strconv.ParseFloat(fields[i], 64)
 			if err != nil {
@@ -131,11 +133,34 @@ func MeasureProcesses(pids ...int) (Usage, error) {
 			}
 			total.CPU += n / ticks
 		}
-		pages, err := strconv.ParseUint(fields[rss], 10, 64)
+		own, file, err := resident(pid)
 		if err != nil {
 			return Usage{}, err
 		}
-		total.Resident += pages * uint64(os.Getpagesize())
+		total.Resident += own
+		mapped = max(mapped, file)
 	}
+	total.Resident += mapped
 	return total, nil
+}
+
+// resident is the memory that a process holds, in bytes: what is its own, and what it has mapped from files.
+func resident(pid int) (own, file uint64, err error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(data)) {
+		name, value, _ := strings.Cut(line, ":")
+		into := map[string]*uint64{"RssAnon": &own, "RssShmem": &own, "RssFile": &file}[name]
+		if into == nil {
+			continue
+		}
+		kilobytes, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("reading the memory of process %d: %w", pid, err)
+		}
+		*into += kilobytes << 10
+	}
+	return own, file, nil
 }
