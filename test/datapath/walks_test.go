@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"liqo.io/liqo/internal/dataplane"
@@ -173,6 +174,15 @@ func TestWalks(t *testing.T) {
 			w.walk(t, name+" from the twin of the gateway", twin, w.explain(t, end, milan.podEnd(t, 1)))
 			w.walk(t, name+" from a node", rome.nodes[1], w.explain(t, rome.nodeEnd(1), milan.podEnd(t, 1)))
 			w.walk(t, name+" from the node of the gateway", milan.nodes[0], w.explain(t, milan.nodeEnd(0), rome.podEnd(t, 0)))
+			t.Run("the overlay makes no checksums", func(t *testing.T) { // a CNI that translates would spoil them
+				for _, c := range w.all() {
+					for _, h := range append(slices.Clone(c.nodes), c.gateways[c.Facts.Peers[0].ClusterID]) {
+						if v, ok := h.link(t, dataplane.OverlayLink).(*netlink.Vxlan); !ok || v.UDPCSum {
+							t.Errorf("%s: %+v", h.name, v)
+						}
+					}
+				}
+			})
 			t.Run("gateways remember nothing", func(t *testing.T) {
 				for _, c := range w.all() {
 					for _, gw := range c.gateways {

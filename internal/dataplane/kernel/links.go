@@ -106,12 +106,6 @@ func overlay(link netlink.Link) dataplane.Link {
 	return l
 }
 
-func vxlan(l dataplane.Link) *netlink.Vxlan {
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.HardwareAddr, attrs.Flags = l.Name, l.MTU, l.MAC[:], net.FlagUp
-	return &netlink.Vxlan{LinkAttrs: attrs, VxlanId: l.VNI, Port: int(l.Port), SrcAddr: l.Local.AsSlice(), Learning: false}
-}
-
 func (k *Kernel) setLink(l dataplane.Link) error {
 	link, err := k.find(l.Name)
 	switch {
@@ -120,7 +114,7 @@ func (k *Kernel) setLink(l dataplane.Link) error {
 	case link == nil && l.Kind == dataplane.Tunnel:
 		return fmt.Errorf("the tunnel's process has not made the link: %w", unix.ENODEV)
 	case link == nil:
-		return k.handle.LinkAdd(vxlan(l))
+		return k.addVXLAN(l)
 	}
 	if is := overlay(link); l.Kind == dataplane.VXLAN {
 		is.MTU, is.Down = l.MTU, false
