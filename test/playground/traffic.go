@@ -114,6 +114,12 @@ func (i Inside) RoundTrips(ctx context.Context, protocol, address string, count 
 	return trips, json.Unmarshal(out, &trips)
 }
 
+// Stall is a time in which nothing arrived; At is its end.
+type Stall struct {
+	At           time.Time
+	Milliseconds float64
+}
+
 // Reception is what came of a stream.
 type Reception struct {
 	Bytes         int64
@@ -121,10 +127,7 @@ type Reception struct {
 	BitsPerSecond float64
 	// Longest is the longest stall in milliseconds, Stalls are those of at least 100 ms.
 	Longest float64 `json:"longestStallMilliseconds"`
-	Stalls  []struct {
-		At           time.Time
-		Milliseconds float64
-	}
+	Stalls  []Stall
 	// Breaks are the ends of connections that nobody wanted, resets above all.
 	Breaks []string
 }

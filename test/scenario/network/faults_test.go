@@ -62,13 +62,13 @@ func (p *people) unimpressed(stall time.Duration, do func()) {
 	const tries = 3
 	for try := 1; ; try++ {
 		stream := p.stream(p.inside("home", 0), p.Rome, "milan", p.pods("milan")[1].Name, 0)
-		pause(p.Story, 2*time.Second)
+		p.disturb()
 		do()
 		if try == tries {
 			p.flows(stream, stall)
 			return
 		}
-		if got := p.flows(stream, time.Hour); got.Longest <= float64(stall/time.Millisecond) {
+		if longest, limit := p.ends(stream, stall); longest <= limit {
 			return
 		}
 	}
@@ -87,7 +87,7 @@ func failover(s *story.Story) {
 		s.Step("the gateway at work in "+side.c.ID+" is killed", func() {
 			gone := active(s, side.c, side.peer)
 			stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 0)
-			pause(s, 2*time.Second)
+			p.disturb()
 			pids, err := playground.Processes(gone)
 			s.Must(err)
 			s.Must(playground.Kill(pids...))
@@ -98,7 +98,7 @@ func failover(s *story.Story) {
 		s.Step("the pod of the gateway at work in "+side.c.ID+" is deleted", func() {
 			gone := active(s, side.c, side.peer)
 			stream := p.stream(p.inside("home", 1), rome, "milan", p.pods("milan")[0].Name, 0)
-			pause(s, 2*time.Second)
+			p.disturb()
 			s.Must(side.c.Delete(s.Context(), gone, client.GracePeriodSeconds(0)))
 			pause(s, 6*time.Second)
 			p.flows(stream, failoverStall)
@@ -128,7 +128,7 @@ func failover(s *story.Story) {
 		for _, c := range []*playground.Cluster{rome, milan} {
 			component(s, "stop", "kube-apiserver", c.Node())
 		}
-		pause(s, 2*time.Second)
+		p.disturb()
 		s.Must(playground.Kill(pids...))
 		pause(s, 6*time.Second)
 		p.flows(stream, failoverStall)
@@ -189,7 +189,7 @@ func power(s *story.Story) {
 			inside, err := playground.In(&home)
 			s.Must(err)
 			stream := p.stream(inside, rome, "milan", pod.Name, 0)
-			pause(s, 2*time.Second)
+			p.disturb()
 			_, err = s.Playground(s.Context(), "kill", "node", worker)
 			s.Must(err)
 			s.Cleanup(func() { _, _ = s.Playground(background(s), "start", "node", worker) })
