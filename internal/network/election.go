@@ -66,7 +66,7 @@ type Timing struct {
 func DefaultTiming(interval time.Duration, threshold int) Timing {
 	return Timing{
 		Lost: interval * time.Duration(threshold), Redial: 500 * time.Millisecond, Again: 150 * time.Millisecond,
-		Silence: time.Second, Rank: 500 * time.Millisecond,
+		Silence: 700 * time.Millisecond, Rank: 500 * time.Millisecond,
 		Yield: 5 * time.Second, Forget: 3 * time.Second, Ask: 250 * time.Millisecond,
 	}
 }
