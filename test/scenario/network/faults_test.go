@@ -16,10 +16,8 @@ import (
 
 // What a fault may cost a TCP stream.
 const (
-	agentStall = 200 * time.Millisecond
-	// failoverStall is what a stream may feel, which is more than the way is gone: TCP tries again after 0.2, 0.6, 1.4, 3 and 6.2 s, so a way that
-	// is back after 1.5 s is used after 3. Mostly it takes 1 to 2 s.
-	failoverStall = 5 * time.Second
+	agentStall    = 200 * time.Millisecond
+	failoverStall = 3 * time.Second
 )
 
 // agents: those who set the network up may die; what they have set up stays.

@@ -28,7 +28,6 @@ func ignored(resource string) (why string, is bool) {
 	why, is = map[string]string{
 		"events":            "a record of what happened; the API server forgets it after an hour",
 		"componentstatuses": "computed when it is asked for, never stored",
-		"ipaddresses":       "the API server's book of the addresses of Services, cleaned up late; the Services themselves count",
 	}[resource]
 	return why, is
 }
