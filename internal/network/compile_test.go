@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/dataplane"
 )
 
@@ -221,5 +222,38 @@ func check(t *testing.T, f Facts, s dataplane.State) {
 	t.Helper()
 	if err := dataplane.Validate(s, dataplane.Ours()); err != nil {
 		t.Fatalf("%v\nfacts: %+v\n%s", err, f, dataplane.Text(s))
+	}
+}
+
+// TestTunnelMTU: both ends say the same, whichever of a server's addresses a client has come to.
+func TestTunnelMTU(t *testing.T) {
+	four, six := "192.0.2.10", "2001:db8::10"
+	for name, c := range map[string]struct {
+		spec      int
+		addresses []string
+		dialed    []netip.AddrPort
+		want      int
+	}{
+		"IPv4":              {0, []string{four}, nil, 1440},
+		"IPv6":              {0, []string{six}, nil, 1420},
+		"both":              {0, []string{four, six}, nil, 1420},
+		"IPv4 of both":      {0, []string{four, six}, []netip.AddrPort{netip.AddrPortFrom(addr(four), 51840)}, 1420},
+		"a name for IPv6":   {0, []string{"gateway.example.com"}, []netip.AddrPort{netip.AddrPortFrom(addr(six), 51840)}, 1420},
+		"a name not known":  {0, []string{"gateway.example.com"}, nil, 1440},
+		"IPv4 within IPv6":  {0, []string{"::ffff:192.0.2.10"}, nil, 1440},
+		"bound by the spec": {1340, []string{six}, nil, 1340},
+	} {
+		if got := TunnelMTU(&Peer{MTU: c.spec, Endpoints: c.addresses}, 1500, c.dialed...); got != c.want {
+			t.Errorf("%s: got %d, want %d", name, got, c.want)
+		}
+	}
+	// A server knows its own addresses by its status.
+	o := objects(t)
+	meta := o.GatewayClients[0].ObjectMeta
+	o.GatewayClients = nil
+	o.GatewayServers = []networkingv1beta1.GatewayServer{{ObjectMeta: meta, Status: networkingv1beta1.GatewayServerStatus{Endpoint: &networkingv1beta1.Endpoint{Addresses: []string{six}}}}}
+	f, _ := Gather(&o)
+	if got := TunnelMTU(&f.Peers[0], 1500); got != 1420 {
+		t.Errorf("server reached over IPv6: got %d, want 1420", got)
 	}
 }

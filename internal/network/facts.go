@@ -111,7 +111,7 @@ type Peer struct {
 	MTU, TunnelMTU int
 	// Port is the UDP port that a server listens on in its pod, or that a client dials.
 	Port uint16
-	// Endpoints are what a client dials: IP addresses or host names. None for a server.
+	// Endpoints are what clients dial, IP addresses or host names: those of the peer's server, or of ours as far as its status tells.
 	Endpoints []string
 	// PublicKey is the key of the far gateway, 32 bytes; empty while unknown.
 	PublicKey []byte

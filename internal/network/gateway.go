@@ -2,6 +2,7 @@ package network
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"liqo.io/liqo/internal/dataplane"
@@ -36,13 +37,15 @@ type TunnelPeer struct {
 	Carries bool
 }
 
-// TunnelMTU is the MTU of a tunnel over a link with this one: what WireGuard leaves of it, at most what the gateway's spec allows.
+// TunnelMTU is the MTU of a tunnel over a link with this one: what WireGuard leaves of it, at most what the gateway's spec allows. One address
+// of IPv6 among those that lead to the server is enough for the larger header, whichever is in use: so both ends say the same, and a client that
+// tries the next address changes nothing. endpoints are those that names turned out to be; the server can't know of these.
 func TunnelMTU(p *Peer, link int, endpoints ...netip.AddrPort) int {
 	mtu := link - TunnelOverhead
-	for _, e := range endpoints {
-		if e.Addr().Is6() && !e.Addr().Is4In6() {
-			mtu = link - TunnelOverhead6
-		}
+	six := func(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }
+	if slices.ContainsFunc(endpoints, func(e netip.AddrPort) bool { return six(e.Addr()) }) ||
+		slices.ContainsFunc(p.Endpoints, func(text string) bool { a, err := netip.ParseAddr(text); return err == nil && six(a) }) {
+		mtu = link - TunnelOverhead6
 	}
 	if p.MTU > 0 {
 		mtu = min(mtu, p.MTU)

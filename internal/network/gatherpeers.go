@@ -169,6 +169,9 @@ func (g *gathering) gateway(p *Peer) bool {
 			continue
 		}
 		kind, p.Gateway, p.Role, p.MTU, p.Port = "GatewayServer", s.Name, Server, s.Spec.MTU, TunnelPort
+		if s.Status.Endpoint != nil {
+			p.Endpoints = s.Status.Endpoint.Addresses
+		}
 	}
 	for _, c := range g.clients {
 		if c.Namespace != p.Namespace || clusterOf(c) != p.ClusterID || c.DeletionTimestamp != nil || taken("GatewayClient", c) {
