@@ -95,6 +95,7 @@ func fakeKubelet() *cobra.Command {
 	flags.StringVar(&config.Kubeconfig, "kubeconfig", "", "kubeconfig of an administrator")
 	flags.IntVar(&config.Nodes, "nodes", 0, "number of nodes")
 	flags.StringVar(&config.NamePrefix, "name-prefix", "", "nodes are PREFIX-0, PREFIX-1, ...")
+	flags.IntVar(&config.Pods, "pods", 0, "pods that each node takes; 110 if zero")
 	flags.StringVar(&pods, "pod-cidr", "", "network the pods' addresses are from")
 	return cmd
 }
