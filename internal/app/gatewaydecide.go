@@ -57,7 +57,7 @@ func (g *gatewayAgent) step(now time.Time) time.Time {
 		return now.Add(g.timing.Ask)
 	}
 	if !g.leaving.IsZero() {
-		if err := gateway.Announce(gateway.Directory, gateway.Standing{State: network.Standby, Since: g.leaving}, now); err != nil {
+		if err := gateway.Announce(gateway.Directory, network.AskPort, gateway.Standing{State: network.Standby, Since: g.leaving}, now); err != nil {
 			g.log.Error("Telling others of this replica", "error", err)
 		}
 		return now.Add(g.timing.Ask)
@@ -87,7 +87,7 @@ func (g *gatewayAgent) step(now time.Time) time.Time {
 
 func (g *gatewayAgent) announce(now time.Time) error {
 	replica := g.session.Replica()
-	return gateway.Announce(gateway.Directory, gateway.Standing{State: replica.State, Since: replica.Since}, now)
+	return gateway.Announce(gateway.Directory, network.AskPort, gateway.Standing{State: replica.State, Since: replica.Since}, now)
 }
 
 // input is what there is to decide by; false while too little is known.

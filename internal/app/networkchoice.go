@@ -31,7 +31,7 @@ type gatewayChoice struct {
 
 func newGatewayChoice(timing network.Timing, changed func()) *gatewayChoice {
 	c := &gatewayChoice{timing: timing, changed: changed, present: map[string]netip.Addr{}, now: time.Now}
-	c.prober = gateway.NewProber(gateway.ProberOptions{Port: network.AskPort, Interval: timing.Ask, Changed: c.reconsider})
+	c.prober = gateway.NewProber(gateway.ProberOptions{Port: network.AskPort, Interval: timing.Watch, Changed: c.reconsider})
 	c.heard = c.prober.Heard
 	return c
 }
@@ -105,7 +105,7 @@ func (c *gatewayChoice) reconsider() {
 
 // run asks until ctx ends. Silence is news too, so it looks again at every question.
 func (c *gatewayChoice) run(ctx context.Context) error {
-	tick := time.NewTicker(c.timing.Ask)
+	tick := time.NewTicker(c.timing.Watch)
 	defer tick.Stop()
 	done := make(chan error, 1)
 	go func() { done <- c.prober.Run(ctx) }()

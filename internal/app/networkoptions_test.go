@@ -22,7 +22,7 @@ func TestGatewayOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.role != network.Server || o.secretName != "gw-milan" || o.pingInterval != 250*time.Millisecond || o.pingLossThreshold != 4 || !o.options().ClampMSS {
+	if o.role != network.Server || o.secretName != "gw-milan" || o.pingInterval != 100*time.Millisecond || o.pingLossThreshold != 5 || !o.options().ClampMSS {
 		t.Errorf("got %+v", o)
 	}
 	for flag, want := range map[string]string{

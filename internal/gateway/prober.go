@@ -126,7 +126,8 @@ func (p *Prober) hear(socket *net.UDPConn) {
 	}
 }
 
-// answered takes note of an answer and tells whether it is another one than before. One that was not asked for is passed over.
+// answered takes note of an answer and tells whether it is another one than before. One that was not asked for is passed over; the last
+// question may be answered again, when the answer changes.
 func (p *Prober) answered(from netip.Addr, answer probeMessage, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,7 +141,7 @@ func (p *Prober) answered(from netip.Addr, answer probeMessage, now time.Time) b
 		return false
 	}
 	before := known.heard
-	known.nonce, known.heard = 0, network.Heard{Answer: answer.Answer, At: now}
+	known.heard = network.Heard{Answer: answer.Answer, At: now}
 	// Shorter in its state than between the two answers: it left it and came back.
 	return before.At.IsZero() || before.State != answer.State || answer.For < now.Sub(before.At)
 }

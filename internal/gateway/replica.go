@@ -22,15 +22,19 @@ type Standing struct {
 	Since time.Time     `json:"since"`
 }
 
-// Announce tells those who ask what this replica is. It is done at every tick, also without change: that shows that the agent lives.
-func Announce(directory string, standing Standing, now time.Time) error {
+// Announce tells those who ask on a port what this replica is, at once if they just asked. It is done at every tick, also without change: that
+// shows that the agent lives.
+func Announce(directory string, port uint16, standing Standing, now time.Time) error {
 	text, err := json.Marshal(standing)
 	if err != nil {
 		return fmt.Errorf("writing the standing of the replica: %w", err)
 	}
 	path := filepath.Join(directory, replicaFile)
 	if old, err := os.ReadFile(path); err != nil || !bytes.Equal(old, text) {
-		return replaceFile(directory, replicaFile, text)
+		if err := replaceFile(directory, replicaFile, text); err != nil {
+			return err
+		}
+		return tellOfChange(port)
 	}
 	if err := os.Chtimes(path, now, now); err != nil {
 		return fmt.Errorf("telling that the replica lives: %w", err)

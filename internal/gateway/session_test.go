@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	timing    = network.DefaultTiming(250*time.Millisecond, 4)
+	timing    = network.DefaultTiming(100*time.Millisecond, 5)
 	noon      = time.Unix(1_800_000_000, 0)
 	here      = netip.MustParseAddrPort("192.0.2.1:51840")
 	elsewhere = netip.MustParseAddrPort("192.0.2.2:51840")

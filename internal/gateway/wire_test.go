@@ -138,7 +138,7 @@ func TestProbesTellTheStandingOfTheReplica(t *testing.T) {
 	eventually(t, "standby, as nothing was announced", func() bool { return state() == network.Standby })
 
 	began := time.Now().Add(-time.Minute)
-	if err := Announce(directory, Standing{network.Active, began}, time.Now()); err != nil {
+	if err := Announce(directory, at.Port(), Standing{network.Active, began}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "active", func() bool { return state() == network.Active })
@@ -154,6 +154,24 @@ func TestProbesTellTheStandingOfTheReplica(t *testing.T) {
 	prober.Ask([]netip.Addr{silent})
 	if _, ok := prober.Heard()[at.Addr()]; ok {
 		t.Error("whom nobody wants to ask any more is still listed")
+	}
+}
+
+// TestChangesAreToldAtOnce: who asked a moment ago hears of a change without asking again; who asked long ago, or from elsewhere, does not.
+func TestChangesAreToldAtOnce(t *testing.T) {
+	at, directory := freePort(t), t.TempDir()
+	replica := newResponder(directory)
+	start(t, func(ctx context.Context) error { return replica.serveProbes(ctx, at.String()) })
+	prober := NewProber(ProberOptions{Port: at.Port(), Interval: time.Hour})
+	prober.Ask([]netip.Addr{at.Addr()})
+	start(t, prober.Run)
+	state := func() network.State { return prober.Heard()[at.Addr()].State }
+	eventually(t, "the first answer", func() bool { return state() == network.Standby })
+	for _, to := range []network.State{network.Dialing, network.Active} {
+		if err := Announce(directory, at.Port(), Standing{to, time.Now()}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, string(to), func() bool { return state() == to })
 	}
 }
 
@@ -182,8 +200,12 @@ func TestForgedAnswersAreNotBelieved(t *testing.T) {
 	if !p.answered(replica, probeMessage{Nonce: nonce, Answer: active}, now) {
 		t.Error("the answer was not taken")
 	}
-	if p.answered(replica, probeMessage{Nonce: nonce, Answer: network.Answer{State: network.Standby}}, now) {
-		t.Error("an answer was taken twice")
+	if !p.answered(replica, probeMessage{Nonce: nonce, Answer: network.Answer{State: network.Standby}}, now) {
+		t.Error("that the answer changed was not taken")
+	}
+	p.questions()
+	if p.answered(replica, probeMessage{Nonce: nonce, Answer: active}, now) {
+		t.Error("an answer to an older question was taken")
 	}
 }
 
@@ -216,7 +238,7 @@ func TestAnnouncing(t *testing.T) {
 	}
 	want := Standing{network.Dialing, time.Unix(500, 0).UTC()}
 	for _, now := range []time.Time{time.Unix(1000, 0), time.Unix(2000, 0)} {
-		if err := Announce(directory, want, now); err != nil {
+		if err := Announce(directory, freePort(t).Port(), want, now); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -58,16 +58,17 @@ type Timing struct {
 	Yield time.Duration
 	// Forget is how long a server with siblings keeps a session without a pong.
 	Forget time.Duration
-	// Ask is how often siblings and nodes ask where a gateway has several replicas.
-	Ask time.Duration
+	// Ask is how often siblings ask each other, Watch how often nodes and other gateways ask the replicas of a gateway that has several: there are
+	// many of them, and a change is told to whoever asked within the last second.
+	Ask, Watch time.Duration
 }
 
 // DefaultTiming is the timing for pings every interval of which threshold may be lost.
 func DefaultTiming(interval time.Duration, threshold int) Timing {
 	return Timing{
-		Lost: interval * time.Duration(threshold), Redial: 500 * time.Millisecond, Again: 150 * time.Millisecond,
-		Silence: 700 * time.Millisecond, Rank: 500 * time.Millisecond,
-		Yield: 5 * time.Second, Forget: 3 * time.Second, Ask: 250 * time.Millisecond,
+		Lost: interval * time.Duration(threshold), Redial: 500 * time.Millisecond, Again: 60 * time.Millisecond,
+		Silence: 500 * time.Millisecond, Rank: 500 * time.Millisecond,
+		Yield: 5 * time.Second, Forget: 3 * time.Second, Ask: 100 * time.Millisecond, Watch: 250 * time.Millisecond,
 	}
 }
 
@@ -278,8 +279,8 @@ func (s Seen) anyAlive(t Timing) bool {
 	return false
 }
 
-// Choose returns the gateway pod that others are to route to: the one that became active last, else the present one while it answers, else
-// one that does, else the present one. answers are by address. It is not valid only when there are no candidates.
+// Choose returns the gateway pod that others are to route to: the one that became active last, else the present one, else one that answers, else
+// the likeliest. answers are by address. It is not valid only when there are no candidates.
 func Choose(candidates []Candidate, present netip.Addr, answers map[netip.Addr]Heard, now time.Time, t Timing) netip.Addr {
 	if len(candidates) == 0 {
 		return netip.Addr{}
@@ -299,7 +300,7 @@ func Choose(candidates []Candidate, present netip.Addr, answers map[netip.Addr]H
 	switch {
 	case len(active) > 0:
 		return slices.MaxFunc(active, func(a, b netip.Addr) int { return answers[a].since().Compare(answers[b].since()) })
-	case present.IsValid() && (slices.Contains(alive, present) || len(alive) == 0):
+	case present.IsValid(): // none other does more
 		return present
 	case len(alive) > 0:
 		return alive[0]

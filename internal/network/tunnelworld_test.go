@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	tick     = 10 * time.Millisecond
-	interval = 250 * time.Millisecond
+	tick          = 10 * time.Millisecond
+	interval      = 100 * time.Millisecond
+	lossThreshold = 5
 )
 
 // tunnelWorld is a tunnel with several replicas at both ends: it loses packets, replicas crash, parts can't hear each other. It behaves as
@@ -64,7 +65,7 @@ type delivery struct {
 }
 
 func newTunnelWorld(seed uint64, clients, servers int) *tunnelWorld {
-	w := &tunnelWorld{random: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1000, 0), timing: DefaultTiming(interval, 4),
+	w := &tunnelWorld{random: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1000, 0), timing: DefaultTiming(interval, lossThreshold),
 		cut: map[[2]string]bool{}, nodes: map[Role]netip.Addr{}, heard: map[Role]map[netip.Addr]Heard{Client: {}, Server: {}}}
 	for i := range clients {
 		w.clients = append(w.clients, &replica{name: fmt.Sprint("client-", i), role: Client, ip: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), siblings: map[string]Heard{}})
@@ -114,34 +115,70 @@ func (w *tunnelWorld) run(d time.Duration) {
 				l.do()
 			}
 		}
-		asks := w.now.UnixMilli()%w.timing.Ask.Milliseconds() == 0
-		if asks {
-			w.ask(Client, w.clients)
-			w.ask(Server, w.servers)
+		for _, all := range [][]*replica{w.clients, w.servers} {
+			if w.now.UnixMilli()%w.timing.Ask.Milliseconds() == 0 {
+				w.askEachOther(all)
+			}
+			if w.now.UnixMilli()%w.timing.Watch.Milliseconds() == 0 {
+				w.watch(all)
+			}
+			w.choose(all)
 		}
 		for _, r := range slices.Concat(w.clients, w.servers) {
-			w.step(r)
+			before := r.State
+			if w.step(r); r.State != before {
+				w.tell(r)
+			}
 		}
 	}
 }
 
-// ask lets siblings and a node of each side ask all replicas.
-func (w *tunnelWorld) ask(role Role, all []*replica) {
-	var candidates []Candidate
-	for _, b := range all {
-		candidates = append(candidates, Candidate{Pod: b.name, IP: b.ip})
-		for _, a := range all {
+// askEachOther lets siblings ask.
+func (w *tunnelWorld) askEachOther(all []*replica) {
+	for _, a := range all {
+		for _, b := range all {
 			if a != b {
-				w.send(a, b, func() {
-					answer := b.Answer(w.now)
-					w.send(b, a, func() { a.siblings[b.name], a.wake = Heard{answer, w.now}, w.now })
-				})
+				w.send(a, b, func() { w.answer(b, a) })
 			}
 		}
-		if !b.dead && b.State != "" && w.random.Float64() >= w.loss {
-			w.heard[role][b.ip] = Heard{b.Answer(w.now), w.now}
+	}
+}
+
+func (w *tunnelWorld) answer(b, a *replica) {
+	answer := b.Answer(w.now)
+	w.send(b, a, func() { a.siblings[b.name], a.wake = Heard{answer, w.now}, w.now })
+}
+
+// watch lets a node of their side ask all replicas.
+func (w *tunnelWorld) watch(all []*replica) {
+	for _, r := range all {
+		w.answerNode(r)
+	}
+}
+
+func (w *tunnelWorld) answerNode(r *replica) {
+	if !r.dead && r.State != "" && w.random.Float64() >= w.loss {
+		w.heard[r.role][r.ip] = Heard{r.Answer(w.now), w.now}
+	}
+}
+
+// tell answers all of them again, as a change does.
+func (w *tunnelWorld) tell(r *replica) {
+	w.answerNode(r)
+	for _, a := range either(r.role == Client, w.clients, w.servers) {
+		if a != r {
+			w.answer(r, a)
 		}
 	}
+}
+
+// choose lets the node choose anew.
+func (w *tunnelWorld) choose(all []*replica) {
+	var candidates []Candidate
+	for _, r := range all {
+		candidates = append(candidates, Candidate{Pod: r.name, IP: r.ip})
+	}
+	role := all[0].role
 	w.nodes[role] = Choose(candidates, w.nodes[role], w.heard[role], w.now, w.timing)
 }
 

@@ -114,20 +114,13 @@ func (i Inside) RoundTrips(ctx context.Context, protocol, address string, count 
 	return trips, json.Unmarshal(out, &trips)
 }
 
-// Stall is a time in which nothing arrived; At is its end.
-type Stall struct {
-	At           time.Time
-	Milliseconds float64
-}
-
 // Reception is what came of a stream.
 type Reception struct {
 	Bytes         int64
 	Seconds       float64
 	BitsPerSecond float64
-	// Longest is the longest stall in milliseconds, Stalls are those of at least 100 ms.
+	// Longest is the longest stall in milliseconds.
 	Longest float64 `json:"longestStallMilliseconds"`
-	Stalls  []Stall
 	// Breaks are the ends of connections that nobody wanted, resets above all.
 	Breaks []string
 }

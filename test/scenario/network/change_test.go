@@ -105,7 +105,7 @@ func keys(s *story.Story) {
 			var before, after networkingv1beta1.PublicKey
 			s.Must(side.there.Get(s.Context(), public, &before))
 			stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 0)
-			p.disturb()
+			pause(s, time.Second)
 			_, err := s.Liqoctl(s.Context(), "network", "rotate-keys", "--kubeconfig", side.here.Kubeconfig, "--remote-kubeconfig", side.there.Kubeconfig)
 			s.Must(err)
 			pause(s, 6*time.Second)

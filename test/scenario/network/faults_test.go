@@ -28,49 +28,31 @@ func agents(s *story.Story) {
 	for _, c := range []*playground.Cluster{rome, milan} {
 		peer := map[string]string{"rome": "milan", "milan": "rome"}[c.ID]
 		s.Step("the agents of "+c.ID+" are killed while a stream runs at full speed", func() {
-			p.unimpressed(agentStall, func() {
-				var fabric corev1.PodList
-				s.Eventually(start, "a fabric agent to run on each node of "+c.ID, func(ctx context.Context) error {
-					err := c.List(ctx, &fabric, client.InNamespace(api.Namespace), client.MatchingLabels{"app.kubernetes.io/name": "fabric"})
-					if err == nil && (len(fabric.Items) != 2 || !story.Ready(fabric.Items[0]) || !story.Ready(fabric.Items[1])) {
-						err = fmt.Errorf("the pods are %v", story.Names(fabric.Items))
-					}
-					return err
-				})
-				at, err := gateways(s.Context(), c, peer)
-				s.Must(err)
-				for i := range fabric.Items {
-					kill(s, &fabric.Items[i], "fabric")
-					pause(s, 500*time.Millisecond)
+			stream := p.stream(p.inside("home", 0), p.Rome, "milan", p.pods("milan")[1].Name, 0)
+			pause(s, time.Second)
+			var fabric corev1.PodList
+			s.Eventually(start, "a fabric agent to run on each node of "+c.ID, func(ctx context.Context) error {
+				err := c.List(ctx, &fabric, client.InNamespace(api.Namespace), client.MatchingLabels{"app.kubernetes.io/name": "fabric"})
+				if err == nil && (len(fabric.Items) != 2 || !story.Ready(fabric.Items[0]) || !story.Ready(fabric.Items[1])) {
+					err = fmt.Errorf("the pods are %v", story.Names(fabric.Items))
 				}
-				for i := range at {
-					kill(s, &at[i], "gateway")
-					pause(s, 500*time.Millisecond)
-				}
-				// The agents are up again and look at what they find.
-				pause(s, 3*time.Second)
+				return err
 			})
+			at, err := gateways(s.Context(), c, peer)
+			s.Must(err)
+			for i := range fabric.Items {
+				kill(s, &fabric.Items[i], "fabric")
+				pause(s, 500*time.Millisecond)
+			}
+			for i := range at {
+				kill(s, &at[i], "gateway")
+				pause(s, 500*time.Millisecond)
+			}
+			// The agents are up again and look at what they find.
+			pause(s, 3*time.Second)
+			p.flows(stream, agentStall)
 		})
 		standing(s, c, peer)
-	}
-}
-
-// unimpressed does something to a stream that must neither break it nor stall it for longer than that. A machine with two cores that are
-// busy with other things stalls it too, every now and then: so a stall counts only if it comes again and again.
-func (p *people) unimpressed(stall time.Duration, do func()) {
-	p.Helper()
-	const tries = 3
-	for try := 1; ; try++ {
-		stream := p.stream(p.inside("home", 0), p.Rome, "milan", p.pods("milan")[1].Name, 0)
-		p.disturb()
-		do()
-		if try == tries {
-			p.flows(stream, stall)
-			return
-		}
-		if longest, limit := p.ends(stream, stall); longest <= limit {
-			return
-		}
 	}
 }
 
@@ -87,7 +69,7 @@ func failover(s *story.Story) {
 		s.Step("the gateway at work in "+side.c.ID+" is killed", func() {
 			gone := active(s, side.c, side.peer)
 			stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 0)
-			p.disturb()
+			pause(s, time.Second)
 			pids, err := playground.Processes(gone)
 			s.Must(err)
 			s.Must(playground.Kill(pids...))
@@ -98,7 +80,7 @@ func failover(s *story.Story) {
 		s.Step("the pod of the gateway at work in "+side.c.ID+" is deleted", func() {
 			gone := active(s, side.c, side.peer)
 			stream := p.stream(p.inside("home", 1), rome, "milan", p.pods("milan")[0].Name, 0)
-			p.disturb()
+			pause(s, time.Second)
 			s.Must(side.c.Delete(s.Context(), gone, client.GracePeriodSeconds(0)))
 			pause(s, 6*time.Second)
 			p.flows(stream, failoverStall)
@@ -128,7 +110,7 @@ func failover(s *story.Story) {
 		for _, c := range []*playground.Cluster{rome, milan} {
 			component(s, "stop", "kube-apiserver", c.Node())
 		}
-		p.disturb()
+		pause(s, time.Second)
 		s.Must(playground.Kill(pids...))
 		pause(s, 6*time.Second)
 		p.flows(stream, failoverStall)
@@ -189,7 +171,7 @@ func power(s *story.Story) {
 			inside, err := playground.In(&home)
 			s.Must(err)
 			stream := p.stream(inside, rome, "milan", pod.Name, 0)
-			p.disturb()
+			pause(s, time.Second)
 			_, err = s.Playground(s.Context(), "kill", "node", worker)
 			s.Must(err)
 			s.Cleanup(func() { _, _ = s.Playground(background(s), "start", "node", worker) })

@@ -36,31 +36,6 @@ type people struct {
 	ns string
 	// groups are the names of the Services.
 	groups []string
-	// fault is when something was done to the stream that runs.
-	fault time.Time
-}
-
-// disturb waits until the stream has run for a while, so that it is known how this machine treats it without a fault, and says that there is
-// one from now on.
-func (p *people) disturb() {
-	pause(p.Story, 3*time.Second)
-	p.fault = time.Now()
-}
-
-// allowed is how long a stall may be that a fault causes, by those that there were before it: a machine that is busy with other things, and
-// stalls a stream for longer than 100 ms for no reason, can't tell how much of a stall is the fault's.
-func allowed(stall time.Duration, stalls []playground.Stall, fault time.Time) time.Duration {
-	const noise = 100.0
-	calm := 0.0
-	for _, before := range stalls {
-		if before.At.Before(fault) {
-			calm = max(calm, before.Milliseconds)
-		}
-	}
-	if calm < noise {
-		return stall
-	}
-	return time.Duration(float64(stall) * (1 + calm/noise))
 }
 
 // gather makes the groups: "home" in rome, the others in the provider they are named by.
@@ -214,29 +189,21 @@ func (p *people) stream(from playground.Inside, c *playground.Cluster, group str
 }
 
 // flows ends a stream that must not have broken nor stalled for longer than that, and prints what it was like.
-func (p *people) flows(stream *playground.Stream, stall time.Duration) {
-	p.Helper()
-	if longest, limit := p.ends(stream, stall); longest > limit {
-		p.Errorf("the stream stalled for %v, and must not for longer than %v", longest, limit)
-	}
-}
-
-// ends ends a stream that must not have broken, and returns its longest stall and how long it may be.
-func (p *people) ends(stream *playground.Stream, stall time.Duration) (longest, limit time.Duration) {
+func (p *people) flows(stream *playground.Stream, stall time.Duration) playground.Reception {
 	p.Helper()
 	got, err := stream.Stop()
 	p.Must(err)
-	limit = allowed(stall, got.Stalls, p.fault)
-	p.fault = time.Time{}
-	longest = time.Duration(got.Longest * float64(time.Millisecond)).Round(time.Millisecond)
-	fmt.Printf("             %.2f Gbit/s for %.1f s, longest stall %v of %v, breaks %v\n", got.BitsPerSecond/1e9, got.Seconds, longest, limit, got.Breaks)
-	if len(got.Breaks) > 0 {
+	longest := time.Duration(got.Longest * float64(time.Millisecond)).Round(time.Millisecond)
+	fmt.Printf("             %.2f Gbit/s for %.1f s, longest stall %v of %v, breaks %v\n", got.BitsPerSecond/1e9, got.Seconds, longest, stall, got.Breaks)
+	switch {
+	case len(got.Breaks) > 0:
 		p.Errorf("the stream broke: %v", got.Breaks)
-	}
-	if got.Bytes == 0 {
+	case got.Bytes == 0:
 		p.Errorf("the stream carried nothing")
+	case longest > stall:
+		p.Errorf("the stream stalled for %v, and must not for longer than %v", longest, stall)
 	}
-	return longest, limit
+	return got
 }
 
 // hosts makes a pod in the host network of every node of every cluster, and returns where to send from, by node.
