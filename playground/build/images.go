@@ -115,6 +115,8 @@ func shell(testServer string) (image.Spec, error) {
 	spec := image.Spec{Name: component.ShellImage, Cmd: []string{"/bin/sh"}, Files: []image.File{
 		{Path: "/bin/busybox", Source: busybox},
 		{Path: "/bin/testserver", Source: testServer},
+		{Path: "/bin/curl", Link: "/bin/testserver"},
+		{Path: "/bin/jq", Link: "/bin/testserver"},
 	}}
 	for _, name := range strings.Fields(list.String()) {
 		// A static wget crashes: glibc loads its name services dynamically.

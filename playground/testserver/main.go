@@ -11,13 +11,16 @@
 //	                                                      SIGTERM, and print throughput and every stall as JSON
 //	testserver rtt [-count 1000] [-interval 0] [-udp] HOST:9000
 //	                                                      measure round trips and print their distribution as JSON
+//	testserver app [-listen :8080] [-needs HOST:PORT,...]  a service of an application, with what those say that it needs
+//	testserver curl [-s] [-H 'NAME: VALUE'] URL...        print each answer, for people
+//	testserver jq .                                       print JSON from its input, for people
 //	testserver lookup NAME...                             print the addresses of each name
 //	testserver sleep DURATION|infinity                    wait, or until SIGTERM
 //	testserver cat FILE...                                print files
 //	testserver write FILE TEXT                            write a file
 //	testserver exit CODE                                  end with this exit code
 //
-// It exits with 1 when a command fails and with 2 when the command line makes no sense.
+// Called curl or jq, it is that. It exits with 1 when a command fails and with 2 when the command line makes no sense.
 package main
 
 import (
@@ -34,7 +37,7 @@ import (
 )
 
 // errUsage marks a command line that makes no sense.
-var errUsage = errors.New("usage: testserver serve|get|probe|udp|stream|rtt|lookup|sleep|cat|write|exit [ARGUMENTS]")
+var errUsage = errors.New("usage: testserver serve|app|get|curl|jq|probe|udp|stream|rtt|lookup|sleep|cat|write|exit [ARGUMENTS]")
 
 // exitCode is the outcome of the command exit.
 type exitCode int
@@ -44,7 +47,7 @@ func (c exitCode) Error() string { return "exit " + strconv.Itoa(int(c)) }
 func main() {
 	// PID 1 has no default signal handling: without this a pod would be killed only after its grace period.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	err := run(ctx, os.Args[1:], os.Stdout)
+	err := run(ctx, habit(os.Args[0], os.Args[1:]), os.Stdout)
 	stop()
 	var code exitCode
 	switch {
@@ -69,6 +72,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	switch {
 	case name == "serve":
 		return serve(ctx, args, out)
+	case name == "app":
+		return app(ctx, args, out)
+	case name == "curl":
+		return curl(ctx, args, out)
+	case name == "jq":
+		return jq(args, os.Stdin, out)
 	case name == "get":
 		return get(ctx, args, out)
 	case name == "udp":

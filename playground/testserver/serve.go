@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,13 +76,9 @@ func serve(ctx context.Context, args []string, log io.Writer) error {
 	if err := flags.Parse(args); err != nil || flags.NArg() > 0 {
 		return errors.Join(errUsage, err)
 	}
-	self := identity{Pod: os.Getenv("POD_NAME"), Node: os.Getenv("NODE_NAME"), Cluster: os.Getenv("CLUSTER_NAME")}
-	if self.Pod == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return fmt.Errorf("finding the pod's name: %w", err)
-		}
-		self.Pod = host
+	self, err := whoAmI()
+	if err != nil {
+		return err
 	}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	server := &http.Server{Handler: handler(self, logger), ReadHeaderTimeout: 10 * time.Second}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// part is what one service of an application says: who answered for it, and what the services that it needs have said.
+type part struct {
+	// Service is the name it was asked under, empty for the one that was asked first.
+	Service string `json:"service,omitempty"`
+	identity
+	// Address is the one it was reached under, HOST:PORT.
+	Address string `json:"address,omitempty"`
+	// Error says why there is no answer, or none that is whole.
+	Error string `json:"error,omitempty"`
+	Needs []part `json:"needs,omitempty"`
+}
+
+// whole tells whether every service that was needed has answered.
+func (p part) whole() bool {
+	if p.Error != "" {
+		return false
+	}
+	for _, need := range p.Needs {
+		if !need.whole() {
+			return false
+		}
+	}
+	return true
+}
+
+func (p part) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Server address: %s\nServer name: %s\n", p.Address, p.Pod)
+	p.tree(&b, "")
+	return b.String()
+}
+
+func (p part) tree(b *strings.Builder, indent string) {
+	for _, need := range p.Needs {
+		fmt.Fprintf(b, "%s- %s: %s\n", indent, need.Service, strings.TrimSpace(strings.Join([]string{need.Pod, need.Cluster, need.Error}, " ")))
+		need.tree(b, indent+"  ")
+	}
+}
+
+// app serves one service of an application. It asks all the services that it needs, by name, and answers with the whole tree: as JSON if the
+// client accepts that, with status 502 if one of them did not answer. /healthz is about itself alone.
+func app(ctx context.Context, args []string, log io.Writer) error {
+	flags := flag.NewFlagSet("app", flag.ContinueOnError)
+	listen := flags.String("listen", ":8080", "address to serve on")
+	needs := flags.String("needs", "", "services to ask, HOST:PORT, separated by commas")
+	timeout := flags.Duration("timeout", 2*time.Second, "time for one of them to answer")
+	if err := flags.Parse(args); err != nil || flags.NArg() > 0 {
+		return errors.Join(errUsage, err)
+	}
+	self, err := whoAmI()
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", *listen)
+	if err != nil {
+		return fmt.Errorf("listening for HTTP: %w", err)
+	}
+	logger := slog.New(slog.NewTextHandler(log, nil))
+	logger.Info("serving", "protocol", "http", "address", listener.Addr().String())
+	// A new connection each time, so that whoever is behind a name now is asked.
+	client := &http.Client{Timeout: *timeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	server := &http.Server{Handler: self.app(client, list(*needs)), ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serving: %w", err)
+	case <-ctx.Done():
+	}
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return server.Shutdown(finish)
+}
+
+// whoAmI names this copy of the server.
+func whoAmI() (identity, error) {
+	self := identity{Pod: os.Getenv("POD_NAME"), Node: os.Getenv("NODE_NAME"), Cluster: os.Getenv("CLUSTER_NAME")}
+	if self.Pod != "" {
+		return self, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return self, fmt.Errorf("finding the pod's name: %w", err)
+	}
+	self.Pod = host
+	return self, nil
+}
+
+func (i identity) app(client *http.Client, needs []string) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		said := part{identity: i, Needs: make([]part, len(needs))}
+		if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+			said.Address = local.String()
+		}
+		var all sync.WaitGroup
+		for n, need := range needs {
+			all.Go(func() { said.Needs[n] = ask(r.Context(), client, need) })
+		}
+		all.Wait()
+		asJSON := strings.Contains(r.Header.Get("Accept"), "application/json")
+		w.Header().Set("Content-Type", map[bool]string{true: "application/json", false: "text/plain; charset=utf-8"}[asJSON])
+		if !said.whole() {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		if asJSON {
+			_ = json.NewEncoder(w).Encode(said)
+			return
+		}
+		fmt.Fprint(w, said.text())
+	})
+	return mux
+}
+
+// ask returns what a service says; one that does not answer is an answer too.
+func ask(ctx context.Context, client *http.Client, authority string) part {
+	said := part{}
+	err := func() error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+authority+"/", nil)
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Accept", "application/json")
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		if err := json.NewDecoder(response.Body).Decode(&said); err != nil {
+			return fmt.Errorf("reading the answer of %s, status %d: %w", authority, response.StatusCode, err)
+		}
+		return nil
+	}()
+	if err != nil {
+		said = part{Error: err.Error()}
+	}
+	said.Service, _, _ = strings.Cut(authority, ":")
+	return said
+}
