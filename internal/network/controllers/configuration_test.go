@@ -125,6 +125,7 @@ func testGrowingRange(t *testing.T, c *cluster, conf *networkingv1beta1.Configur
 		return conf.Status.Remote != nil && cmp.Equal(conf.Status.Remote.CIDR.Pod, before) &&
 			is(conf.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured, metav1.ConditionFalse, "", "after Network milan-pod-10-95-0-0-17 is gone")
 	})
+	eventually(t, c, half, "held by nobody else", func(n *ipamv1alpha1.Network) bool { return len(n.Finalizers) == 1 })
 	change(t, c, half, func(n *ipamv1alpha1.Network) {
 		n.Finalizers = slices.DeleteFunc(n.Finalizers, func(f string) bool { return f == "example.org/slow" })
 	})

@@ -154,14 +154,21 @@ func (r *gateways) report(ctx context.Context, g *gateway, deployment *appsv1.De
 		*g.endpoint, wait = network.ServiceEndpoint(service, nodes.Items, pods.Items)
 		g.dialed = *g.endpoint
 	}
+	// Nobody else tells of a tunnel whose gateway can't.
+	before := connection.DeepCopy()
+	var again time.Duration
+	connection.Status, again = network.Unattended(connection.Status, connection.Generation, pods.Items, time.Now())
+	if err := kube.PatchStatus(ctx, r.client, connection, before); err != nil {
+		return err
+	}
 	if err := r.connected(ctx, g, connection); err != nil {
 		return err
 	}
 	switch {
 	case wait != "":
-		return kube.Wait("NoEndpoint", "%s", wait)
-	case deployment.Status.ObservedGeneration != deployment.Generation || deployment.Status.AvailableReplicas == 0:
-		return kube.Wait("GatewayStarting", "waiting for a pod of Deployment %s/%s", deployment.Namespace, deployment.Name)
+		return kube.WaitFor(again, "NoEndpoint", "%s", wait)
+	case again > 0 || deployment.Status.ObservedGeneration != deployment.Generation || deployment.Status.AvailableReplicas == 0:
+		return kube.WaitFor(again, "GatewayStarting", "waiting for a pod of Deployment %s/%s", deployment.Namespace, deployment.Name)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -89,6 +90,28 @@ func testGatewayServer(t *testing.T, c *cluster) {
 		return gw.Status.InternalEndpoint != nil && gw.Status.InternalEndpoint.Node == "one"
 	})
 	testTemplateChange(t, c, deployment)
+	// Both nodes die: nobody tells of the tunnel any more. One of them was only cut off.
+	lost := metav1.NewTime(time.Now().Add(-time.Minute))
+	change(t, c, connection, func(c *networkingv1beta1.Connection) {
+		c.Status.Conditions = []metav1.Condition{{Type: network.ConnectionCondition, Status: metav1.ConditionTrue, Reason: "Connected", LastTransitionTime: metav1.NewTime(lost.Add(-time.Second))}}
+	})
+	for _, name := range []string{"gw-genoa-a", "gw-genoa-b"} {
+		change(t, c, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: gw.Namespace, Name: name}}, func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: lost}}
+		})
+	}
+	eventually(t, c, connection, "lost", func(c *networkingv1beta1.Connection) bool {
+		return c.Status.Value == networkingv1beta1.ConnectionError && is(c.Status.Conditions, network.ConnectionCondition, metav1.ConditionFalse, "Error", "no pod of this gateway has been ready")
+	})
+	eventually(t, c, gw, "lost", func(gw *networkingv1beta1.GatewayServer) bool {
+		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionFalse, "Error", "")
+	})
+	change(t, c, connection, func(c *networkingv1beta1.Connection) {
+		c.Status.Value, c.Status.Conditions[0].Status, c.Status.Conditions[0].LastTransitionTime = networkingv1beta1.Connected, metav1.ConditionTrue, metav1.Now()
+	})
+	eventually(t, c, gw, "connected again", func(gw *networkingv1beta1.GatewayServer) bool {
+		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionTrue, "Connected", "")
+	})
 	// What somebody changes or deletes is put right.
 	change(t, c, service, func(s *corev1.Service) { s.Spec.Selector = map[string]string{"nobody": "1"} })
 	c.delete(t, &rbacv1.Role{ObjectMeta: child(id)})
