@@ -163,6 +163,11 @@ func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider) kinds.
 	}
 	if v := virtual.VirtualNode(); v != nil {
 		out.Patch = v.Spec.OffloadingPatch
+		for _, class := range v.Spec.StorageClasses {
+			if class.Default {
+				out.StorageClass = class.StorageClassName
+			}
+		}
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -218,7 +219,10 @@ func homeless(local *corev1.Pod, env Env) Step {
 // absent: there is no ShadowPod. The local Pod tells whether there was one.
 func absent(local *corev1.Pod, env Env) Step {
 	if !kinds.Offloaded(local) {
-		return Step{Action: CreateRemote, Object: kinds.ShadowPod(local, env.Mapping.Namespace, env.Pod), Why: "the pod is new"}
+		return Step{
+			Action: CreateRemote, Object: kinds.ShadowPod(local, env.Mapping.Namespace, env.Pod), Why: "the pod is new",
+			Warning: strings.Join(kinds.Problems(local), "; "),
+		}
 	}
 	s := showStatus(local, kinds.Aborted(local, "cluster "+env.Pod.Destination+" removed the pod"), "the provider removed its ShadowPod")
 	s.Confirm = true

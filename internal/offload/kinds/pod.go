@@ -54,6 +54,8 @@ type PodOptions struct {
 	TranslateIP func(string) (string, error)
 	// Unavailable tells that the provider, or the network to it, is out of reach.
 	Unavailable bool
+	// StorageClass is what the provider offers by default for volumes of class StorageClass; empty leaves it to the provider.
+	StorageClass string
 	// ConfigMapsReflected tells that the remote copy of the root CA will be there for pods to wait for.
 	ConfigMapsReflected bool
 }
@@ -64,13 +66,13 @@ func ShadowPod(local *corev1.Pod, namespace string, o PodOptions) *offv1.ShadowP
 	labels, annotations := podMetadata(local, o)
 	return &offv1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{Name: local.Name, Namespace: namespace, Labels: labels, Annotations: annotations},
-		Spec:       offv1.ShadowPodSpec{Pod: podSpec(local, labels, o)},
+		Spec:       offv1.ShadowPodSpec{Pod: podSpec(local, namespace, labels, o)},
 	}
 }
 
 func podMetadata(local *corev1.Pod, o PodOptions) (labels, annotations map[string]string) {
 	labels = without(local.Labels, offv1.LabelShadowPod, LabelRemoteUnavailable)
-	annotations = without(local.Annotations, AnnotationRestarts, AnnotationOffloaded)
+	annotations = without(local.Annotations, AnnotationRestarts, AnnotationOffloaded, AnnotationRemoteUID)
 	drop(labels, o.LabelsNotReflected)
 	drop(annotations, o.AnnotationsNotReflected)
 	if o.Patch != nil {
@@ -133,7 +135,7 @@ func drop(m map[string]string, patterns []string) {
 }
 
 // podSpec builds the remote spec from nothing, so that a field this release does not know stays here.
-func podSpec(local *corev1.Pod, labels map[string]string, o PodOptions) corev1.PodSpec {
+func podSpec(local *corev1.Pod, namespace string, labels map[string]string, o PodOptions) corev1.PodSpec {
 	in := local.Spec.DeepCopy()
 	useRemoteAPI := local.Annotations[AnnotationAPIServerSupport] == APIServerRemote
 	out := corev1.PodSpec{
@@ -157,11 +159,14 @@ func podSpec(local *corev1.Pod, labels map[string]string, o PodOptions) corev1.P
 		TopologySpreadConstraints:     in.TopologySpreadConstraints,
 		Tolerations:                   tolerations(in.Tolerations, o.Patch),
 		AutomountServiceAccountToken:  &useRemoteAPI,
-		Affinity:                      affinity(local, labels, o.Patch),
+		Affinity:                      affinity(local, namespace, labels, o.Patch),
 		RuntimeClassName:              runtimeClass(local, o.Patch),
 	}
 	if o.Patch != nil {
 		out.NodeSelector = maps.Clone(o.Patch.NodeSelector)
+	}
+	for i := range out.Volumes {
+		ephemeral(&out.Volumes[i], o.StorageClass)
 	}
 	if useRemoteAPI {
 		out.ServiceAccountName = in.ServiceAccountName

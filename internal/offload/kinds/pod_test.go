@@ -182,6 +182,46 @@ func TestShadowPod(t *testing.T) {
 			},
 			got: func(s *offv1.ShadowPod) any { return s.Spec.Pod.Affinity }, want: soft(map[string]string{"app": "web"}),
 		},
+		"anti-affinity of labels that there are none of": {
+			change: func(p *corev1.Pod) {
+				p.Annotations = map[string]string{AnnotationAntiAffinity: AntiAffinitySoft, AnnotationAntiAffinityLabels: "absent"}
+			},
+			got: func(s *offv1.ShadowPod) any { return s.Spec.Pod.Affinity }, want: soft(with(map[string]string{"app": "web"})),
+		},
+		"anti-affinity propagated, namespaces": {
+			change: func(p *corev1.Pod) {
+				p.Annotations = map[string]string{AnnotationAntiAffinity: AntiAffinityPropagate}
+				term := func() corev1.PodAffinityTerm { return corev1.PodAffinityTerm{Namespaces: []string{"shop", "other"}} }
+				p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+					RequiredDuringSchedulingIgnoredDuringExecution:  []corev1.PodAffinityTerm{term()},
+					PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{PodAffinityTerm: term()}},
+				}}
+			},
+			got: func(s *offv1.ShadowPod) any {
+				a := s.Spec.Pod.Affinity.PodAntiAffinity
+				return append(a.RequiredDuringSchedulingIgnoredDuringExecution[0].Namespaces, a.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.Namespaces...)
+			},
+			want: []string{"shop-rome", "other", "shop-rome", "other"},
+		},
+		"volume of its own, class of virtual storage": {
+			change: func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{ownVolume(StorageClass, nil)} },
+			got:    func(s *offv1.ShadowPod) any { return s.Spec.Pod.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec },
+			want:   corev1.PersistentVolumeClaimSpec{},
+		},
+		"volume of its own, class that the provider offers": {
+			change: func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{ownVolume(StorageClass, nil)} },
+			tune:   func(o *PodOptions) { o.StorageClass = "gold" },
+			got:    func(s *offv1.ShadowPod) any { return s.Spec.Pod.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec },
+			want:   corev1.PersistentVolumeClaimSpec{StorageClassName: new("gold")},
+		},
+		"volume of its own, by annotation": {
+			change: func(p *corev1.Pod) {
+				p.Spec.Volumes = []corev1.Volume{ownVolume("local", map[string]string{AnnotationRemoteStorageClass: "ssd", AnnotationRemoteAccessModes: "ReadWriteMany, ReadOnlyMany"})}
+			},
+			tune: func(o *PodOptions) { o.StorageClass = "gold" },
+			got:  func(s *offv1.ShadowPod) any { return s.Spec.Pod.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec },
+			want: corev1.PersistentVolumeClaimSpec{StorageClassName: new("ssd"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany, corev1.ReadOnlyMany}},
+		},
 		"anti-affinity hard": {
 			change: func(p *corev1.Pod) {
 				p.Annotations = map[string]string{AnnotationAntiAffinity: AntiAffinityHard, AnnotationAntiAffinityLabels: "app"}
@@ -256,6 +296,38 @@ func TestShadowPod(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func ownVolume(class string, annotations map[string]string) corev1.Volume {
+	return corev1.Volume{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
+		ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class},
+	}}}}
+}
+
+func TestProblemsAreTold(t *testing.T) {
+	if got := Problems(pod(func(p *corev1.Pod) {
+		p.Annotations = map[string]string{AnnotationAntiAffinity: AntiAffinityHard, AnnotationAPIServerSupport: APIServerRemote}
+	})); len(got) > 0 {
+		t.Errorf("an ordinary pod: %q", got)
+	}
+	for says, change := range map[string]func(*corev1.Pod){
+		`annotation liqo.io/anti-affinity-preset is "harder" and has no effect: use one of soft, hard, propagate`: func(p *corev1.Pod) {
+			p.Annotations = map[string]string{AnnotationAntiAffinity: "harder"}
+		},
+		`annotation liqo.io/api-server-support is "" and has no effect: use one of remote, disabled`: func(p *corev1.Pod) {
+			p.Annotations = map[string]string{AnnotationAPIServerSupport: ""}
+		},
+		"spec.hostPID is true and has no effect: the pod has none of the provider's nodes; keep it on a node of this cluster if it needs one": func(p *corev1.Pod) {
+			p.Spec.HostPID = true
+		},
+		"spec.resourceClaims have no effect: devices are not claimed in other clusters; ask for an extended resource of the virtual node instead": func(p *corev1.Pod) {
+			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
+		},
+	} {
+		if diff := cmp.Diff([]string{says}, Problems(pod(change))); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 

@@ -25,8 +25,8 @@ const (
 
 // affinity is what decides the node in the provider: the anti-affinity the Pod asks for by annotation, and the node affinity of the
 // VirtualNode. The Pod's own affinity speaks about local nodes and stays here.
-func affinity(local *corev1.Pod, labels map[string]string, patch *offv1.OffloadingPatch) *corev1.Affinity {
-	out := corev1.Affinity{PodAntiAffinity: antiAffinity(local, labels)}
+func affinity(local *corev1.Pod, namespace string, labels map[string]string, patch *offv1.OffloadingPatch) *corev1.Affinity {
+	out := corev1.Affinity{PodAntiAffinity: antiAffinity(local, namespace, labels)}
 	if patch != nil && patch.Affinity != nil {
 		out.NodeAffinity = patch.Affinity.NodeAffinity.DeepCopy()
 	}
@@ -36,7 +36,7 @@ func affinity(local *corev1.Pod, labels map[string]string, patch *offv1.Offloadi
 	return &out
 }
 
-func antiAffinity(local *corev1.Pod, labels map[string]string) *corev1.PodAntiAffinity {
+func antiAffinity(local *corev1.Pod, namespace string, labels map[string]string) *corev1.PodAntiAffinity {
 	term := corev1.PodAffinityTerm{
 		TopologyKey:   corev1.LabelHostname,
 		LabelSelector: &metav1.LabelSelector{MatchLabels: workload(local, labels)},
@@ -46,7 +46,7 @@ func antiAffinity(local *corev1.Pod, labels map[string]string) *corev1.PodAntiAf
 		if local.Spec.Affinity == nil {
 			return nil
 		}
-		return local.Spec.Affinity.PodAntiAffinity.DeepCopy()
+		return propagated(local.Spec.Affinity.PodAntiAffinity.DeepCopy(), local.Namespace, namespace)
 	case AntiAffinitySoft:
 		return &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
 			{Weight: 1, PodAffinityTerm: term},
@@ -58,21 +58,53 @@ func antiAffinity(local *corev1.Pod, labels map[string]string) *corev1.PodAntiAf
 	}
 }
 
-// workload is the labels that the pods of one workload share, as they are in the provider.
-func workload(local *corev1.Pod, labels map[string]string) map[string]string {
-	if list := local.Annotations[AnnotationAntiAffinityLabels]; list != "" {
-		out := map[string]string{}
-		for key := range strings.SplitSeq(list, ",") {
-			key = strings.TrimSpace(key)
-			if value, found := labels[key]; found {
-				out[key] = value
+// propagated gives the terms that name the Pod's own namespace the name that it has in the provider.
+func propagated(a *corev1.PodAntiAffinity, from, to string) *corev1.PodAntiAffinity {
+	if a == nil {
+		return nil
+	}
+	rename := func(term *corev1.PodAffinityTerm) {
+		for i, name := range term.Namespaces {
+			if name == from {
+				term.Namespaces[i] = to
 			}
 		}
-		return out
+	}
+	for i := range a.RequiredDuringSchedulingIgnoredDuringExecution {
+		rename(&a.RequiredDuringSchedulingIgnoredDuringExecution[i])
+	}
+	for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
+		rename(&a.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm)
+	}
+	return a
+}
+
+// workload is the labels that the pods of one workload share, as they are in the provider: those listed that there are, else all but those that
+// differ between the pods of one. A selector without labels would mean every pod.
+func workload(local *corev1.Pod, labels map[string]string) map[string]string {
+	listed := map[string]string{}
+	for _, key := range commaList(local.Annotations[AnnotationAntiAffinityLabels]) {
+		if value, found := labels[key]; found {
+			listed[key] = value
+		}
+	}
+	if len(listed) > 0 {
+		return listed
 	}
 	out := maps.Clone(labels)
 	for _, key := range []string{"pod-template-hash", "controller-revision-hash", "statefulset.kubernetes.io/pod-name"} {
 		delete(out, key)
+	}
+	return out
+}
+
+// commaList reads a list separated by commas; blanks around its parts, and empty parts, do not count.
+func commaList(text string) []string {
+	var out []string
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
 	}
 	return out
 }

@@ -59,6 +59,14 @@ func ended(local *corev1.Pod, phase corev1.PodPhase, reason, message string) *co
 		}
 	}
 	s.ContainerStatuses = terminated(s.ContainerStatuses, local.Spec.Containers, reason, exitCode)
+	// Of the others those end that were seen to run.
+	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.EphemeralContainerStatuses} {
+		for i := range list {
+			if list[i].State.Running != nil {
+				end(&list[i], reason, exitCode)
+			}
+		}
+	}
 	return out
 }
 
@@ -70,15 +78,21 @@ func terminated(have []corev1.ContainerStatus, spec []corev1.Container, reason s
 		if j := slices.IndexFunc(have, func(h corev1.ContainerStatus) bool { return h.Name == spec[i].Name }); j >= 0 {
 			c = *have[j].DeepCopy()
 		}
-		c.Ready, c.Started = false, new(false)
-		if c.State.Terminated == nil {
-			end := &corev1.ContainerStateTerminated{ExitCode: exitCode, Reason: reason, ContainerID: c.ContainerID}
-			if c.State.Running != nil {
-				end.StartedAt = c.State.Running.StartedAt
-			}
-			c.State = corev1.ContainerState{Terminated: end}
-		}
+		end(&c, reason, exitCode)
 		out = append(out, c)
 	}
 	return out
+}
+
+// end turns the status of a container into that of one that has ended, if it does not say so itself.
+func end(c *corev1.ContainerStatus, reason string, exitCode int32) {
+	c.Ready, c.Started = false, new(false)
+	if c.State.Terminated != nil {
+		return
+	}
+	terminated := &corev1.ContainerStateTerminated{ExitCode: exitCode, Reason: reason, ContainerID: c.ContainerID}
+	if c.State.Running != nil {
+		terminated.StartedAt = c.State.Running.StartedAt
+	}
+	c.State = corev1.ContainerState{Terminated: terminated}
 }

@@ -19,6 +19,8 @@ const (
 	// AnnotationRestarts, on a local Pod whose remote Pod was made again, holds the restarts of its containers in the former
 	// ones: name=count, separated by commas.
 	AnnotationRestarts = "offloading.liqo.io/restarts"
+	// AnnotationRemoteUID, on a local Pod, is the UID of the remote Pod whose status it shows, by which the next one is told from it.
+	AnnotationRemoteUID = "offloading.liqo.io/remote-uid"
 	// AnnotationOffloaded, on a local Pod, is its own UID once a ShadowPod was made for it. The label that says so to people and selectors is
 	// no proof: it comes along when a manifest is made from an offloaded Pod.
 	AnnotationOffloaded = "offloading.liqo.io/offloaded"
@@ -110,7 +112,9 @@ func offloaded(local *corev1.Pod) *corev1.Pod {
 		out.Annotations = map[string]string{}
 	}
 	if !Offloaded(local) {
-		delete(out.Annotations, AnnotationRestarts) // those of the Pod that the manifest was taken from
+		// Those of the Pod that the manifest was taken from.
+		delete(out.Annotations, AnnotationRestarts)
+		delete(out.Annotations, AnnotationRemoteUID)
 	}
 	out.Annotations[AnnotationOffloaded] = string(local.UID)
 	return out
@@ -157,7 +161,8 @@ func conditions(local, remote *corev1.Pod) []corev1.PodCondition {
 // kubelets tells whether only the node's agent and the scheduler speak with this condition.
 func kubelets(t corev1.PodConditionType) bool {
 	switch t {
-	case corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodReadyToStartContainers:
+	case corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodReadyToStartContainers,
+		corev1.PodResizePending, corev1.PodResizeInProgress:
 		return true
 	default:
 		return false
@@ -182,20 +187,20 @@ func notReady(s *corev1.PodStatus, local *corev1.Pod, reason string) {
 	}
 }
 
-// restarts adds to the counts of s, which is remote's status, those of the remote Pods that came before it. A remote Pod younger than the
-// start that the local status shows is another one: what was counted so far is kept, and its end counts as a restart.
+// restarts adds to the counts of s, which is remote's status, those of the remote Pods that came before it. Another remote Pod than the one
+// shown so far keeps what was counted, and the end of that one counts as a restart of every container that was seen. Pods are told apart by
+// their UID: clocks of nodes and API servers differ.
 func restarts(out *corev1.Pod, s *corev1.PodStatus, remote *corev1.Pod) {
 	base := parseRestarts(out.Annotations[AnnotationRestarts])
-	if start := out.Status.StartTime; start != nil && remote.CreationTimestamp.After(start.Time) {
-		base = map[string]int32{}
+	if shown := out.Annotations[AnnotationRemoteUID]; shown != "" && shown != string(remote.UID) {
 		for _, c := range slices.Concat(out.Status.InitContainerStatuses, out.Status.ContainerStatuses) {
-			base[c.Name] = c.RestartCount + 1
+			base[c.Name] = max(base[c.Name], c.RestartCount+1)
 		}
-		if out.Annotations == nil {
-			out.Annotations = map[string]string{}
+		if len(base) > 0 {
+			out.Annotations[AnnotationRestarts] = formatRestarts(base)
 		}
-		out.Annotations[AnnotationRestarts] = formatRestarts(base)
 	}
+	out.Annotations[AnnotationRemoteUID] = string(remote.UID)
 	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
 		for i := range list {
 			list[i].RestartCount += base[list[i].Name]

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
@@ -144,13 +145,43 @@ func TestPodStatus(t *testing.T) {
 		if got.Status.Phase != corev1.PodRunning || ready(got) != corev1.ConditionFalse {
 			t.Errorf("while it is replaced: %+v", got.Status)
 		}
-		next := running(1, t0.Add(time.Minute), t0.Add(2*time.Minute))
+		next := running(1, t0, t0) // by a clock that goes wrong
+		next.UID = "p2"
 		got = PodStatus(got, next, options)
 		if n := got.Status.ContainerStatuses[0].RestartCount; n != 4 || got.Annotations[AnnotationRestarts] != "c=3" {
 			t.Errorf("%d restarts, %v", n, got.Annotations)
 		}
 		if again := PodStatus(got, next, options); !reflect.DeepEqual(got, again) {
 			t.Errorf("it never settles: %s", cmp.Diff(got, again))
+		}
+	})
+	t.Run("made again before it started", func(t *testing.T) {
+		local := out.DeepCopy()
+		for i, uid := range []types.UID{"p2", "p3", "p4"} {
+			next := running(0, t0, t0)
+			if next.UID = uid; uid == "p3" {
+				next.Status = corev1.PodStatus{Phase: corev1.PodPending}
+			}
+			local = PodStatus(local, next, options)
+			want := int32(i + 1)
+			if uid == "p4" { // of p3 nothing was seen that could have ended
+				want--
+			}
+			for _, c := range local.Status.ContainerStatuses {
+				if c.RestartCount < want {
+					t.Errorf("%s: %d restarts, want at least %d", uid, c.RestartCount, want)
+				}
+			}
+		}
+		if len(local.Status.ContainerStatuses) != 1 {
+			t.Errorf("%+v", local.Status)
+		}
+	})
+	t.Run("resized", func(t *testing.T) {
+		local, resizing := out.DeepCopy(), remote.DeepCopy()
+		resizing.Status.Conditions = append(resizing.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue})
+		if got := PodStatus(PodStatus(local, resizing, options), remote, options); !reflect.DeepEqual(got, out) {
+			t.Errorf("the resize never ends: %s", cmp.Diff(out, got))
 		}
 	})
 	t.Run("killed, and not to run twice", func(t *testing.T) {
@@ -191,6 +222,15 @@ func TestEnds(t *testing.T) {
 		}
 		if len(s.ContainerStatuses) != 1 || s.ContainerStatuses[0].Ready || s.ContainerStatuses[0].State.Terminated == nil || s.ContainerStatuses[0].State.Terminated.ExitCode != test.exitCode {
 			t.Errorf("containers %+v", s.ContainerStatuses)
+		}
+	}
+	local.Status.InitContainerStatuses = []corev1.ContainerStatus{
+		{Name: "done", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
+		{Name: "sidecar", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+	}
+	for _, c := range Aborted(local, "m").Status.InitContainerStatuses {
+		if c.State.Terminated == nil || (c.State.Terminated.ExitCode == 1) != (c.Name == "sidecar") {
+			t.Errorf("init container %+v", c)
 		}
 	}
 	if s := Refused(pod(nil), "m").Status; s.Phase != corev1.PodPending || s.Reason != "OffloadingBackOff" || s.Message != "m" {
