@@ -28,31 +28,47 @@ func agents(s *story.Story) {
 	for _, c := range []*playground.Cluster{rome, milan} {
 		peer := map[string]string{"rome": "milan", "milan": "rome"}[c.ID]
 		s.Step("the agents of "+c.ID+" are killed while a stream runs at full speed", func() {
-			stream := p.stream(p.inside("home", 0), p.Rome, "milan", p.pods("milan")[1].Name, 0)
-			pause(s, time.Second)
-			var fabric corev1.PodList
-			s.Eventually(start, "a fabric agent to run on each node of "+c.ID, func(ctx context.Context) error {
-				err := c.List(ctx, &fabric, client.InNamespace(api.Namespace), client.MatchingLabels{"app.kubernetes.io/name": "fabric"})
-				if err == nil && (len(fabric.Items) != 2 || !story.Ready(fabric.Items[0]) || !story.Ready(fabric.Items[1])) {
-					err = fmt.Errorf("the pods are %v", story.Names(fabric.Items))
+			p.mostly(agentStall, func() {
+				var fabric corev1.PodList
+				s.Eventually(start, "a fabric agent to run on each node of "+c.ID, func(ctx context.Context) error {
+					err := c.List(ctx, &fabric, client.InNamespace(api.Namespace), client.MatchingLabels{"app.kubernetes.io/name": "fabric"})
+					if err == nil && (len(fabric.Items) != 2 || !story.Ready(fabric.Items[0]) || !story.Ready(fabric.Items[1])) {
+						err = fmt.Errorf("the pods are %v", story.Names(fabric.Items))
+					}
+					return err
+				})
+				at, err := gateways(s.Context(), c, peer)
+				s.Must(err)
+				for i := range fabric.Items {
+					kill(s, &fabric.Items[i], "fabric")
+					pause(s, 500*time.Millisecond)
 				}
-				return err
+				for i := range at {
+					kill(s, &at[i], "gateway")
+					pause(s, 500*time.Millisecond)
+				}
+				// The agents are up again and look at what they find.
+				pause(s, 3*time.Second)
 			})
-			at, err := gateways(s.Context(), c, peer)
-			s.Must(err)
-			for i := range fabric.Items {
-				kill(s, &fabric.Items[i], "fabric")
-				pause(s, 500*time.Millisecond)
-			}
-			for i := range at {
-				kill(s, &at[i], "gateway")
-				pause(s, 500*time.Millisecond)
-			}
-			// The agents are up again and look at what they find.
-			pause(s, 3*time.Second)
-			p.flows(stream, agentStall)
 		})
 		standing(s, c, peer)
+	}
+}
+
+// mostly does something to three streams, one after the other: what it does to them it does to each, so the median tells; two cores that are
+// busy with other things stall a stream for as long every now and then.
+func (p *people) mostly(limit time.Duration, do func()) {
+	p.Helper()
+	var stalls []time.Duration
+	for range 3 {
+		stream := p.stream(p.inside("home", 0), p.Rome, "milan", p.pods("milan")[1].Name, 0)
+		pause(p.Story, time.Second)
+		do()
+		stalls = append(stalls, p.flows(stream, time.Minute))
+	}
+	slices.Sort(stalls)
+	if stalls[1] > limit {
+		p.Errorf("the streams stalled for %v, and must not for longer than %v", stalls, limit)
 	}
 }
 

@@ -76,9 +76,7 @@ func matrix(s *story.Story) {
 			}
 			stream := p.stream(p.inside("home", 1), rome, to, p.pods(to)[1].Name, 0)
 			pause(s, time.Second)
-			if got := p.flows(stream, time.Second); got.Bytes < 1<<20 {
-				s.Errorf("%d bytes in a second from %s: full packets don't pass", got.Bytes, to)
-			}
+			p.flows(stream, time.Second)
 		}
 	})
 	s.Step("an outside host is reached through the IP object of a peer", func() {

@@ -188,8 +188,9 @@ func (p *people) stream(from playground.Inside, c *playground.Cluster, group str
 	return stream
 }
 
-// flows ends a stream that must not have broken nor stalled for longer than that, and prints what it was like.
-func (p *people) flows(stream *playground.Stream, stall time.Duration) playground.Reception {
+// flows ends a stream that must not have broken, stalled for longer than that, or come to less than 1 MiB, and prints what it was like. It
+// returns the longest stall.
+func (p *people) flows(stream *playground.Stream, stall time.Duration) time.Duration {
 	p.Helper()
 	got, err := stream.Stop()
 	p.Must(err)
@@ -198,12 +199,12 @@ func (p *people) flows(stream *playground.Stream, stall time.Duration) playgroun
 	switch {
 	case len(got.Breaks) > 0:
 		p.Errorf("the stream broke: %v", got.Breaks)
-	case got.Bytes == 0:
-		p.Errorf("the stream carried nothing")
+	case got.Bytes < 1<<20:
+		p.Errorf("the stream carried %d bytes: full packets don't pass", got.Bytes)
 	case longest > stall:
 		p.Errorf("the stream stalled for %v, and must not for longer than %v", longest, stall)
 	}
-	return got
+	return longest
 }
 
 // hosts makes a pod in the host network of every node of every cluster, and returns where to send from, by node.
