@@ -53,6 +53,9 @@ const (
 	ClusterRoleRemote = "liqo-virtual-kubelet-remote"
 	// ClusterRoleLocal is bound to the ServiceAccount of every virtual kubelet.
 	ClusterRoleLocal = "liqo-virtual-kubelet-local"
+	// ClusterRoleOffloaded is bound, in each offloaded namespace, to the virtual kubelets that it extends to. It holds what nobody should
+	// have in a namespace that is not offloaded: reading its Secrets, and acting as its service accounts.
+	ClusterRoleOffloaded = "liqo-virtual-kubelet-offloaded"
 )
 
 // Labels of what is made at run time; an installation is found, and removed, by them.

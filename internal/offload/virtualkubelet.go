@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,8 +22,8 @@ import (
 // annotationPatchHash, on the pods of a virtual kubelet, changes with the VirtualNode's offloading patch, so that they restart.
 const annotationPatchHash = "liqo.io/offloading-patch-hash"
 
-// Where the identity for the provider is in the pod of a virtual kubelet. It is mounted, so that a virtual kubelet has no right to read any
-// Secret; kubelet brings a renewed one within a minute or two.
+// Where the identity for the provider is in the pod of a virtual kubelet. It is mounted, so that a virtual kubelet has no right to read
+// Secrets but those of offloaded namespaces; kubelet brings a renewed one within a minute or two.
 const (
 	identityVolume = "identity"
 	identityPath   = "/var/run/liqo/identity"
@@ -79,6 +80,21 @@ func KubeletLabels(node *offloadingv1beta1.VirtualNode, global map[string]string
 func KubeletRights(node *offloadingv1beta1.VirtualNode) (rbacv1.RoleRef, []rbacv1.Subject) {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterRoleLocal},
 		[]rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: node.Namespace, Name: node.Name}}
+}
+
+// OffloadedRights returns the RoleBinding, in an offloaded namespace, that lets the virtual kubelets of the clusters it extends to read what
+// they copy.
+func OffloadedRights(nodes []offloadingv1beta1.VirtualNode, clusters []string) (rbacv1.RoleRef, []rbacv1.Subject) {
+	var subjects []rbacv1.Subject
+	for i := range nodes {
+		if node := &nodes[i]; slices.Contains(clusters, node.Spec.ClusterID) {
+			subjects = append(subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: node.Namespace, Name: node.Name})
+		}
+	}
+	slices.SortFunc(subjects, func(a, b rbacv1.Subject) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterRoleOffloaded}, subjects
 }
 
 // TwinRights returns the RoleBinding that lets a consumer (a cluster ID) work in its twin namespaces.

@@ -49,8 +49,11 @@ func (r *namespaceOffloadings) sync(ctx context.Context, o *offloadingv1beta1.Na
 	if err := r.label(ctx, o.Namespace, o.Spec.PodOffloadingStrategy != offloadingv1beta1.PodsLocal); err != nil {
 		return err
 	}
-	_, err := r.report(ctx, o)
-	return err
+	involved, err := r.report(ctx, o)
+	if err != nil {
+		return err
+	}
+	return r.letRead(ctx, o, involved)
 }
 
 // finalize lets go when no provider holds the namespace, or is asked to hold it, any more.

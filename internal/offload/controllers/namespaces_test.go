@@ -53,6 +53,14 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 		})
 	}
 	phase(offloadingv1beta1.PhaseInProgress)
+	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "liqo-virtual-kubelet-offloaded"}}
+	eventually(t, c, rights, "the provider's virtual kubelet, and no other, to read what it copies", func(b *rbacv1.RoleBinding) error {
+		if len(b.Subjects) != 1 || b.Subjects[0].Namespace != tenant || b.Subjects[0].Name != "turin" || b.RoleRef.Name != "liqo-virtual-kubelet-offloaded" ||
+			len(b.OwnerReferences) != 1 || b.OwnerReferences[0].UID != offloading.UID {
+			return fmt.Errorf("%+v", b)
+		}
+		return nil
+	})
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}
 	labelled := func(want string) {
 		t.Helper()

@@ -1,0 +1,41 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
+)
+
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-virtual-kubelet-offloaded
+
+// letRead lets the virtual kubelets of clusters read what they copy from the namespace, and nobody else's. It goes with the NamespaceOffloading,
+// whose finalizer holds it until the twins are gone.
+func (r *namespaceOffloadings) letRead(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading, clusters []string) error {
+	var nodes offloadingv1beta1.VirtualNodeList
+	if err := r.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("listing VirtualNodes: %w", err)
+	}
+	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: offload.ClusterRoleOffloaded}}
+	_, err := kube.Ensure(ctx, r.Client, rights, func() error {
+		rights.Labels = merge(rights.Labels, offload.RuntimeLabels(r.GlobalLabels, ""))
+		delete(rights.Labels, api.LabelRemoteClusterID) // several clusters share it
+		rights.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "NamespaceOffloading", Name: o.Name, UID: o.UID,
+		}}
+		rights.RoleRef, rights.Subjects = offload.OffloadedRights(nodes.Items, clusters)
+		return nil
+	})
+	if err != nil && !apierrors.IsAlreadyExists(err) { // made a moment ago, the cache has not heard of it yet
+		return fmt.Errorf("letting virtual kubelets read namespace %s: %w", o.Namespace, err)
+	}
+	return nil
+}
