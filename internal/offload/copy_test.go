@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -107,10 +108,83 @@ func slicesTried() copied {
 	}
 }
 
+// tried is a kind that is copied as it is: rules are those of the kind, change makes a variant of an object other than the first.
+func tried[T interface {
+	Object
+	comparable
+}](empty func() T, change func(obj T, variant int), forward func(T, string, kinds.CopyOptions) (T, string), differ func(have, want T) (T, kinds.Change)) copied {
+	return copied{
+		make: func(variant int) Object {
+			obj := empty()
+			obj.SetNamespace("shop")
+			obj.SetName("web")
+			obj.SetLabels(map[string]string{"v": fmt.Sprint(variant)})
+			if variant == 2 {
+				obj.SetAnnotations(map[string]string{kinds.AnnotationSkip: "yes"})
+			}
+			change(obj, variant)
+			return obj
+		},
+		rules: func() CopyRules {
+			return CopyRules{
+				Options: copyOptions,
+				Copy: func(local Object, namespace string) Copy {
+					want, why := forward(local.(T), namespace, copyOptions)
+					if why != "" {
+						return Copy{Why: why}
+					}
+					return Copy{Want: want}
+				},
+				Merge: func(have, want Object) (Object, kinds.Change) {
+					out, change := differ(have.(T), want.(T))
+					return out, change
+				},
+			}
+		},
+		accept: func(obj Object) {
+			if ingress, ok := obj.(*networkingv1.Ingress); ok && ingress.Spec.IngressClassName == nil {
+				ingress.Spec.IngressClassName = new("default")
+			}
+		},
+	}
+}
+
+func configMapsTried() copied {
+	return tried(func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, func(c *corev1.ConfigMap, variant int) {
+		c.Data = map[string]string{"k": fmt.Sprint(variant)}
+		if variant == 3 {
+			c.Immutable = new(true)
+		}
+	}, kinds.ConfigMap, kinds.MergeConfigMap)
+}
+
+func secretsTried() copied {
+	return tried(func() *corev1.Secret { return &corev1.Secret{} }, func(s *corev1.Secret, variant int) {
+		s.Data, s.Type = map[string][]byte{"k": {byte(variant)}}, corev1.SecretTypeOpaque
+		switch variant {
+		case 1:
+			s.Type = corev1.SecretTypeTLS
+		case 3:
+			s.Immutable = new(true)
+		}
+	}, kinds.Secret, kinds.MergeSecret)
+}
+
+func ingressesTried() copied {
+	return tried(func() *networkingv1.Ingress { return &networkingv1.Ingress{} }, func(i *networkingv1.Ingress, variant int) {
+		i.Spec.IngressClassName = new("ours")
+		i.Spec.Rules = []networkingv1.IngressRule{{Host: fmt.Sprint(variant)}}
+	}, func(local *networkingv1.Ingress, namespace string, o kinds.CopyOptions) (*networkingv1.Ingress, string) {
+		return kinds.Ingress(local, namespace, kinds.IngressOptions{CopyOptions: o})
+	}, kinds.MergeIngress)
+}
+
 // TestCopyLawsInRandomWorlds lets the engine act at any moment of any history of an object and its copy, then lets everything come to rest,
 // and looks: it settles, changes nothing twice, leaves nothing behind, and never touches what is not its own.
 func TestCopyLawsInRandomWorlds(t *testing.T) {
-	for name, kind := range map[string]copied{"Service": servicesTried(), "EndpointSlice": slicesTried()} {
+	for name, kind := range map[string]copied{
+		"Service": servicesTried(), "EndpointSlice": slicesTried(), "ConfigMap": configMapsTried(), "Secret": secretsTried(), "Ingress": ingressesTried(),
+	} {
 		t.Run(name, func(t *testing.T) {
 			writes := 0
 			for seed := range uint64(2000) {

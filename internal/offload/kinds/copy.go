@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
@@ -88,4 +89,12 @@ func mergeMetadata(have, want *metav1.ObjectMeta) {
 	maps.Copy(labels, want.Labels)
 	maps.Copy(annotations, want.Annotations)
 	have.Labels, have.Annotations = labels, annotations
+}
+
+// merged returns have if out is the same, and what makes have of it.
+func merged[T any](have, out *T) (*T, Change) {
+	if equality.Semantic.DeepEqual(have, out) {
+		return have, Same
+	}
+	return out, Update
 }

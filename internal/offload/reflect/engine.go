@@ -57,6 +57,9 @@ type Kind struct {
 	Beside []Beside
 	// Remote is what is watched in every twin namespace.
 	Remote []Resource
+	// RemoteName is the name, there, of the twin of an object of that name here, and LocalName the way back; empty where there can't be one.
+	// Nil means the same name.
+	RemoteName, LocalName func(string) string
 	// Next decides; see offload.Next. It must not change the facts.
 	Next func(Facts) offload.Step
 	// Refused is the step that tells the user that the provider refused an action, false if nobody is told. May be nil.
@@ -151,6 +154,10 @@ func New(opts Options) *Engine {
 	for _, kind := range opts.Kinds {
 		if kind.Workers == 0 {
 			continue
+		}
+		same := func(name string) string { return name }
+		if kind.RemoteName == nil {
+			kind.RemoteName, kind.LocalName = same, same
 		}
 		r := &reflector{Kind: kind, engine: e, told: map[types.NamespacedName]string{}}
 		r.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry))

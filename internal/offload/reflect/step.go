@@ -123,13 +123,14 @@ func (r *reflector) facts(key types.NamespacedName) (Facts, *twin) {
 		return facts, nil
 	}
 	facts.RemoteSynced = here.hasSynced()
+	name := r.RemoteName(key.Name)
 	for _, s := range t.beside[r] {
 		facts.RemoteSynced = facts.RemoteSynced && s.hasSynced()
 		facts.Beside = append(facts.Beside, Neighbours{s, t.local})
 	}
 	for i, s := range t.stores[r] {
 		facts.RemoteSynced = facts.RemoteSynced && s.hasSynced()
-		facts.Remote[i] = s.get(types.NamespacedName{Namespace: t.remote, Name: key.Name})
+		facts.Remote[i] = s.get(types.NamespacedName{Namespace: t.remote, Name: name})
 	}
 	return facts, t
 }
@@ -141,11 +142,11 @@ func (r *reflector) read(ctx context.Context, key types.NamespacedName, facts Fa
 		return facts, fmt.Errorf("reading %s: %w", key, err)
 	}
 	facts.Remote = make([]client.Object, len(r.Remote))
-	if facts.Mapping.Namespace == "" {
+	remoteKey := types.NamespacedName{Namespace: facts.Mapping.Namespace, Name: r.RemoteName(key.Name)}
+	if remoteKey.Namespace == "" || remoteKey.Name == "" {
 		return facts, nil
 	}
 	for i, resource := range r.Remote {
-		remoteKey := types.NamespacedName{Namespace: facts.Mapping.Namespace, Name: key.Name}
 		if facts.Remote[i], err = get(ctx, r.engine.opts.Remote, remoteKey, resource); err != nil {
 			return facts, fmt.Errorf("reading remote %s: %w", remoteKey, err)
 		}

@@ -95,9 +95,7 @@ func (e *Engine) watchTwin(ctx context.Context, local, namespace string) *twin {
 		}()
 	}
 	for _, r := range e.kinds {
-		changed := func(key types.NamespacedName, _, _ client.Object) {
-			r.enqueue(types.NamespacedName{Namespace: local, Name: key.Name})
-		}
+		changed := func(key types.NamespacedName, _, _ client.Object) { r.enqueueRemote(t, key) }
 		complete := func() { r.enqueueTwin(t) }
 		for _, resource := range r.Remote {
 			t.stores[r] = append(t.stores[r], newStore(resource, changed, complete))
@@ -163,7 +161,14 @@ func (r *reflector) enqueueTwin(t *twin) {
 	}
 	for _, s := range t.stores[r] {
 		for _, key := range s.keys() {
-			r.enqueue(types.NamespacedName{Namespace: t.local, Name: key.Name})
+			r.enqueueRemote(t, key)
 		}
+	}
+}
+
+// enqueueRemote has the object here looked at whose twin has that name.
+func (r *reflector) enqueueRemote(t *twin, key types.NamespacedName) {
+	if name := r.LocalName(key.Name); name != "" {
+		r.enqueue(types.NamespacedName{Namespace: t.local, Name: name})
 	}
 }

@@ -1,0 +1,42 @@
+package kinds
+
+import networkingv1 "k8s.io/api/networking/v1"
+
+// annotationIngressClass is how the class of an Ingress was said before there was a field for it.
+const annotationIngressClass = "kubernetes.io/ingress.class"
+
+// IngressOptions are the facts that decide what becomes of Ingresses.
+type IngressOptions struct {
+	CopyOptions
+	// Class is the one of the provider that Ingresses get; empty leaves the choice to the provider.
+	Class string
+}
+
+// Ingress returns the copy of local, or why it has none. Classes are names of each cluster's own, so that the local one stays here.
+func Ingress(local *networkingv1.Ingress, namespace string, o IngressOptions) (*networkingv1.Ingress, string) {
+	if why := Kept(local.Annotations, o.CopyOptions); why != "" {
+		return nil, why
+	}
+	in := local.DeepCopy()
+	o.AnnotationsNotReflected = append([]string{annotationIngressClass}, o.AnnotationsNotReflected...)
+	out := &networkingv1.Ingress{
+		ObjectMeta: copyMetadata(local, namespace, o.CopyOptions),
+		Spec:       networkingv1.IngressSpec{DefaultBackend: in.Spec.DefaultBackend, Rules: in.Spec.Rules, TLS: in.Spec.TLS},
+	}
+	if o.Class != "" {
+		out.Spec.IngressClassName = &o.Class
+	}
+	return out, ""
+}
+
+// MergeIngress returns have with what want says, keeping the class that the provider chose.
+func MergeIngress(have, want *networkingv1.Ingress) (*networkingv1.Ingress, Change) {
+	out := have.DeepCopy()
+	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)
+	class := out.Spec.IngressClassName
+	out.Spec = *want.Spec.DeepCopy()
+	if out.Spec.IngressClassName == nil {
+		out.Spec.IngressClassName = class
+	}
+	return merged(have, out)
+}

@@ -1,0 +1,21 @@
+package reflect
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/internal/offload/kinds"
+)
+
+// ConfigMapKind is the name of the kind that ConfigMaps makes.
+const ConfigMapKind = "ConfigMap"
+
+// ConfigMaps reflects the ConfigMaps of offloaded namespaces.
+func ConfigMaps(workers int, options func() kinds.CopyOptions) Kind {
+	kind := plain(ConfigMapKind, workers, &corev1.ConfigMap{}, options, func(local *corev1.ConfigMap, namespace string) (*corev1.ConfigMap, string) {
+		return kinds.ConfigMap(local, namespace, options())
+	}, kinds.MergeConfigMap)
+	o := options()
+	kind.RemoteName = func(name string) string { return kinds.ConfigMapName(name, o) }
+	kind.LocalName = func(name string) string { return kinds.LocalConfigMapName(name, o) }
+	return kind
+}

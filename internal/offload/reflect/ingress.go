@@ -1,0 +1,29 @@
+package reflect
+
+import (
+	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/offload/kinds"
+)
+
+// IngressKind is the name of the kind that Ingresses makes.
+const IngressKind = "Ingress"
+
+// Ingresses reflects the Ingresses of offloaded namespaces.
+func Ingresses(workers int, options func() kinds.IngressOptions) Kind {
+	kind := plain(IngressKind, workers, &networkingv1.Ingress{}, func() kinds.CopyOptions { return options().CopyOptions },
+		func(local *networkingv1.Ingress, namespace string) (*networkingv1.Ingress, string) {
+			return kinds.Ingress(local, namespace, options())
+		}, kinds.MergeIngress)
+	kind.Announced = true
+	kind.Local.Strip, kind.Remote[0].Strip = stripIngressStatus, stripIngressStatus
+	return kind
+}
+
+// stripIngressStatus drops what never crosses.
+func stripIngressStatus(obj client.Object) {
+	if ingress, ok := obj.(*networkingv1.Ingress); ok {
+		ingress.Status = networkingv1.IngressStatus{}
+	}
+}

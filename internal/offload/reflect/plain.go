@@ -1,0 +1,29 @@
+package reflect
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kinds"
+)
+
+// plain returns the Kind of objects whose copies are of the same type and depend on nothing else.
+func plain[T client.Object](name string, workers int, empty T, options func() kinds.CopyOptions, forward func(local T, namespace string) (T, string), differ func(have, want T) (T, kinds.Change)) Kind {
+	return copies(name, workers, options(), empty, empty, func(f Facts) offload.Step {
+		return offload.NextCopy(object(f.Local), object(f.Remote[0]), f.Mapping, f.RemoteSynced, offload.CopyRules{
+			Options: options(),
+			Copy: func(local offload.Object, namespace string) offload.Copy {
+				obj, ok := local.(T)
+				if !ok {
+					return offload.Copy{Why: "it is no " + name}
+				}
+				want, why := forward(obj, namespace)
+				if why != "" {
+					return offload.Copy{Why: why}
+				}
+				return offload.Copy{Want: want}
+			},
+			Merge: merge(differ),
+		})
+	})
+}
