@@ -165,7 +165,7 @@ func TestRefusals(t *testing.T) {
 		"network connect --gw-client-port 70000":                                                            "--gw-client-port 70000: want a port",
 		"create gatewayserver":                                                                              "required flag",
 		"create gatewayserver --remote-cluster-id milan --node-port 99999":                                  "--node-port 99999: want a port",
-		"create gatewayclient --remote-cluster-id milan --addresses 1.2.3.4 --port 1 --protocol SCTP":       "want UDP or TCP",
+		"create gatewayclient --remote-cluster-id milan --addresses 1.2.3.4 --port 1 --protocol TCP":        "--protocol TCP: want UDP",
 		"create configuration --remote-cluster-id milan --pod-cidr 10.1.0.0 --external-cidr 10.2.0.0/16":    "--pod-cidr 10.1.0.0: want a range",
 		"create configuration --remote-cluster-id milan --pod-cidr 10.1.0.0/16 --external-cidr 10.2.0.1/16": "did you mean 10.2.0.0/16",
 		"create configuration --remote-cluster-id milan --pod-cidr fd00::/64 --external-cidr 10.2.0.0/16":   "want an IPv4 range",

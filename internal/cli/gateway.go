@@ -143,11 +143,10 @@ func validateAddresses(flag string, addresses []string) error {
 }
 
 func validateProtocol(protocol string) error {
-	switch corev1.Protocol(protocol) {
-	case corev1.ProtocolUDP, corev1.ProtocolTCP:
-		return nil
+	if protocol != string(corev1.ProtocolUDP) {
+		return fmt.Errorf("--protocol %s: want UDP, which is all that WireGuard speaks: have the way to the peer's gateway opened for it", protocol)
 	}
-	return fmt.Errorf("--protocol %s: want UDP or TCP", protocol)
+	return nil
 }
 
 // fillClient makes a new GatewayClient for the peer.

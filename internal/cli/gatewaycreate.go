@@ -143,13 +143,13 @@ func (a *app) createGatewayClientCommand() *cobra.Command {
 	f.template.add(flags, "", clientTemplates, networkingv1beta1.ClientTemplateDefault)
 	flags.StringSliceVar(&f.addresses, "addresses", nil, "Addresses or host names of the peer's gateway server, the best first (required)")
 	flags.Int32Var(&f.port, "port", 0, "Port of the peer's gateway server (required)")
-	flags.StringVar(&f.protocol, "protocol", string(corev1.ProtocolUDP), "Protocol of the tunnel")
+	flags.StringVar(&f.protocol, "protocol", string(corev1.ProtocolUDP), "Protocol of the tunnel, which is UDP")
 	flags.IntVar(&mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: what the path allows)")
 	flags.BoolVar(&wait, "wait", false, "Wait until the tunnel is connected")
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait")
 	output.add(flags, "Only print the object, do not create it")
 	required(command, "addresses", "port")
 	oneOf(command, "output", "json", "yaml")
-	oneOf(command, "protocol", "UDP", "TCP")
+	oneOf(command, "protocol", "UDP")
 	return command
 }

@@ -57,24 +57,28 @@ func (p *pair) connectNetwork(ctx context.Context, o *networkOptions) (*tunnel, 
 	return t, t.exchangeKeys(ctx)
 }
 
-// whyNoNetwork tells why a cluster can't be connected; empty when it can.
+// whyNoNetwork tells why a cluster can't be connected, and the cure; empty when it can.
 func (c *cluster) whyNoNetwork(ctx context.Context) (string, error) {
 	networks, err := c.ownNetworks(ctx, ipamv1alpha1.NetworkTypeExternal)
 	if apierrors.IsForbidden(err) {
-		return "the user of the kubeconfig may not read its Networks", nil
+		return fmt.Sprintf("the user of its kubeconfig may not read Networks in namespace %s. It takes an administrator of both clusters to connect them (liqoctl network connect)", c.namespace), nil
 	}
 	if err != nil {
 		return "", err
 	}
 	if len(networks) == 0 {
-		return "it is installed without networking (networking.enabled=false)", nil
+		return "it is installed without networking. It takes networking.enabled=true", nil
 	}
 	var templates networkingv1beta1.WgGatewayServerTemplateList
-	if err := c.List(ctx, &templates); err != nil && !absent(err) {
+	err = c.List(ctx, &templates)
+	if apierrors.IsForbidden(err) {
+		return "the user of its kubeconfig may not read WgGatewayServerTemplates. It takes an administrator of both clusters to connect them (liqoctl network connect)", nil
+	}
+	if err != nil && !absent(err) {
 		return "", c.error(fmt.Errorf("reading WgGatewayServerTemplates: %w", err))
 	}
 	if len(templates.Items) == 0 {
-		return "its network is somebody else's (networking.internal=false)", nil
+		return "its network is somebody else's. A tunnel takes networking.internal=true", nil
 	}
 	return "", nil
 }
@@ -82,7 +86,7 @@ func (c *cluster) whyNoNetwork(ctx context.Context) (string, error) {
 func (c *cluster) canConnect(ctx context.Context) error {
 	why, err := c.whyNoNetwork(ctx)
 	if err == nil && why != "" {
-		err = c.error(fmt.Errorf("no tunnel can be made, %s: the cluster has to be installed with networking.enabled=true and networking.internal=true, and its user be an administrator", why))
+		err = c.error(fmt.Errorf("no tunnel can be made with cluster %s: %s", c.id, why))
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +44,9 @@ func (o *networkOptions) locate(location string) error {
 func (p *pair) peerNetwork(ctx context.Context, o *peerOptions) (*tunnel, error) {
 	if o.networkingDisabled {
 		p.local.Info("The networks are not connected (--networking-disabled): offloaded pods reach those of this cluster only where the infrastructure routes them")
+		if both := p.sharedRanges(ctx); both != "" {
+			p.local.Warn("Pods of both clusters have addresses of %s, which mean other pods here: pods that are offloaded to %s show no address. With a network (without --networking-disabled) they have one", both, p.remote.id)
+		}
 		p.withoutEffect(&o.network)
 		return nil, nil
 	}
@@ -55,9 +59,9 @@ func (p *pair) peerNetwork(ctx context.Context, o *peerOptions) (*tunnel, error)
 			continue
 		}
 		if o.auth.inBand {
-			return nil, c.error(fmt.Errorf("--in-band goes through a tunnel that can not be made, %s", why))
+			return nil, c.error(fmt.Errorf("--in-band goes through a tunnel that can not be made with cluster %s: %s", c.id, why))
 		}
-		c.Warn("The networks are not connected: cluster %s has none to connect, %s. Offloaded pods reach those of the consumer only where the infrastructure routes them", c.id, why)
+		c.Warn("The networks are not connected because of cluster %s: %s. Until then offloaded pods reach those of the consumer only where the infrastructure routes them", c.id, why)
 		p.withoutEffect(&o.network)
 		return nil, nil
 	}
@@ -66,6 +70,29 @@ func (p *pair) peerNetwork(ctx context.Context, o *peerOptions) (*tunnel, error)
 		return nil, err
 	}
 	return t, t.connected(ctx)
+}
+
+// sharedRanges are ranges of the local cluster's pods that overlap those of the remote one's, as far as this user may know; empty if none do.
+func (p *pair) sharedRanges(ctx context.Context) string {
+	var ranges [2][]netip.Prefix
+	for i, c := range []*cluster{p.local, p.remote} {
+		networks, err := c.ownNetworks(ctx, ipamv1alpha1.NetworkTypePod)
+		if err != nil {
+			return "" // what is told is a warning, and no reason to stop
+		}
+		for _, n := range networks {
+			if prefix, err := netip.ParsePrefix(n.Status.CIDR); err == nil {
+				ranges[i] = append(ranges[i], prefix)
+			}
+		}
+	}
+	var shared []string
+	for _, ours := range ranges[0] {
+		if slices.ContainsFunc(ranges[1], ours.Overlaps) {
+			shared = append(shared, ours.String())
+		}
+	}
+	return strings.Join(shared, ", ")
 }
 
 // withoutEffect names the flags that say something about a tunnel that is not made.

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/console"
+)
+
+func rangeObject(kind, cidr string) *ipamv1alpha1.Network {
+	return &ipamv1alpha1.Network{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: kind, Labels: map[string]string{ipamv1alpha1.LabelNetworkType: kind}},
+		Spec:       ipamv1alpha1.NetworkSpec{CIDR: cidr}, Status: ipamv1alpha1.NetworkStatus{CIDR: cidr},
+	}
+}
+
+// TestPeeringWithoutNetwork: who peers is told what keeps the networks apart and what follows from it.
+func TestPeeringWithoutNetwork(t *testing.T) {
+	template := &networkingv1beta1.WgGatewayServerTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "wireguard-server"}}
+	forbid := func(c *cluster) {
+		c.WithWatch = interceptor.NewClient(c.WithWatch, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Group: "ipam.liqo.io", Resource: "networks"}, "", nil)
+		}})
+	}
+	pods, external := rangeObject(ipamv1alpha1.NetworkTypePod, "10.1.0.0/16"), rangeObject(ipamv1alpha1.NetworkTypeExternal, "10.70.0.0/16")
+	for name, row := range map[string]struct {
+		disabled   bool
+		remote     []client.Object
+		restricted bool
+		want, not  string
+	}{
+		"a peering user":               {false, []client.Object{pods, external, template}, true, "because of cluster milan: the user of its kubeconfig may not read Networks in namespace liqo. It takes an administrator", "none to connect"},
+		"without networking":           {false, nil, false, "because of cluster milan: it is installed without networking. It takes networking.enabled=true", ""},
+		"disabled, equal ranges":       {true, []client.Object{pods}, false, "Pods of both clusters have addresses of 10.1.0.0/16, which mean other pods here: pods that are offloaded to milan show no address", ""},
+		"disabled, other ranges":       {true, []client.Object{rangeObject(ipamv1alpha1.NetworkTypePod, "10.2.0.0/16")}, false, "--networking-disabled", "show no address"},
+		"disabled, by a peering user":  {true, []client.Object{pods}, true, "--networking-disabled", "show no address"},
+		"disabled, without networking": {true, nil, false, "--networking-disabled", "show no address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &pair{
+				local:  fakeCluster("rome", pods.DeepCopy(), external.DeepCopy(), template.DeepCopy()),
+				remote: fakeCluster("milan", row.remote...),
+			}
+			var said bytes.Buffer
+			out := console.New(&said, &said, false)
+			for _, c := range []*cluster{p.local, p.remote} {
+				c.Console, c.namespace = out, "liqo"
+			}
+			if row.restricted {
+				forbid(p.remote)
+			}
+			o := &peerOptions{networkingDisabled: row.disabled}
+			o.network.given = func(string) bool { return false }
+			if tunnel, err := p.peerNetwork(t.Context(), o); err != nil || tunnel != nil {
+				t.Fatalf("%v, %v", tunnel, err)
+			}
+			if !strings.Contains(said.String(), row.want) || row.not != "" && strings.Contains(said.String(), row.not) {
+				t.Errorf("said %q, want %q", said.String(), row.want)
+			}
+		})
+	}
+}
