@@ -77,7 +77,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	}
 
 	var engine *reflect.Engine
-	there := newProvider(opts, func() { engine.Look(reflect.PodKind, reflect.ServiceKind, reflect.EndpointSliceKind) })
+	there := newProvider(opts, func() { engine.Look(reflect.Kinds()...) })
 	virtual, err := node.New(node.Options{
 		Local: local, Health: health, Log: log, Create: opts.createNode,
 		Name: opts.nodeName, Virtual: opts.virtualNode, Namespace: opts.tenantNamespace, ForeignCluster: opts.foreignClusterID,
@@ -91,17 +91,16 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	}
 	metrics := newReflectionMetrics(opts.foreignClusterID, opts.nodeName)
 	told := &events{client: local, log: log, node: opts.nodeName, cluster: opts.foreignClusterID}
-	endpointSliceWorkers := opts.endpointSliceWorkers
-	if !opts.reflectIPs {
-		endpointSliceWorkers = 0
-	}
 	engine = reflect.New(reflect.Options{
 		Local: local, Remote: far, Health: health, Log: log,
 		Namespace: opts.tenantNamespace, Map: opts.foreignClusterID,
 		Kinds: []reflect.Kind{
-			reflect.Pods(opts.podWorkers, func() kinds.PodOptions { return opts.pods(virtual, there) }),
-			reflect.Services(opts.serviceWorkers, func() kinds.ServiceOptions { return there.services(virtual.VirtualNode()) }),
-			reflect.EndpointSlices(endpointSliceWorkers, there.endpointSlices),
+			reflect.Pods(opts.workers("pod"), func() kinds.PodOptions { return opts.pods(virtual, there) }),
+			reflect.Services(opts.workers("service"), there.services),
+			reflect.EndpointSlices(opts.workers("endpointslice"), there.endpointSlices),
+			reflect.Ingresses(opts.workers("ingress"), there.ingresses),
+			reflect.ConfigMaps(opts.workers("configmap"), there.copies("configmap")),
+			reflect.Secrets(opts.workers("secret"), there.copies("secret")),
 		},
 		Warn:     func(obj client.Object, message string) { told.warn(ctx, obj, message) },
 		Announce: func(obj client.Object) { told.announce(ctx, obj) },
@@ -159,7 +158,7 @@ func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider) kinds.
 	out := kinds.PodOptions{
 		Origin: o.clusterID, Destination: o.foreignClusterID, Node: o.nodeName, HostIP: o.nodeIP,
 		LabelsNotReflected: o.labelsNotReflected, AnnotationsNotReflected: o.annotationsNotReflected,
-		TranslateIP: there.podIP, Unavailable: virtual.Unavailable(),
+		TranslateIP: there.podIP, Unavailable: virtual.Unavailable(), ConfigMapsReflected: o.workers("configmap") > 0,
 	}
 	if v := virtual.VirtualNode(); v != nil {
 		out.Patch = v.Spec.OffloadingPatch

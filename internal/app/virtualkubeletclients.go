@@ -17,6 +17,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,6 +48,8 @@ func newClient(cfg *rest.Config) (client.WithWatch, error) {
 		certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"): root,
 		authenticationv1.SchemeGroupVersion.WithKind("TokenReview"):             root,
 		authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"):      root,
+		networkingv1.SchemeGroupVersion.WithKind("Ingress"):                     namespaced,
+		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"):               namespaced,
 		offv1.GroupVersion.WithKind("ShadowPod"):                                namespaced,
 		offv1.GroupVersion.WithKind("ShadowEndpointSlice"):                      namespaced,
 		discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"):                namespaced,

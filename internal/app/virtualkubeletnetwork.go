@@ -56,6 +56,8 @@ type providerState struct {
 	// nodes stand for the provider, by name; the first one's virtual kubelet leads.
 	nodes  []string
 	leader string
+	// balancers and ingresses are the classes that the provider offers by default, if it offers any.
+	balancers, ingresses string
 }
 
 func newProvider(opts *virtualKubeletOptions, changed func()) *provider {
@@ -77,7 +79,9 @@ func stripHost(obj client.Object) {
 
 func stripVirtualNode(obj client.Object) {
 	if v, ok := obj.(*offv1.VirtualNode); ok {
-		v.Spec = offv1.VirtualNodeSpec{ClusterID: v.Spec.ClusterID}
+		v.Spec = offv1.VirtualNodeSpec{
+			ClusterID: v.Spec.ClusterID, LoadBalancerClasses: v.Spec.LoadBalancerClasses, IngressClasses: v.Spec.IngressClasses,
+		}
 	}
 }
 
@@ -115,6 +119,7 @@ func (p *provider) read() {
 
 func (s *providerState) equal(o *providerState) bool {
 	return s.ready == o.ready && s.configured == o.configured && s.translated == o.translated && s.leader == o.leader &&
+		s.balancers == o.balancers && s.ingresses == o.ingresses &&
 		slices.Equal(s.nodes, o.nodes) && slices.Equal(s.ours, o.ours) && slices.Equal(s.taken, o.taken) &&
 		slices.Equal(s.translation.Pods, o.translation.Pods) && slices.Equal(s.translation.External, o.translation.External)
 }
@@ -126,6 +131,9 @@ func (p *provider) readNodes(s *providerState) {
 			continue
 		}
 		s.nodes = append(s.nodes, v.Name)
+		if v.Name == p.opts.virtualNode {
+			s.readClasses(v)
+		}
 		if v.DeletionTimestamp == nil && (s.leader == "" || v.Name < s.leader) {
 			s.leader = v.Name
 		}
@@ -133,6 +141,20 @@ func (p *provider) readNodes(s *providerState) {
 	slices.Sort(s.nodes)
 	if s.leader == "" && len(s.nodes) > 0 { // all are on their way out
 		s.leader = s.nodes[0]
+	}
+}
+
+// readClasses reads what a VirtualNode says that its provider offers.
+func (s *providerState) readClasses(v *offv1.VirtualNode) {
+	for _, class := range v.Spec.LoadBalancerClasses {
+		if class.Default {
+			s.balancers = class.LoadBalancerClassName
+		}
+	}
+	for _, class := range v.Spec.IngressClasses {
+		if class.Default {
+			s.ingresses = class.IngressClassName
+		}
 	}
 }
 
@@ -213,10 +235,10 @@ func (p *provider) podIP(address string) (string, error) {
 	return view.String(), nil
 }
 
-// copyOptions are the facts for what follows namespaces.
-func (p *provider) copyOptions(s *providerState) kinds.CopyOptions {
+// copyOptions are the facts for a kind of what follows namespaces.
+func (p *provider) copyOptions(s *providerState, kind string) kinds.CopyOptions {
 	o := kinds.CopyOptions{
-		Origin: p.opts.clusterID, Destination: p.opts.foreignClusterID,
+		Origin: p.opts.clusterID, Destination: p.opts.foreignClusterID, Type: p.opts.reflection[kind].only,
 		LabelsNotReflected: p.opts.labelsNotReflected, AnnotationsNotReflected: p.opts.annotationsNotReflected,
 	}
 	switch {
@@ -228,30 +250,32 @@ func (p *provider) copyOptions(s *providerState) kinds.CopyOptions {
 	return o
 }
 
+// copies are the facts about a kind that needs no others.
+func (p *provider) copies(kind string) func() kinds.CopyOptions {
+	return func() kinds.CopyOptions { return p.copyOptions(p.state.Load(), kind) }
+}
+
 // services are the facts about Services.
-func (p *provider) services(virtual *offv1.VirtualNode) kinds.ServiceOptions {
-	o := kinds.ServiceOptions{CopyOptions: p.copyOptions(p.state.Load())}
-	o.Type = p.opts.serviceType
-	if virtual == nil {
-		return o
-	}
-	for _, class := range virtual.Spec.LoadBalancerClasses {
-		if class.Default {
-			o.LoadBalancerClass = class.LoadBalancerClassName
-		}
-	}
-	return o
+func (p *provider) services() kinds.ServiceOptions {
+	s := p.state.Load()
+	return kinds.ServiceOptions{CopyOptions: p.copyOptions(s, "service"), LoadBalancerClass: s.balancers}
+}
+
+// ingresses are the facts about Ingresses.
+func (p *provider) ingresses() kinds.IngressOptions {
+	s := p.state.Load()
+	return kinds.IngressOptions{CopyOptions: p.copyOptions(s, "ingress"), Class: s.ingresses}
 }
 
 // endpointSlices are the facts about EndpointSlices.
 func (p *provider) endpointSlices() reflect.EndpointSliceOptions {
 	s := p.state.Load()
 	o := reflect.EndpointSliceOptions{Translate: s.configured}
-	o.CopyOptions = p.copyOptions(s)
-	o.Service = kinds.CopyOptions{Type: p.opts.serviceType}
+	o.CopyOptions = p.copyOptions(s, "endpointslice")
+	o.Service = kinds.CopyOptions{Type: p.opts.reflection["service"].only}
 	switch {
 	case o.Waiting != "":
-	case p.opts.serviceWorkers == 0:
+	case p.opts.workers("service") == 0:
 		o.Waiting = "Services are not reflected"
 	case s.configured && (!s.translated || len(s.ours) == 0):
 		o.Waiting = "Configuration " + p.opts.foreignClusterID + " does not say yet where the clusters see each other"

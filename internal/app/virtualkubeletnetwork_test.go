@@ -1,6 +1,7 @@
 package app
 
 import (
+	"flag"
 	"strings"
 	"testing"
 	"time"
@@ -57,7 +58,8 @@ func runProvider(t *testing.T, opts virtualKubeletOptions, objects ...client.Obj
 	}
 	c := listing{fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithRuntimeObjects(list...).Build()}
 	news := make(chan struct{}, 100)
-	opts.clusterID, opts.foreignClusterID, opts.virtualNode, opts.tenantNamespace, opts.serviceWorkers = "rome", "milan", "milan-a", tenantOfMilan, 3
+	opts.clusterID, opts.foreignClusterID, opts.virtualNode, opts.tenantNamespace = "rome", "milan", "milan-a", tenantOfMilan
+	opts.reflection = addReflectionFlags(flag.NewFlagSet("", flag.ContinueOnError))
 	p := newProvider(&opts, func() { news <- struct{}{} })
 	go func() { _ = p.run(t.Context(), c) }()
 	<-p.loaded
@@ -98,7 +100,7 @@ func TestAddressesOfTheProvider(t *testing.T) {
 			if (row.waiting == "") != (slices.Waiting == "") || !strings.Contains(slices.Waiting, row.waiting) {
 				t.Errorf("EndpointSlices wait for %q", slices.Waiting)
 			}
-			if services := p.services(nil); services.Waiting != "" {
+			if services := p.services(); services.Waiting != "" {
 				t.Errorf("Services wait for %q", services.Waiting)
 			}
 			if slices.Translate && slices.Waiting == "" && (!slices.Native("10.200.7.7") || slices.Native("10.71.0.5") || slices.Native("x")) {
@@ -119,7 +121,7 @@ func TestOneVirtualKubeletLeads(t *testing.T) {
 	first := virtualNode("milan-0", "milan")
 	first.Finalizers = []string{"virtualnode-controller.liqo.io/finalizer"}
 	p, c, news := runProvider(t, virtualKubeletOptions{reflectIPs: true, translateIPs: true}, virtualNode("milan-a", "milan"), virtualNode("elsewhere", "turin"), first)
-	if o := p.services(nil); !strings.Contains(o.Waiting, "milan-0") {
+	if o := p.services(); !strings.Contains(o.Waiting, "milan-0") {
 		t.Errorf("it does not wait for the first: %q", o.Waiting)
 	}
 	if slices := p.endpointSlices(); !slices.AtTarget("milan-0") || !slices.AtTarget("milan-a") || slices.AtTarget("elsewhere") {
@@ -137,7 +139,7 @@ func TestOneVirtualKubeletLeads(t *testing.T) {
 		t.Fatal("no news of a leader that leaves")
 	}
 	liqotesting.Eventually(t, 10*time.Second, "the next one to lead", func() error {
-		if o := p.services(nil); o.Waiting != "" {
+		if o := p.services(); o.Waiting != "" {
 			return &waiting{o.Waiting}
 		}
 		return nil
@@ -151,14 +153,32 @@ type waiting struct{ what string }
 
 func (w *waiting) Error() string { return "it waits: " + w.what }
 
-func TestLoadBalancerClassOfTheProvider(t *testing.T) {
+func TestClassesOfTheProvider(t *testing.T) {
 	p, _, _ := runProvider(t, virtualKubeletOptions{}, virtualNode("milan-a", "milan"))
-	node := virtualNode("milan-a", "milan")
-	if class := p.services(node).LoadBalancerClass; class != "" {
-		t.Errorf("class %q of a provider that says none", class)
+	if balancers, ingresses := p.services().LoadBalancerClass, p.ingresses().Class; balancers != "" || ingresses != "" {
+		t.Errorf("classes %q, %q of a provider that says none", balancers, ingresses)
 	}
+	node := virtualNode("milan-a", "milan")
 	node.Spec.LoadBalancerClasses = []authv1beta1.LoadBalancerType{{LoadBalancerClassName: "a"}, {LoadBalancerClassName: "b", Default: true}}
-	if class := p.services(node).LoadBalancerClass; class != "b" {
-		t.Errorf("class %q", class)
+	node.Spec.IngressClasses = []authv1beta1.IngressType{{IngressClassName: "c"}, {IngressClassName: "d", Default: true}}
+	p, c, news := runProvider(t, virtualKubeletOptions{}, node)
+	if balancers, ingresses := p.services().LoadBalancerClass, p.ingresses().Class; balancers != "b" || ingresses != "d" {
+		t.Errorf("classes %q, %q", balancers, ingresses)
+	}
+	for len(news) > 0 {
+		<-news
+	}
+	before := node.DeepCopy()
+	node.Spec.IngressClasses[1].IngressClassName = "e"
+	if err := c.Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-news:
+	case <-time.After(10 * time.Second):
+		t.Fatal("no news of another class")
+	}
+	if class := p.ingresses().Class; class != "e" {
+		t.Errorf("class %q after the provider chose another", class)
 	}
 }

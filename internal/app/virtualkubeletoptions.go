@@ -4,9 +4,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // virtualKubeletOptions are the flags of a virtual kubelet.
@@ -16,10 +19,48 @@ type virtualKubeletOptions struct {
 	metricsAddress                                            string
 	createNode, disableNetworkCheck, leaderElection           bool
 	reflectIPs, translateIPs                                  bool
-	podWorkers, serviceWorkers, endpointSliceWorkers          int
-	serviceType                                               offv1.ReflectionType
+	apiServerSupport                                          bool
+	reflection                                                map[string]*reflection
 	labelsNotReflected, annotationsNotReflected               []string
 	nodeExtraLabels, nodeExtraAnnotations                     map[string]string
+}
+
+// reflection is how the objects of one kind are reflected.
+type reflection struct {
+	// workers is how many are handled at a time; none at all with 0.
+	workers int
+	// only tells which ones, for kinds that have a choice.
+	only offv1.ReflectionType
+}
+
+// addReflectionFlags declares the flags of all kinds, with their defaults.
+func addReflectionFlags(fs *flag.FlagSet) map[string]*reflection {
+	all := map[string]*reflection{}
+	for _, kind := range []struct {
+		name, what string
+		workers    int
+		choice     bool
+	}{
+		{"pod", "pods", 10, false},
+		{"service", "Services", 3, true},
+		{"endpointslice", "EndpointSlices, which follow their Services,", 10, false},
+		{"ingress", "Ingresses", 3, true},
+		{"configmap", "ConfigMaps", 3, true},
+		{"secret", "Secrets", 3, true},
+		{"serviceaccount", "tokens of service accounts", 3, false},
+		{"persistentvolumeclaim", "PersistentVolumeClaims", 3, false},
+		{"event", "Events, which come back,", 3, true},
+		{"networkpolicy", "NetworkPolicies", 0, true},
+	} {
+		r := &reflection{only: offv1.DenyList}
+		all[kind.name] = r
+		fs.IntVar(&r.workers, kind.name+"-reflection-workers", kind.workers, kind.what+" handled at a time; 0 reflects none")
+		if kind.choice {
+			fs.Func(kind.name+"-reflection-type", "which "+kind.what+" are reflected: DenyList (all but those annotated "+kinds.AnnotationSkip+") or AllowList (those annotated "+
+				kinds.AnnotationAllow+")", reflectionType(&r.only))
+		}
+	}
+	return all
 }
 
 // parseVirtualKubelet reads and checks the flags.
@@ -40,14 +81,8 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	fs.BoolVar(&o.leaderElection, "leader-election", false, "wait to be elected: for more than one replica, of which one works")
 	fs.BoolVar(&o.reflectIPs, "reflect-ips", true, "show the addresses of offloaded pods here, and those of endpoints there")
 	fs.BoolVar(&o.translateIPs, "translate-ips", true, "translate addresses as the Configuration of the provider says; without one they stay as they are")
-	fs.IntVar(&o.podWorkers, "pod-reflection-workers", 10, "pods handled at a time; 0 offloads none")
-	fs.IntVar(&o.serviceWorkers, "service-reflection-workers", 3, "Services handled at a time; 0 reflects none")
-	fs.IntVar(&o.endpointSliceWorkers, "endpointslice-reflection-workers", 10, "EndpointSlices handled at a time; 0 reflects none")
-	o.serviceType = offv1.DenyList
-	for _, later := range []string{"ingress", "configmap", "secret", "serviceaccount", "persistentvolumeclaim", "event"} {
-		fs.Uint(later+"-reflection-workers", 0, "accepted and without effect: objects of this kind are not reflected by this release")
-	}
-	fs.Func("service-reflection-type", "which Services are reflected: DenyList or AllowList", reflectionType(&o.serviceType))
+	fs.BoolVar(&o.apiServerSupport, "enable-apiserver-support", true, "let offloaded pods speak to the API server of this cluster, with tokens of their service accounts")
+	o.reflection = addReflectionFlags(fs)
 	fs.Func("labels-not-reflected", "keys of labels that stay here, separated by commas; a trailing * matches the rest", commaList(&o.labelsNotReflected))
 	fs.Func("annotations-not-reflected", "the same for annotations", commaList(&o.annotationsNotReflected))
 	fs.Func("node-extra-labels", "labels for the Node, key=value separated by commas", pairs(&o.nodeExtraLabels))
@@ -70,16 +105,19 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	if o.createNode && o.nodeIP == "" {
 		missing = append(missing, errors.New("flag --node-ip is required to make a Node"))
 	}
-	for _, workers := range []struct {
-		kind string
-		n    int
-	}{{"pod", o.podWorkers}, {"service", o.serviceWorkers}, {"endpointslice", o.endpointSliceWorkers}} {
-		if workers.n < 0 {
-			missing = append(missing, fmt.Errorf("flag --%s-reflection-workers is %d, want 0 or more", workers.kind, workers.n))
+	for _, kind := range slices.Sorted(maps.Keys(o.reflection)) {
+		if n := o.reflection[kind].workers; n < 0 {
+			missing = append(missing, fmt.Errorf("flag --%s-reflection-workers is %d, want 0 or more", kind, n))
 		}
+	}
+	if !o.reflectIPs {
+		o.reflection["endpointslice"].workers = 0
 	}
 	return o, errors.Join(missing...)
 }
+
+// workers is how many objects of a kind are handled at a time.
+func (o *virtualKubeletOptions) workers(kind string) int { return o.reflection[kind].workers }
 
 // commaList parses a list separated by commas.
 func commaList(into *[]string) func(string) error {

@@ -13,7 +13,7 @@ func TestVirtualKubeletOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.nodeName != "vn" || o.listen != ":10250" || o.podWorkers != 4 || o.serviceWorkers != 3 || o.endpointSliceWorkers != 10 || o.serviceType != "AllowList" || !o.reflectIPs || !o.translateIPs || !o.createNode {
+	if o.nodeName != "vn" || o.listen != ":10250" || o.workers("pod") != 4 || o.workers("service") != 3 || o.workers("endpointslice") != 10 || o.workers("secret") != 0 || o.workers("networkpolicy") != 0 || o.reflection["service"].only != "AllowList" || o.reflection["secret"].only != "DenyList" || !o.apiServerSupport || !o.reflectIPs || !o.translateIPs || !o.createNode {
 		t.Errorf("%+v", o)
 	}
 	if diff := cmp.Diff([]string{"a", "b*"}, o.labelsNotReflected); diff != "" {

@@ -218,6 +218,20 @@ func kubeletPod(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) corev1.
 	}
 }
 
+// reflectedKind is a kind as the keys of VkOptionsTemplates and the flags of virtual kubelets call it.
+type reflectedKind struct {
+	name string
+	// choice tells that users say which of its objects are reflected; the others have rules of their own.
+	choice bool
+}
+
+func reflectedKinds() []reflectedKind {
+	return []reflectedKind{
+		{"pod", false}, {"service", true}, {"endpointslice", false}, {"ingress", true}, {"configmap", true}, {"secret", true},
+		{"serviceaccount", false}, {"persistentvolumeclaim", false}, {"event", true}, {"networkpolicy", true},
+	}
+}
+
 func kubeletArgs(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) []string {
 	options := facts.Options
 	args := []string{
@@ -235,14 +249,14 @@ func kubeletArgs(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) []stri
 	if replicasOf(options) > 1 {
 		args = append(args, "--leader-election")
 	}
-	for _, kind := range []string{"pod", "service", "endpointslice"} {
-		config, ok := options.ReflectorsConfig[kind]
+	for _, kind := range reflectedKinds() {
+		config, ok := options.ReflectorsConfig[kind.name]
 		if !ok {
 			continue
 		}
-		args = append(args, fmt.Sprintf("--%s-reflection-workers=%d", kind, config.NumWorkers))
-		if kind == "service" && config.Type != "" { // the others have rules of their own
-			args = append(args, fmt.Sprintf("--%s-reflection-type=%s", kind, config.Type))
+		args = append(args, fmt.Sprintf("--%s-reflection-workers=%d", kind.name, config.NumWorkers))
+		if kind.choice && config.Type != "" {
+			args = append(args, fmt.Sprintf("--%s-reflection-type=%s", kind.name, config.Type))
 		}
 	}
 	labels, annotations := options.LabelsNotReflected, options.AnnotationsNotReflected

@@ -7,6 +7,11 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
+// Kinds returns the names of all kinds that are reflected.
+func Kinds() []string {
+	return []string{PodKind, ServiceKind, EndpointSliceKind, IngressKind, ConfigMapKind, SecretKind}
+}
+
 // plain returns the Kind of objects whose copies are of the same type and depend on nothing else.
 func plain[T client.Object](name string, workers int, empty T, options func() kinds.CopyOptions, forward func(local T, namespace string) (T, string), differ func(have, want T) (T, kinds.Change)) Kind {
 	return copies(name, workers, options(), empty, empty, func(f Facts) offload.Step {
