@@ -80,6 +80,7 @@ func TestControllersOnAPIServer(t *testing.T) {
 
 	testAddresses(t, c)
 	testService(t, c)
+	testEnding(t, c)
 
 	// A restart changes nothing.
 	before := c.everything(t)
@@ -234,6 +235,23 @@ func testService(t *testing.T, c *cluster) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || foreign.Spec.Ports[0].Port != 1 {
 		t.Errorf("the foreign Service: %v %v", foreign.Spec.Ports, err)
 	}
+}
+
+// testEnding: a namespace on its way out takes no Service any more, which is no error that is tried again and again.
+func testEnding(t *testing.T, c *cluster) {
+	c.namespace(t, "ending")
+	ip := newIP("ending", "printer", "172.16.3.5")
+	ip.Spec.ServiceTemplate = &ipamv1alpha1.ServiceTemplate{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	c.create(t, ip)
+	c.ip(t, "ending", "printer", kube.ReasonReconciled)
+	c.remove(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ending"}}) // nobody finishes that here
+	c.remove(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ending", Name: "printer"}})
+	got := c.ip(t, "ending", "printer", reasonServiceRefused)
+	if message := got.Status.Conditions[0].Message; message != "namespace ending is on its way out, and takes no Service" {
+		t.Errorf("told %q", message)
+	}
+	c.remove(t, ip)
+	c.gone(t, ip)
 }
 
 // told waits for an event about an object.

@@ -40,7 +40,7 @@ func (r *ips) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Res
 	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing IPs: %w", err)
 	}
-	current, err := r.book.current(ctx, ipEntries(&list), func(ctx context.Context) (entries, error) {
+	current, pause, err := r.book.current(ctx, ipEntries(&list), func(ctx context.Context) (entries, error) {
 		var there ipamv1alpha1.IPList
 		err := r.live.List(ctx, &there)
 		return ipEntries(&there), err
@@ -49,7 +49,7 @@ func (r *ips) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Res
 		return reconcile.Result{}, fmt.Errorf("listing IPs: %w", err)
 	}
 	if !current {
-		return reconcile.Result{RequeueAfter: behindDelay}, nil
+		return reconcile.Result{RequeueAfter: pause}, nil
 	}
 	var networks ipamv1alpha1.NetworkList
 	if err := r.client.List(ctx, &networks); err != nil {

@@ -50,7 +50,7 @@ func (r *networks) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	if err := r.client.List(ctx, &list); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing Networks: %w", err)
 	}
-	current, err := r.book.current(ctx, networkEntries(&list), func(ctx context.Context) (entries, error) {
+	current, pause, err := r.book.current(ctx, networkEntries(&list), func(ctx context.Context) (entries, error) {
 		var there ipamv1alpha1.NetworkList
 		err := r.live.List(ctx, &there)
 		return networkEntries(&there), err
@@ -59,7 +59,7 @@ func (r *networks) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 		return reconcile.Result{}, fmt.Errorf("listing Networks: %w", err)
 	}
 	if !current {
-		return reconcile.Result{RequeueAfter: behindDelay}, nil
+		return reconcile.Result{RequeueAfter: pause}, nil
 	}
 	var ips ipamv1alpha1.IPList
 	if err := r.client.List(ctx, &ips, client.UnsafeDisableDeepCopy); err != nil { // they are only looked at

@@ -138,6 +138,9 @@ func (s *services) apply(ctx context.Context, ip *ipamv1alpha1.IP, kind schema.G
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		return ipam.Problem{Reason: reasonServiceRefused, Message: fmt.Sprintf("spec.serviceTemplate is not accepted: %v", err)}, nil
 	}
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) { // the IP goes with it
+		return ipam.Problem{Reason: reasonServiceRefused, Message: fmt.Sprintf("namespace %s is on its way out, and takes no %s", key.Namespace, kind.Kind)}, nil
+	}
 	if err != nil {
 		return ipam.Problem{}, fmt.Errorf("applying %s %s: %w", kind.Kind, key, err)
 	}

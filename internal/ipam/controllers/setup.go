@@ -128,8 +128,10 @@ func cacheOfMade(mgr ctrl.Manager) (cache.Cache, error) {
 }
 
 const (
-	// behindDelay is how long a pass waits that finds the cache older than what it wrote.
-	behindDelay = 10 * time.Millisecond
+	// behindDelay is how long a pass waits that finds the cache older than what it wrote, at first, and longestDelay how long at most: an API server
+	// that comes back may need a minute to tell its news.
+	behindDelay  = 10 * time.Millisecond
+	longestDelay = time.Second
 	// writers is how many objects are written at a time.
 	writers = 8
 )

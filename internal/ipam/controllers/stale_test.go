@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -186,15 +187,15 @@ func TestBookAsksInTheEnd(t *testing.T) {
 	key := types.NamespacedName{Name: "n"}
 	cached := entries{key: {uid: "1"}}
 	asked := 0
-	live := func(context.Context) (entries, error) { asked++; return cached, nil }
+	live := func(context.Context) (entries, error) { asked++; return maps.Clone(cached), nil }
 	var b book
-	if current, err := b.current(t.Context(), cached, live); !current || err != nil {
+	if current, _, err := b.current(t.Context(), cached, live); !current || err != nil {
 		t.Fatal(current, err)
 	}
 	b.wrote(key, entry{uid: "1", value: "10.0.0.0/8"}, nil)
 	passes := 0
 	for ; passes < 2*patience; passes++ {
-		current, err := b.current(t.Context(), cached, live)
+		current, _, err := b.current(t.Context(), cached, live)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,6 +205,34 @@ func TestBookAsksInTheEnd(t *testing.T) {
 	}
 	if passes != patience || asked != 2 {
 		t.Errorf("%d passes, asked %d times", passes, asked)
+	}
+}
+
+// TestBookAsksRarely: a cache that lags for a minute, as after an outage of the API server, costs a few lists and not one for each pass.
+func TestBookAsksRarely(t *testing.T) {
+	key := types.NamespacedName{Name: "n"}
+	asked := 0
+	live := func(context.Context) (entries, error) {
+		asked++
+		return entries{key: {uid: "1", value: "10.0.0.0/8"}}, nil
+	}
+	var b book
+	var waited time.Duration
+	for old := (entries{key: {uid: "1"}}); waited < time.Minute; {
+		current, pause, err := b.current(t.Context(), old, live)
+		if current || pause <= 0 || pause > longestDelay || err != nil {
+			t.Fatal(current, pause, err)
+		}
+		waited += pause
+	}
+	if asked > 8 {
+		t.Errorf("asked %d times in a minute", asked)
+	}
+	if current, _, err := b.current(t.Context(), entries{key: {uid: "1", value: "10.0.0.0/8"}}, live); !current || err != nil {
+		t.Errorf("the cache has caught up: %v, %v", current, err)
+	}
+	if _, pause, _ := b.current(t.Context(), entries{}, live); pause != 0 {
+		t.Errorf("what was seen once is waited for again")
 	}
 }
 
