@@ -54,6 +54,7 @@ type Agent struct {
 	settled *dataplane.State // what was wanted when all was last found as wanted; nil when that may no longer be
 	looked  time.Time        // when what is there was last looked at
 	told    string           // the last failure that was told of
+	journal journal
 }
 
 // New returns an Agent that does nothing before Run or Pass.
@@ -64,7 +65,7 @@ func New(opts Options) *Agent {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	return &Agent{opts: opts, news: make(chan struct{}, 1), look: make(chan struct{}, 1)}
+	return &Agent{opts: opts, news: make(chan struct{}, 1), look: make(chan struct{}, 1), journal: journal{log: opts.Log}}
 }
 
 // Facts tells that what is wanted may have changed. It never waits.
@@ -138,9 +139,7 @@ func (a *Agent) Pass(ctx context.Context) error {
 	a.settled = nil
 	for _, state := range want {
 		changes, err := a.change(ctx, state)
-		if len(changes) > 0 {
-			a.opts.Log.Info("Changed", "count", len(changes), "changes", summary(changes))
-		}
+		a.journal.tell(changes, a.opts.Clock.Now())
 		if err != nil {
 			if ctx.Err() == nil {
 				a.tell(err)
@@ -189,16 +188,4 @@ func (a *Agent) tell(err error) {
 	}
 	a.told = err.Error()
 	a.opts.Log.Error("Failed", "error", err)
-}
-
-// summary is the changes in words, those beyond the first few left out.
-func summary(changes []dataplane.Change) []string {
-	out := make([]string, 0, min(len(changes), listed+1))
-	for i := range changes {
-		if i == listed {
-			return append(out, "...")
-		}
-		out = append(out, changes[i].String())
-	}
-	return out
 }
