@@ -73,7 +73,7 @@ func curl(ctx context.Context, args []string, out io.Writer) error {
 // jq prints JSON from its input for people. It knows the filter "." only.
 func jq(args []string, in io.Reader, out io.Writer) error {
 	if len(args) != 1 || args[0] != "." {
-		return fmt.Errorf("%w; jq: the only filter is .", errUsage)
+		return fmt.Errorf("%w; jq knows the filter . only", errUsage)
 	}
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")

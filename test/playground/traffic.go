@@ -190,3 +190,36 @@ func (i Inside) enter() error {
 	}
 	return nil
 }
+
+// Ask gets a path of a server, and returns the status and what it said.
+func (i Inside) Ask(ctx context.Context, timeout time.Duration, url string) (status int, said string, err error) {
+	out, err := i.output(ctx, "probe", "-timeout", timeout.String(), url)
+	if err != nil {
+		return 0, "", err
+	}
+	var got struct {
+		Answer, Error string
+		Status        int
+	}
+	if err := json.Unmarshal(out, &got); err != nil {
+		return 0, "", fmt.Errorf("reading %q: %w", out, err)
+	}
+	if got.Error != "" {
+		return 0, "", errors.New(got.Error)
+	}
+	return got.Status, got.Answer, nil
+}
+
+// Lookup asks the place's name server for the addresses of names; it fails if one has none.
+func (i Inside) Lookup(ctx context.Context, names ...string) (map[string][]string, error) {
+	out, err := i.output(ctx, append([]string{"lookup"}, names...)...)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		name, address, _ := strings.Cut(strings.TrimSpace(line), " ")
+		found[name] = append(found[name], address)
+	}
+	return found, nil
+}

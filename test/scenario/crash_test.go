@@ -21,7 +21,7 @@ func crash(s *story.Story) {
 	s.Step("offload a namespace", func() { s.Offload(ns) })
 	here, there := s.Record(rome, ns), s.Record(milan, twin)
 
-	virtualKubelet := only(s, rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"})
+	virtualKubelet := s.Only(rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"})
 	managers := []*corev1.Pod{controllerManager(s, rome), controllerManager(s, milan)}
 
 	kill := func(when string, now func() bool) {
@@ -97,15 +97,5 @@ func crash(s *story.Story) {
 
 func controllerManager(s *story.Story, c *playground.Cluster) *corev1.Pod {
 	s.Helper()
-	return only(s, c, api.Namespace, client.MatchingLabels{"app.kubernetes.io/component": "controller-manager"})
-}
-
-// only returns the one pod with these labels.
-func only(s *story.Story, c *playground.Cluster, namespace string, labels client.MatchingLabels) *corev1.Pod {
-	s.Helper()
-	pods := s.Pods(c, namespace, labels)
-	if len(pods) != 1 {
-		s.Fatalf("%s has the pods %v with labels %v in namespace %s, want one", c.ID, story.Names(pods), labels, namespace)
-	}
-	return &pods[0]
+	return s.Only(c, api.Namespace, client.MatchingLabels{"app.kubernetes.io/component": "controller-manager"})
 }

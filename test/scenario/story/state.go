@@ -3,6 +3,7 @@ package story
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,11 +23,11 @@ import (
 // lastLines is how much of a component's log is printed.
 const lastLines = 60
 
-// describe prints the state of the world for whoever has to find out why a story failed.
-func (s *Story) describe() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), time.Minute)
+// Describe prints the state of clusters for whoever has to find out why a test failed that works in these namespaces.
+func Describe(ctx context.Context, namespaces []string, clusters ...*playground.Cluster) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	for _, c := range s.Clusters() {
+	for _, c := range clusters {
 		fmt.Printf("---- state of %s\n", c.ID)
 		for _, list := range []client.ObjectList{
 			&networkingv1beta1.ConfigurationList{}, &networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{},
@@ -37,8 +38,8 @@ func (s *Story) describe() {
 		} {
 			print(ctx, c, list)
 		}
-		s.describePods(ctx, c)
-		s.describeEvents(ctx, c)
+		describePods(ctx, c)
+		describeEvents(ctx, c, namespaces)
 		components(ctx, c)
 	}
 }
@@ -82,17 +83,7 @@ func print(ctx context.Context, c *playground.Cluster, list client.ObjectList) {
 	}
 }
 
-// inStory tells whether a namespace belongs to the story.
-func (s *Story) inStory(namespace string) bool {
-	for _, name := range s.namespaces {
-		if namespace == name || namespace == Twin(name) {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *Story) describePods(ctx context.Context, c *playground.Cluster) {
+func describePods(ctx context.Context, c *playground.Cluster) {
 	all, err := pods(ctx, c, "")
 	if err != nil {
 		fmt.Println(err)
@@ -118,14 +109,17 @@ func (s *Story) describePods(ctx context.Context, c *playground.Cluster) {
 	}
 }
 
-func (s *Story) describeEvents(ctx context.Context, c *playground.Cluster) {
+func describeEvents(ctx context.Context, c *playground.Cluster, namespaces []string) {
+	ours := func(namespace string) bool {
+		return slices.ContainsFunc(namespaces, func(name string) bool { return namespace == name || namespace == Twin(name) })
+	}
 	var events corev1.EventList
 	if err := c.List(ctx, &events); err != nil {
 		fmt.Println(err)
 		return
 	}
 	for _, e := range events.Items {
-		if e.Type == corev1.EventTypeWarning || s.inStory(e.Namespace) {
+		if e.Type == corev1.EventTypeWarning || ours(e.Namespace) {
 			fmt.Printf("event %s/%s %s %s: %s\n", e.Namespace, e.InvolvedObject.Name, e.Type, e.Reason, e.Message)
 		}
 	}

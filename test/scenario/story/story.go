@@ -37,7 +37,7 @@ func (w *World) Tell(t *testing.T, name string, body func(s *Story)) {
 		defer func() { fmt.Printf("== story %s: %.1f s\n", name, time.Since(began).Seconds()) }()
 		defer func() {
 			if t.Failed() {
-				s.describe()
+				Describe(t.Context(), s.namespaces, w.Clusters()...)
 				s.tidy()
 			}
 		}()
@@ -184,8 +184,9 @@ func (s *Story) removeNamespaces() {
 	})
 	s.Step("its twins are gone", func() {
 		for _, name := range s.namespaces {
-			s.Gone(s.Milan, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Twin(name)}}, 90*time.Second)
-			s.Gone(s.Naples, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Twin(name)}}, 90*time.Second)
+			for _, provider := range s.providers() {
+				s.Gone(provider, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Twin(name)}}, 90*time.Second)
+			}
 		}
 	})
 }

@@ -75,6 +75,16 @@ func (s *Story) Pod(c *playground.Cluster, namespace, name string) *corev1.Pod {
 	return &pod
 }
 
+// Only returns the one pod with these labels.
+func (s *Story) Only(c *playground.Cluster, namespace string, labels client.MatchingLabels) *corev1.Pod {
+	s.Helper()
+	pods := s.Pods(c, namespace, labels)
+	if len(pods) != 1 {
+		s.Fatalf("%s has the pods %v with labels %v in namespace %s, want one", c.ID, Names(pods), labels, namespace)
+	}
+	return &pods[0]
+}
+
 // PodReady waits until a pod is Ready as the cluster sees it, and returns it.
 func (s *Story) PodReady(c *playground.Cluster, namespace, name string, within time.Duration) *corev1.Pod {
 	s.Helper()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,11 +34,11 @@ type Plan struct {
 	Install, Peer map[string][]string
 }
 
-// World is three clusters.
+// World is three clusters, or two.
 type World struct {
 	playground.Machine
 	Plan
-	// Rome uses Milan and Naples.
+	// Rome uses Milan and, if there is one, Naples.
 	Rome, Milan, Naples *playground.Cluster
 	// empty is what each cluster held before anything was installed.
 	empty map[*playground.Cluster]Snapshot
@@ -47,10 +48,7 @@ type World struct {
 // New makes the clusters; Liqo is installed when the first story begins. They are deleted when the test ends.
 func New(t *testing.T, plan Plan) *World {
 	t.Helper()
-	// A stream that a story ends is no error, but client-go says so.
-	log.SetLogger(klog.Background())
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	hush()
 	machine, err := playground.Find(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -85,9 +83,26 @@ func New(t *testing.T, plan Plan) *World {
 	return w
 }
 
+// Join tells stories on two clusters that somebody else has made, and peered.
+func Join(machine playground.Machine, rome, milan *playground.Cluster) *World {
+	hush()
+	return &World{Machine: machine, Rome: rome, Milan: milan}
+}
+
+// hush: a stream that a story ends is no error, but client-go says so.
+func hush() {
+	log.SetLogger(klog.Background())
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+}
+
 // Clusters returns all of them.
 func (w *World) Clusters() []*playground.Cluster {
-	return []*playground.Cluster{w.Rome, w.Milan, w.Naples}
+	return append([]*playground.Cluster{w.Rome}, w.providers()...)
+}
+
+func (w *World) providers() []*playground.Cluster {
+	return slices.DeleteFunc([]*playground.Cluster{w.Milan, w.Naples}, func(c *playground.Cluster) bool { return c == nil })
 }
 
 // Empty is what the cluster held before anything was installed.
@@ -127,7 +142,7 @@ func (w *World) ready(s *Story) {
 		s.Must(group.Wait())
 	})
 	s.Step("peer rome with milan and naples", func() {
-		for _, provider := range []*playground.Cluster{w.Milan, w.Naples} {
+		for _, provider := range w.providers() {
 			s.Must(w.Machine.Peer(s.Context(), w.Rome, provider, w.Plan.Peer[provider.ID]...))
 		}
 	})

@@ -1,0 +1,131 @@
+package tutorial
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Shell is the terminal of somebody who follows a tutorial: variables and the folder stay from one step to the next.
+type Shell struct {
+	t *testing.T
+	// dir takes what goes in and out of commands.
+	dir   string
+	cmd   *exec.Cmd
+	input io.WriteCloser
+	codes *bufio.Reader
+}
+
+// patience is how long a step that only looks may take until it shows what it should.
+const patience = time.Minute
+
+// NewShell opens a shell in a folder; environment is added to that of the test. It ends with the test.
+func NewShell(t *testing.T, folder string, environment ...string) *Shell {
+	t.Helper()
+	s := &Shell{t: t, dir: t.TempDir(), cmd: exec.Command("bash", "--norc", "--noprofile")}
+	s.cmd.Dir = folder
+	s.cmd.Env = append(os.Environ(), environment...)
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that what it has started ends with it
+	codes, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.codes, s.cmd.ExtraFiles = bufio.NewReader(codes), []*os.File{theirs}
+	if s.input, err = s.cmd.StdinPipe(); err == nil {
+		err = s.cmd.Start()
+	}
+	if err = errors.Join(err, theirs.Close()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+		_ = s.cmd.Wait()
+		_ = codes.Close()
+	})
+	// What is watched until it is as it should be is asked for again and again by Do.
+	if _, _, err := s.run(t.Context(), `watch() { "$@"; }`, ""); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// run types commands and returns what they printed, and the exit code of the last one. Questions are answered with yes.
+func (s *Shell) run(ctx context.Context, commands, typed string) (string, int, error) {
+	in, out := filepath.Join(s.dir, "in"), filepath.Join(s.dir, "out")
+	if typed == "" {
+		typed = strings.Repeat("y\n", 5)
+	}
+	if err := os.WriteFile(in, []byte(typed), 0o600); err != nil {
+		return "", 0, err
+	}
+	if _, err := fmt.Fprintf(s.input, "{ %s\n} <%s >%s 2>&1; echo $? >&3\n", commands, in, out); err != nil {
+		return "", 0, fmt.Errorf("typing: %w", err)
+	}
+	code := make(chan string, 1)
+	go func() {
+		line, err := s.codes.ReadString('\n')
+		if err != nil {
+			line = "the shell has ended: " + err.Error()
+		}
+		code <- strings.TrimSpace(line)
+	}()
+	select {
+	case <-ctx.Done():
+		said, _ := os.ReadFile(out)
+		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+		return string(said), 0, fmt.Errorf("it does not end: %w", ctx.Err())
+	case line := <-code:
+		said, err := os.ReadFile(out)
+		if err != nil {
+			return "", 0, err
+		}
+		number, err := strconv.Atoi(line)
+		return string(said), number, err
+	}
+}
+
+// Do types a step, prints it and how long it took, and ends the test if it does not do what the README says.
+func (s *Shell) Do(step Step) {
+	s.t.Helper()
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
+	defer cancel()
+	commands := step.Commands
+	if step.Background {
+		commands = fmt.Sprintf("{ %s } <&- >%s 2>&1 &", step.Commands, filepath.Join(s.dir, "background"))
+	}
+	title := "$ " + strings.ReplaceAll(strings.TrimSpace(step.Commands), "\n", "\n               ")
+	for {
+		said, code, err := s.run(ctx, commands, step.Typed)
+		if err != nil {
+			s.t.Fatalf("%s\nline %d: %v\n%s", title, step.Line, err, said)
+		}
+		var differs error
+		if failed := code != 0; failed != step.fails() {
+			differs = fmt.Errorf("the exit code is %d", code)
+		} else if step.Shows != "" {
+			differs = Match(step.Shows, said)
+		}
+		if differs == nil {
+			fmt.Printf("   %6.1f s  %s: %s\n", time.Since(began).Seconds(), s.t.Name(), title)
+			return
+		}
+		if !step.again() || time.Since(began) > patience {
+			s.t.Fatalf("%s\nline %d: %v\n%s", title, step.Line, differs, said)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
