@@ -32,12 +32,12 @@ import (
 const agentGC = 50
 
 // Gateway runs what the first argument says until ctx ends: "tunnel" is the container that holds the tunnel's link, "prepare" the one that
-// prepares the pod's network namespace, "agent" what decides; "keep" runs this program with the arguments after it, again and again.
+// prepares the pod's network namespace, "agent" what decides.
 func Gateway(ctx context.Context, args []string) error {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetSlogLogger(log)
 	if len(args) == 0 {
-		return errors.New("tell what to run: tunnel, prepare, agent or keep")
+		return errors.New("tell what to run: tunnel, prepare or agent")
 	}
 	switch args[0] {
 	case "prepare":
@@ -67,14 +67,8 @@ func Gateway(ctx context.Context, args []string) error {
 			return err
 		}
 		return g.run(ctx)
-	case "keep":
-		self, err := os.Executable()
-		if err != nil {
-			return fmt.Errorf("finding this program: %w", err)
-		}
-		return gateway.Keep(ctx, append([]string{self}, args[1:]...), log)
 	default:
-		return fmt.Errorf("unknown command %q: want tunnel, prepare, agent or keep", args[0])
+		return fmt.Errorf("unknown command %q: want tunnel, prepare or agent", args[0])
 	}
 }
 

@@ -177,13 +177,15 @@ func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, erro
 		},
 	})
 	return func(ctx context.Context) error {
-		defer wg.Close()
-		failed := make(chan error, 1)
+		failed := make(chan error, 2)
+		go func() {
+			failed <- watch(ctx, askInterval, askPatience, func() { _, _ = wg.IpcGet() }) // takes the locks that everything else does
+		}()
 		go func() {
 			for {
 				c, err := listener.Accept()
 				if err != nil {
-					failed <- err
+					failed <- fmt.Errorf("listening on the configuration socket of %s: %w", dataplane.TunnelLink, err)
 					return
 				}
 				go wg.IpcHandle(c)
@@ -192,9 +194,10 @@ func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, erro
 		defer listener.Close() //nolint:errcheck // the process ends
 		select {
 		case <-ctx.Done():
+			wg.Close()
 			return nil
-		case err := <-failed:
-			return fmt.Errorf("listening on the configuration socket of %s: %w", dataplane.TunnelLink, err)
+		case err := <-failed: // the process ends; one that hangs could not be closed
+			return err
 		case <-wg.Wait():
 			return fmt.Errorf("serving TUN device %s: it was closed", dataplane.TunnelLink)
 		}

@@ -79,7 +79,7 @@ func connected(s *story.Story, c *playground.Cluster, peer, value string, within
 	return &found
 }
 
-// kill ends the program that a container of a pod runs; where something keeps it running, that stays.
+// kill ends the program that a container of a pod runs.
 func kill(s *story.Story, pod *corev1.Pod, container string) {
 	s.Helper()
 	pids, err := playground.Container(pod, container)
