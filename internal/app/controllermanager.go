@@ -114,6 +114,7 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		APIServer: peeringcontrollers.APIServer{Address: opts.APIServerAddress, CA: opts.APIServerCA, TrustedCA: opts.TrustedCA},
 		Offer: peering.Offer{
 			Enabled: opts.DefaultClassEnabled, Defaults: opts.DefaultNodeResources, NodeLabels: opts.ClusterLabels,
+			IngressClasses: opts.IngressClasses, LoadBalancerClasses: opts.LoadBalancerClasses,
 		},
 		Enforcement:        opts.DefaultLimitsEnforcement,
 		Labels:             opts.GlobalLabels,

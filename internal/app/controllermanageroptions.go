@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/peering"
 )
@@ -28,6 +29,9 @@ type ControllerManagerOptions struct {
 	TrustedCA        bool
 	// DefaultNodeResources are granted for what a ResourceSlice does not name.
 	DefaultNodeResources corev1.ResourceList
+	// IngressClasses and LoadBalancerClasses are offered to consumers.
+	IngressClasses      []authv1beta1.IngressType
+	LoadBalancerClasses []authv1beta1.LoadBalancerType
 	// DefaultLimitsEnforcement is written into Quotas.
 	DefaultLimitsEnforcement offloadingv1beta1.LimitsEnforcement
 	// DefaultClassEnabled tells whether ResourceSlices of the default class are answered.
@@ -69,6 +73,12 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.TrustedCA, "trusted-ca", false, "the API server has a publicly trusted certificate: send no CA")
 	o.DefaultNodeResources = defaultNodeResources()
 	flags.Func("default-node-resources", "resources granted for what a ResourceSlice does not name: cpu=4,memory=8Gi,...", o.setNodeResources)
+	flags.Func("ingress-classes", "classes of Ingresses that consumers may use here: a,b:default", classes(func(name string, standard bool) {
+		o.IngressClasses = append(o.IngressClasses, authv1beta1.IngressType{IngressClassName: name, Default: standard})
+	}))
+	flags.Func("load-balancer-classes", "classes of load balancers that consumers may use here: a,b:default", classes(func(name string, standard bool) {
+		o.LoadBalancerClasses = append(o.LoadBalancerClasses, authv1beta1.LoadBalancerType{LoadBalancerClassName: name, Default: standard})
+	}))
 	o.DefaultLimitsEnforcement = offloadingv1beta1.EnforcementNone
 	flags.Func("default-limits-enforcement", "what new Quotas say about how strictly they count: None, Soft or Hard", o.setEnforcement)
 	flags.BoolVar(&o.DefaultClassEnabled, "default-resource-slice-class-enabled", true, "answer ResourceSlices of the default class")
@@ -160,6 +170,26 @@ func ranges(into *[]netip.Prefix) func(string) error {
 				return fmt.Errorf("reading a range: %w", err)
 			}
 			*into = append(*into, prefix)
+		}
+		return nil
+	}
+}
+
+// classes reads names, at most one of which is the default.
+func classes(add func(name string, standard bool)) func(string) error {
+	found := ""
+	return func(value string) error {
+		for text := range strings.SplitSeq(value, ",") {
+			name, standard := strings.CutSuffix(strings.TrimSpace(text), ":default")
+			switch {
+			case name == "":
+				return fmt.Errorf("%q names no class, want a,b:default", value)
+			case standard && found != "":
+				return fmt.Errorf("classes %s and %s are both the default, want one", found, name)
+			case standard:
+				found = name
+			}
+			add(name, standard)
 		}
 		return nil
 	}

@@ -69,6 +69,15 @@ annotations:
 {{- join "," $pairs -}}
 {{- end -}}
 
+{{/* A list of classes as a,b:default. */}}
+{{- define "liqo.classes" -}}
+{{- $classes := list -}}
+{{- range . -}}
+{{- $classes = append $classes (printf "%s%s" .name (ternary ":default" "" (.default | default false))) -}}
+{{- end -}}
+{{- join "," $classes -}}
+{{- end -}}
+
 {{/* Not empty if the network between clusters is ours: it is wanted, and not left to somebody else. */}}
 {{- define "liqo.network" -}}
 {{- $networking := .Values.networking | default dict -}}

@@ -219,7 +219,8 @@ func TestProxyHasNoRights(t *testing.T) {
 // TestConsumerRolesStayNarrow: what a peer may do here is written by hand, and this is all of it that writes.
 func TestConsumerRolesStayNarrow(t *testing.T) {
 	allowed := map[string]bool{
-		"resourceslices": true, "renews": true, "namespacemaps": true, "shadowpods": true, "shadowendpointslices": true, "services": true, // copies of the peer's own objects
+		"resourceslices": true, "renews": true, "namespacemaps": true, "shadowpods": true, "shadowendpointslices": true, "services": true,
+		"configmaps": true, "secrets": true, "ingresses": true, // copies of the peer's own objects
 		"pods/exec": true, "pods/attach": true, "pods/portforward": true, // create opens the stream
 	}
 	objects := render(t, minimal)
@@ -242,6 +243,22 @@ func TestConsumerRolesStayNarrow(t *testing.T) {
 	}
 }
 
+// TestNetworkPoliciesAreAcceptedOnDemand: they can widen what this cluster's own ones leave open.
+func TestNetworkPoliciesAreAcceptedOnDemand(t *testing.T) {
+	for text, want := range map[string]bool{minimal: false, minimal + "\noffloading: {networkPolicies: {accept: true}}": true} {
+		rules, _, _ := unstructured.NestedSlice(find(t, render(t, text), "ClusterRole", "liqo-virtual-kubelet-remote").Object, "rules")
+		writes := false
+		for _, rule := range rules {
+			verbs, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "verbs")
+			resources, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resources")
+			writes = writes || contains(resources, "networkpolicies") && contains(verbs, "create")
+		}
+		if writes != want {
+			t.Errorf("%s: peers may write NetworkPolicies: %v", text, writes)
+		}
+	}
+}
+
 func TestValuesThatAreRefused(t *testing.T) {
 	chart, err := Chart("")
 	if err != nil {
@@ -254,6 +271,8 @@ func TestValuesThatAreRefused(t *testing.T) {
 		`{discovery: {config: {clusterID: rome}}, apiServer: {address: "http://x"}}`:                  "/apiServer/address",
 		`{discovery: {config: {clusterID: rome}}, controllerManager: {replicas: "2"}}`:                "/controllerManager/replicas",
 		`{discovery: {config: {clusterID: rome}}, offloading: {servicePolicy: {refuse: [nodeport]}}}`: "/offloading/servicePolicy/refuse",
+		`{discovery: {config: {clusterID: rome}}, offloading: {reflection: {secrets: {workers: 1}}}}`: "secrets",
+		`{discovery: {config: {clusterID: rome}}, offloading: {reflection: {secret: {workers: -1}}}}`: "/offloading/reflection/secret/workers",
 	} {
 		if _, err := Render(chart, "liqo", parse(t, text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one about %s", text, err, want)

@@ -1,0 +1,157 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/offload"
+	apitesting "liqo.io/liqo/internal/testing"
+)
+
+// TestPlainCopiesPolicyOnAPIServer tries, with the groups and the rights of a consumer, what it may do with ConfigMaps, Secrets, Ingresses and
+// NetworkPolicies.
+func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
+	config := apitesting.APIServer(t)
+	admin := apitesting.Client(t, config)
+	strict := values()
+	strict["offloading"] = map[string]any{
+		"ingressPolicy": map[string]any{"hosts": []any{"shop.example", "*.rome.example"}},
+		"reflection": map[string]any{
+			"ingress": map[string]any{"ingressClasses": []any{map[string]any{"name": "peers", "default": true}}},
+			"service": map[string]any{"loadBalancerClasses": []any{map[string]any{"name": "peers/internal", "default": true}}},
+		},
+	}
+	for _, object := range chart(t, strict, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole") {
+		if err := admin.Create(t.Context(), object); err != nil {
+			t.Fatalf("creating %s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+	namespace(t, admin, "shop-rome", map[string]string{api.LabelRemoteClusterID: "rome"})
+	namespace(t, admin, "local", nil)
+	ref, subjects := offload.TwinRights("rome")
+	if err := admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "twin"}, RoleRef: ref, Subjects: subjects}); err != nil {
+		t.Fatal(err)
+	}
+	consumer := rest.CopyConfig(config)
+	consumer.Impersonate = rest.ImpersonationConfig{UserName: "pool-0a1b2c3d4e5f", Groups: []string{"rome", "system:authenticated"}}
+	rome := apitesting.Client(t, consumer)
+
+	made := 0
+	meta := func() metav1.ObjectMeta {
+		made++
+		return metav1.ObjectMeta{Namespace: "shop-rome", Name: fmt.Sprintf("web-%d", made), Labels: map[string]string{api.LabelOrigin: "rome", api.LabelDestination: "milan"}}
+	}
+	configMap := func(change func(*corev1.ConfigMap)) client.Object {
+		c := &corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"k": "v"}}
+		if change != nil {
+			change(c)
+		}
+		return c
+	}
+	secret := func(change func(*corev1.Secret)) client.Object {
+		s := &corev1.Secret{ObjectMeta: meta(), Data: map[string][]byte{"k": {1}}}
+		if change != nil {
+			change(s)
+		}
+		return s
+	}
+	ingress := func(change func(*networkingv1.Ingress)) client.Object {
+		i := &networkingv1.Ingress{ObjectMeta: meta(), Spec: networkingv1.IngressSpec{
+			IngressClassName: new("peers"), Rules: []networkingv1.IngressRule{{Host: "shop.example"}, {Host: "*.rome.example"}}, TLS: []networkingv1.IngressTLS{{Hosts: []string{"a.b.rome.example"}}},
+		}}
+		if change != nil {
+			change(i)
+		}
+		return i
+	}
+	annotated := func(key string) client.Object {
+		return ingress(func(i *networkingv1.Ingress) { i.Annotations = map[string]string{key: "x"} })
+	}
+	service := func(class string) client.Object {
+		return &corev1.Service{ObjectMeta: meta(), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: &class, Ports: []corev1.ServicePort{{Port: 80}}}}
+	}
+	token := func(s *corev1.Secret) {
+		s.Type, s.Annotations = corev1.SecretTypeServiceAccountToken, map[string]string{corev1.ServiceAccountNameKey: "default"}
+	}
+	apitesting.Eventually(t, within, "the policies to be in force", func() error {
+		for _, obj := range []client.Object{configMap(func(c *corev1.ConfigMap) { c.Labels = nil }), secret(token), ingress(func(i *networkingv1.Ingress) { i.Spec.Rules[0].Host = "bank.example" }), service("theirs")} {
+			if err := rome.Create(t.Context(), obj); err == nil {
+				return errors.Join(errors.New("not yet"), admin.Delete(t.Context(), obj))
+			}
+		}
+		return nil
+	})
+	for what, row := range map[string]struct {
+		obj  client.Object
+		says string
+	}{
+		"a config map":                {configMap(nil), ""},
+		"a secret":                    {secret(nil), ""},
+		"a secret with a type":        {secret(func(s *corev1.Secret) { s.Type = "example.org/any" }), ""},
+		"an ingress":                  {ingress(nil), ""},
+		"an ingress without a class":  {ingress(func(i *networkingv1.Ingress) { i.Spec.IngressClassName = nil }), ""},
+		"a service of an offered one": {service("peers/internal"), ""},
+
+		"a config map of nobody":         {configMap(func(c *corev1.ConfigMap) { c.Labels = nil }), "belongs to cluster 'rome'"},
+		"a secret of another":            {secret(func(s *corev1.Secret) { s.Labels[api.LabelOrigin] = "turin" }), "is 'turin'"},
+		"an ingress of nobody":           {ingress(func(i *networkingv1.Ingress) { i.Labels = nil }), "belongs to cluster 'rome'"},
+		"a finalizer":                    {configMap(func(c *corev1.ConfigMap) { c.Finalizers = []string{"example.org/never"} }), "finalizers are refused"},
+		"a token of an account":          {secret(token), "type kubernetes.io/service-account-token are refused"},
+		"in a namespace of the provider": {secret(func(s *corev1.Secret) { s.Namespace = "local" }), "cannot create resource"},
+		"a class that is not offered":    {ingress(func(i *networkingv1.Ingress) { i.Spec.IngressClassName = new("internal") }), "ingress class internal is not offered"},
+		"a load balancer that is not":    {service("theirs"), "load balancer class theirs is not offered"},
+		"a host of others":               {ingress(func(i *networkingv1.Ingress) { i.Spec.Rules[1].Host = "bank.example" }), "hosts other than"},
+		"a domain above its own":         {ingress(func(i *networkingv1.Ingress) { i.Spec.Rules[1].Host = "*.example" }), "hosts other than"},
+		"a name that only ends alike":    {ingress(func(i *networkingv1.Ingress) { i.Spec.Rules[1].Host = "evilrome.example" }), "hosts other than"},
+		"all hosts":                      {ingress(func(i *networkingv1.Ingress) { i.Spec.Rules[1].Host = "" }), "hosts other than"},
+		"what no rule matches": {ingress(func(i *networkingv1.Ingress) {
+			i.Spec.DefaultBackend = &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "x", Port: networkingv1.ServiceBackendPort{Number: 80}}}
+		}), "hosts other than"},
+		"a certificate of others":            {ingress(func(i *networkingv1.Ingress) { i.Spec.TLS[0].Hosts = []string{"bank.example"} }), "hosts other than"},
+		"the controller's configuration":     {annotated("nginx.ingress.kubernetes.io/server-snippet"), "server-snippet is refused"},
+		"a secret of another namespace":      {annotated("nginx.ingress.kubernetes.io/auth-tls-secret"), "auth-tls-secret is refused"},
+		"hosts by annotation":                {annotated("nginx.ingress.kubernetes.io/server-alias"), "server-alias is refused"},
+		"a certificate of the provider's CA": {annotated("cert-manager.io/cluster-issuer"), "cluster-issuer is refused"},
+		"harmless annotations":               {annotated("k8gb.io/strategy"), ""},
+		"a network policy":                   {&networkingv1.NetworkPolicy{ObjectMeta: meta()}, "cannot create resource"},
+	} {
+		err := rome.Create(t.Context(), row.obj)
+		if (row.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%s: %v, want %q", what, err, row.says)
+		}
+	}
+
+	// What is not its own it neither changes nor removes: the CA that the provider's pods trust, say.
+	theirs := configMap(func(c *corev1.ConfigMap) { c.Name, c.Labels = "kube-root-ca.crt", nil }).(*corev1.ConfigMap)
+	if err := admin.Create(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	changed := theirs.DeepCopy()
+	changed.Data["ca.crt"] = "mine"
+	if err := rome.Patch(t.Context(), changed, client.MergeFrom(theirs)); err == nil || !strings.Contains(err.Error(), "belongs to cluster 'rome'") {
+		t.Errorf("changing what is not its own: %v", err)
+	}
+	changed.Labels = map[string]string{api.LabelOrigin: "rome", api.LabelDestination: "milan"}
+	if err := rome.Patch(t.Context(), changed, client.MergeFrom(theirs)); err == nil || !strings.Contains(err.Error(), "was not made by this cluster") {
+		t.Errorf("taking over what is not its own: %v", err)
+	}
+	if err := rome.Delete(t.Context(), theirs); err == nil || !strings.Contains(err.Error(), "was not made by this cluster") {
+		t.Errorf("deleting what is not its own: %v", err)
+	}
+	if err := rome.Create(t.Context(), &corev1.Event{ObjectMeta: meta(), InvolvedObject: corev1.ObjectReference{Namespace: "shop-rome"}}); err == nil || !strings.Contains(err.Error(), "cannot create resource") {
+		t.Errorf("an event: %v", err)
+	}
+	if err := rome.List(t.Context(), &corev1.SecretList{}, client.InNamespace("local")); err == nil {
+		t.Error("it reads Secrets of the provider")
+	}
+}
