@@ -1,6 +1,7 @@
 package story
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -18,12 +19,14 @@ type Recorder struct {
 	// containers that were seen running, by pod.
 	containers map[types.UID][]string
 	names      map[types.UID]string
+	end        context.CancelFunc
 }
 
-// Record begins to watch a namespace; the watch ends with the story.
+// Record begins to watch a namespace, until End or the end of the story.
 func (s *Story) Record(c *playground.Cluster, namespace string) *Recorder {
 	s.Helper()
-	r := &Recorder{containers: map[types.UID][]string{}, names: map[types.UID]string{}}
+	ctx, end := context.WithCancel(s.Context())
+	r := &Recorder{containers: map[types.UID][]string{}, names: map[types.UID]string{}, end: end}
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Set, 0, informers.WithNamespace(namespace))
 	informer := factory.Core().V1().Pods().Informer()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -31,12 +34,15 @@ func (s *Story) Record(c *playground.Cluster, namespace string) *Recorder {
 		UpdateFunc: func(_, object any) { r.see(object) },
 	})
 	s.Must(err)
-	factory.StartWithContext(s.Context())
-	if !cache.WaitForCacheSync(s.Context().Done(), informer.HasSynced) {
+	factory.StartWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		s.Fatal("watching pods: the story ended first")
 	}
 	return r
 }
+
+// End ends the watch; what was seen stays.
+func (r *Recorder) End() { r.end() }
 
 func (r *Recorder) see(object any) {
 	pod, is := object.(*corev1.Pod)

@@ -6,21 +6,28 @@ import (
 	"strings"
 )
 
-// varying are the parts of a word that are others each time: times, addresses, ages, versions, and the ends of names that Kubernetes makes up.
+// random are the characters that Kubernetes makes names up from: without vowels, so that no word comes out.
+const random = `-[bcdfghjklmnpqrstvwxz2456789]`
+
+// varying are the parts of a word that are others each time: times, addresses, ports that were chosen, ages, versions, the ends of names that
+// Kubernetes makes up, and on which node of several a pod is.
 var varying = []struct{ shown, is string }{
 	{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`, `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`},
+	{`127\.0\.0\.1:\d+`, `127\.0\.0\.1:\d+`},
 	{`\d+\.\d+\.\d+\.\d+`, `\d+\.\d+\.\d+\.\d+`},
 	{`v\d+\.\d+\.\d+[-\w.]*`, `v\d+\.\d+\.\d+[-\w.]*`},
-	{`-[a-z0-9]{8,10}-[a-z0-9]{5}\b`, `-[a-z0-9]{8,10}-[a-z0-9]{5}`},
+	{random + `{6,10}` + random + `{5}$`, random + `{6,10}` + random + `{5}`},
 	{`\b\d+[dhms](\d+[hms])?\b`, `\d+[dhms](?:\d+[hms])?`},
 	{`\b\d{5}/TCP`, `\d{5}/TCP`},
+	{`-\d$`, `-\d`},
+	{random + `{5}$`, random + `{5}`},
 }
 
 // complaints are lines of kubectl about a terminal that a test has not, and a person has.
 var complaints = regexp.MustCompile(`^(Unable to use a TTY|If you don't see a command prompt|All commands and output from this session)`)
 
 // Match tells in what the output differs from what was shown, or returns nil. Words count, spaces don't; what varies may vary; a line "..."
-// stands for any lines, also none.
+// stands for any lines, also none, and "..." within a word for any part of it.
 func Match(shown, got string) error {
 	var lines []string
 	for _, line := range strings.Split(strings.TrimSpace(got), "\n") {
@@ -58,6 +65,9 @@ func words(line string) string {
 }
 
 func expression(word string) string {
+	if before, after, found := strings.Cut(word, "..."); found {
+		return expression(before) + `\S*` + expression(after)
+	}
 	for _, v := range varying {
 		if at := regexp.MustCompile(v.shown).FindStringIndex(word); at != nil {
 			return expression(word[:at[0]]) + v.is + expression(word[at[1]:])

@@ -62,6 +62,12 @@ func TestMatch(t *testing.T) {
 		{"left out", "a\n...\nd\n", "a\nb\nc\nd\n", true},
 		{"nothing left out", "a\n...\nd\n", "a\nd\n", true},
 		{"left out, but not the end", "...\nd\n", "a\nd\ne\n", false},
+		{"left out of a word", "a ...,x=1,...", "a b=2,x=1,c=3", true},
+		{"not in the word", "a ...,x=1,...", "a b=2,x=2,c=3", false},
+		{"on another node of the cluster", "web rome-2", "web rome-1", true},
+		{"pods of DaemonSets", "liqo-fabric-8x4jz 1/1", "liqo-fabric-j74fw 1/1", true},
+		{"words are not made up", "nginx-local", "nginx-other", false},
+		{"a short hash", "email-d9d5cc4-tl548", "email-6489687666-586bc", true},
 		{"about terminals", "x\n", "Unable to use a TTY - input is not a terminal\nx\n", true},
 		{"no expression", "(x+)\n", "(xx)\n", false},
 	} {

@@ -1,0 +1,166 @@
+package examples
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"liqo.io/liqo/test/playground"
+	"liqo.io/liqo/test/scenario/story"
+	"liqo.io/liqo/test/scenario/tutorial"
+)
+
+// budget is for everything, clusters included, on two cores.
+const budget = 9 * time.Minute
+
+// namespace is the one that all tutorials use.
+const namespace = "liqo-demo"
+
+func TestMain(m *testing.M) {
+	began := time.Now()
+	// Always the same one, so that what a killed run has left is found.
+	if err := os.Setenv("PLAYGROUND_HOME", filepath.Join(os.TempDir(), "liqo-examples")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	took := time.Since(began)
+	fmt.Printf("== all examples: %.1f s, of %.0f s\n", took.Seconds(), budget.Seconds())
+	if took > budget && !onDemand() {
+		fmt.Fprintln(os.Stderr, "that is too long")
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// TestTutorials follows those that need no more than themselves, all at the same time: most of it is waiting.
+func TestTutorials(t *testing.T) {
+	for _, folder := range []string{"offloading-with-policies", "service-offloading", "replicated-deployments"} {
+		t.Run(folder, func(t *testing.T) {
+			t.Parallel()
+			open(t, folder).follow("")
+		})
+	}
+}
+
+// TestQuickStart follows it, and tells the other stories on its clusters before it takes them down.
+func TestQuickStart(t *testing.T) {
+	b := open(t, "quick-start")
+	b.follow("Take it down")
+	b.browse("http://localhost:8080")
+	world := story.Join(b.machine, b.cluster("rome"), b.cluster("milan"))
+	world.Tell(t, "shop", shop)
+	world.Tell(t, "partition", partition)
+	world.Tell(t, "burst", burst)
+	b.follow("")
+}
+
+// book is a tutorial that is open at some page.
+type book struct {
+	*testing.T
+	machine playground.Machine
+	shell   *tutorial.Shell
+	steps   []tutorial.Step
+	began   time.Time
+}
+
+// last are the commands by which a tutorial removes its clusters.
+var last = regexp.MustCompile(`(?m)^playground delete cluster --name (\S+)$`)
+
+// open begins a tutorial. Whatever happens, its clusters are gone in the end.
+func open(t *testing.T, folder string) *book {
+	t.Helper()
+	machine, err := playground.Find(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(machine.Root, "examples", folder, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &book{T: t, machine: machine, shell: tutorial.NewShell(t, machine.Root), began: time.Now()}
+	if b.steps, err = tutorial.Parse(string(text)); err != nil {
+		t.Fatalf("%s: %v", folder, err)
+	}
+	var names []string
+	for _, match := range last.FindAllStringSubmatch(string(text), -1) {
+		names = append(names, match[1])
+	}
+	if len(names) == 0 {
+		t.Fatalf("tutorial %s does not take its clusters down", folder)
+	}
+	b.remove(names) // what an earlier run left, if it was killed
+	t.Cleanup(func() {
+		if t.Failed() {
+			b.describe(names)
+		}
+		if os.Getenv(story.EnvKeep) == "" {
+			b.remove(names)
+		}
+		kubeconfigs, err := filepath.Glob(filepath.Join(machine.Root, "examples", folder, "liqo_kubeconf_*"))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, file := range kubeconfigs {
+			if err := os.Remove(file); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return b
+}
+
+// follow types all steps up to a section, to the end if it is "".
+func (b *book) follow(section string) {
+	b.Helper()
+	for len(b.steps) > 0 && (section == "" || b.steps[0].Section != section) {
+		b.shell.Do(b.steps[0])
+		b.steps = b.steps[1:]
+	}
+	if section != "" && len(b.steps) == 0 {
+		b.Fatalf("the tutorial has no section %q", section)
+	}
+	fmt.Printf("== tutorial %s: %.1f s\n", b.Name(), time.Since(b.began).Seconds())
+}
+
+func (b *book) cluster(name string) *playground.Cluster {
+	b.Helper()
+	c, err := b.machine.Connect(b.Context(), "", name)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
+
+func (b *book) remove(names []string) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.Context()), time.Minute)
+	defer cancel()
+	var group errgroup.Group
+	for _, name := range names {
+		group.Go(func() error { return b.machine.Delete(ctx, &playground.Cluster{Name: name}) })
+	}
+	if err := group.Wait(); err != nil {
+		b.Error(err)
+	}
+}
+
+// describe prints the state of those of the clusters that are there.
+func (b *book) describe(names []string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.Context()), time.Minute)
+	defer cancel()
+	for _, name := range names {
+		c, err := b.machine.Connect(ctx, "", name)
+		if err != nil {
+			fmt.Printf("---- no cluster %s: %v\n", name, err)
+			continue
+		}
+		story.Describe(ctx, []string{namespace}, c)
+	}
+}

@@ -1,0 +1,274 @@
+package examples
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/test/playground"
+	"liqo.io/liqo/test/scenario/story"
+)
+
+const (
+	// start is how long a pod may take from its creation to Ready, on a machine that is busy with other things.
+	start = 60 * time.Second
+	// answer is how long the shop may take: a lost packet is sent again after a second.
+	answer = 5 * time.Second
+)
+
+// browse opens a page of the shop on this machine, as a person would.
+func (b *book) browse(url string) {
+	b.Helper()
+	var last error
+	for range 50 {
+		if last = whole(b.Context(), url); last == nil {
+			return
+		}
+		select {
+		case <-b.Context().Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	b.Fatalf("opening %s: %v", url, last)
+}
+
+// whole gets the shop's page and tells whether every service has answered.
+func whole(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	said, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	return complete(response.StatusCode, string(said))
+}
+
+// complete tells whether an answer of the frontend has every service in it, and no error.
+func complete(status int, said string) error {
+	if status != http.StatusOK {
+		return fmt.Errorf("status %d: %s", status, said)
+	}
+	for _, service := range []string{
+		"adservice", "cartservice", "checkoutservice", "currencyservice", "emailservice", "paymentservice", "productcatalogservice",
+		"recommendationservice", "redis-cart", "shippingservice",
+	} {
+		if !strings.Contains(said, "- "+service+": "+service+"-") {
+			return fmt.Errorf("no answer of %s: %s", service, said)
+		}
+	}
+	return nil
+}
+
+// shop: every pod of the quick start's shop moves to the other cluster, one after the other, while customers in both clusters use it. None
+// of them notices.
+func shop(s *story.Story) {
+	var deployments []appsv1.Deployment
+	s.Step("all of the shop runs", func() {
+		s.Eventually(start, "all Deployments to be there", func(ctx ctx) error {
+			var list appsv1.DeploymentList
+			if err := s.Rome.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+				return err
+			}
+			for _, d := range list.Items {
+				if d.Status.ReadyReplicas != 1 {
+					return fmt.Errorf("%s has %d ready replicas", d.Name, d.Status.ReadyReplicas)
+				}
+			}
+			deployments = list.Items
+			return nil
+		})
+		if len(deployments) != 12 {
+			s.Fatalf("there are %d Deployments, want 12", len(deployments))
+		}
+	})
+	places := map[string]playground.Inside{"rome": inside(s, s.Rome, namespace, "nginx-local"), "milan": inside(s, s.Milan, story.Twin(namespace), "nginx-remote")}
+	s.Step("both clusters resolve every service", func() {
+		for _, c := range s.Clusters() {
+			resolves(s, c, places[c.ID])
+		}
+	})
+	var customers []*customer
+	for _, name := range slices.Sorted(maps.Keys(places)) {
+		customers = append(customers, enter(s, places[name], name))
+	}
+	var moves int
+	for _, d := range deployments {
+		moves++
+		to := move(s, &d)
+		for _, c := range customers {
+			if err := c.trouble(); err != nil {
+				s.Errorf("a customer in %s, while %s moved to %s: %v", c.name, d.Name, to, err)
+			}
+		}
+	}
+	for _, c := range customers {
+		asked := c.leave()
+		if err := c.trouble(); err != nil {
+			s.Errorf("a customer in %s, in the end: %v", c.name, err)
+		}
+		fmt.Printf("             a customer in %s was served %d times in %d moves\n", c.name, asked, moves)
+		if asked < 2*moves {
+			s.Errorf("a customer in %s was served %d times only", c.name, asked)
+		}
+	}
+	s.Step("both clusters still resolve every service", func() {
+		for _, c := range s.Clusters() {
+			resolves(s, c, places[c.ID])
+		}
+	})
+}
+
+type ctx = context.Context
+
+// move sends the pod of a Deployment to the cluster where it is not, and returns when its successor is Ready and it is about to go.
+func move(s *story.Story, d *appsv1.Deployment) (to string) {
+	s.Helper()
+	pods := s.Pods(s.Rome, namespace, client.MatchingLabels{"app": d.Name})
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return !story.Ready(p) })
+	if len(pods) != 1 {
+		s.Fatalf("%s has the pods %v, want one that is Ready", d.Name, story.Names(pods))
+	}
+	operator, to := corev1.NodeSelectorOpIn, "milan"
+	if pods[0].Spec.NodeName == "milan" {
+		operator, to = corev1.NodeSelectorOpNotIn, "rome"
+	}
+	s.Step(fmt.Sprintf("%s moves to %s", d.Name, to), func() {
+		before := d.DeepCopy()
+		d.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: api.LabelType, Operator: operator, Values: []string{api.TypeVirtualNode}}},
+			}}},
+		}}
+		s.Must(s.Rome.Patch(s.Context(), d, client.MergeFrom(before)))
+		s.Eventually(start, "the successor to serve alone", func(ctx ctx) error {
+			all, err := s.TryPods(ctx, s.Rome, namespace)
+			if err != nil {
+				return err
+			}
+			var serving []string
+			for _, p := range all {
+				if p.Labels["app"] == d.Name && p.DeletionTimestamp == nil {
+					serving = append(serving, fmt.Sprintf("%s on %s (Ready: %t)", p.Name, p.Spec.NodeName, story.Ready(p)))
+					if there := p.Spec.NodeName == "milan"; there != (to == "milan") || !story.Ready(p) {
+						return fmt.Errorf("there is %v", serving)
+					}
+				}
+			}
+			if len(serving) != 1 {
+				return fmt.Errorf("there are %v", serving)
+			}
+			return nil
+		})
+	})
+	return to
+}
+
+// inside is a place in a pod.
+func inside(s *story.Story, c *playground.Cluster, namespace, pod string) playground.Inside {
+	s.Helper()
+	place, err := playground.In(s.PodReady(c, namespace, pod, start))
+	s.Must(err)
+	return place
+}
+
+// resolves checks that pods of a cluster find every Service of the namespace by its name, under the address it has in that cluster.
+func resolves(s *story.Story, c *playground.Cluster, from playground.Inside) {
+	s.Helper()
+	there := namespace
+	if c != s.Rome {
+		there = story.Twin(namespace)
+	}
+	var here, services corev1.ServiceList
+	s.Must(s.Rome.List(s.Context(), &here, client.InNamespace(namespace)))
+	s.Must(c.List(s.Context(), &services, client.InNamespace(there)))
+	want := map[string][]string{}
+	for _, service := range services.Items {
+		want[service.Name] = []string{service.Spec.ClusterIP}
+		want[service.Name+"."+there+".svc.cluster.local"] = []string{service.Spec.ClusterIP}
+	}
+	if len(services.Items) != len(here.Items) || len(services.Items) < 13 {
+		s.Errorf("%s has %d Services, rome has %d", c.ID, len(services.Items), len(here.Items))
+	}
+	got, err := from.Lookup(s.Context(), slices.Sorted(maps.Keys(want))...)
+	s.Must(err)
+	if !maps.EqualFunc(want, got, slices.Equal) {
+		s.Errorf("pods of %s resolve %v, want %v", c.ID, got, want)
+	}
+}
+
+// customer asks the frontend all the time.
+type customer struct {
+	name  string
+	stop  context.CancelFunc
+	ended chan struct{}
+	mu    sync.Mutex
+	// served counts whole answers, failed are the others since the last look.
+	served int
+	failed []string
+}
+
+func enter(s *story.Story, from playground.Inside, name string) *customer {
+	ctx, stop := context.WithCancel(s.Context())
+	c := &customer{name: name, stop: stop, ended: make(chan struct{})}
+	go func() {
+		defer close(c.ended)
+		for ctx.Err() == nil {
+			status, said, err := from.Ask(ctx, answer, "http://frontend/")
+			if err == nil {
+				err = complete(status, said)
+			}
+			if ctx.Err() != nil {
+				return // the customer was about to leave
+			}
+			c.mu.Lock()
+			if err == nil {
+				c.served++
+			} else {
+				c.failed = append(c.failed, time.Now().Format("15:04:05.000 ")+err.Error())
+			}
+			c.mu.Unlock()
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}()
+	return c
+}
+
+// trouble tells what went wrong since it was asked last.
+func (c *customer) trouble() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	failed := c.failed
+	c.failed = nil
+	if len(failed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of the answers were not whole:\n%s", len(failed), strings.Join(failed, "\n"))
+}
+
+// leave ends the visit and returns how often the customer was served.
+func (c *customer) leave() int {
+	c.stop()
+	<-c.ended
+	return c.served
+}
