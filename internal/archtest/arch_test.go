@@ -44,6 +44,7 @@ var pureMayImport = []string{
 	module + "/api",
 	"k8s.io/api/",
 	"k8s.io/apimachinery/",
+	"k8s.io/component-helpers/resource",
 	"k8s.io/utils/ptr",
 	"sigs.k8s.io/yaml",
 }

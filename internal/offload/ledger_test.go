@@ -1,0 +1,287 @@
+package offload
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// books is a Ledger in a world: an API server, a cache that hears of it late and not of everything, and somebody who makes pods.
+type books struct {
+	t      *testing.T
+	random *rand.Rand
+	ledger *Ledger
+	quota  offloadingv1beta1.QuotaSpec
+	now    time.Time
+
+	pods    map[types.NamespacedName]entry // what there is
+	news    []func()                       // what the cache has not heard yet
+	cache   map[types.NamespacedName]entry // what the cache has
+	behind  []func()                       // what the cache has, and the account was not told yet
+	answers []func()                       // what the API server has not answered yet
+	wanted  map[types.NamespacedName]entry // pods that should be, and are not
+	held    map[types.NamespacedName]bool  // those of them that were refused, and wait to be woken
+	busy    map[types.NamespacedName]bool  // those of them that are asked for
+	made    int
+}
+
+const limit = 10
+
+func newBooks(t *testing.T, seed uint64) *books {
+	return &books{
+		t: t, random: rand.New(rand.NewPCG(seed, 1)), ledger: NewLedger(), now: time.Unix(1000, 0),
+		quota: offloadingv1beta1.QuotaSpec{Resources: cpus(limit)},
+		pods:  map[types.NamespacedName]entry{}, cache: map[types.NamespacedName]entry{},
+		wanted: map[types.NamespacedName]entry{}, held: map[types.NamespacedName]bool{}, busy: map[types.NamespacedName]bool{},
+	}
+}
+
+func cpus(n int64) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(n, resource.DecimalSI)}
+}
+
+// wake puts those back to work that were refused for want of what was freed.
+func (b *books) wake(user string) {
+	for key := range b.held {
+		if user != "" && b.wanted[key].user == user {
+			delete(b.held, key)
+		}
+	}
+}
+
+// tell is news of a name for the cache.
+func (b *books) tell(key types.NamespacedName) {
+	pod, there := b.pods[key]
+	b.news = append(b.news, func() { b.hear(key, pod, there) })
+}
+
+func (b *books) hear(key types.NamespacedName, pod entry, there bool) {
+	before, had := b.cache[key]
+	switch {
+	case there:
+		if had && before.uid != pod.uid {
+			b.hear(key, entry{}, false)
+		}
+		b.cache[key] = pod
+		b.behind = append(b.behind, func() { b.wake(b.ledger.See(key, pod.uid, pod.user, pod.usage)) })
+	case had:
+		delete(b.cache, key)
+		b.behind = append(b.behind, func() { b.wake(b.ledger.Miss(key, before.uid)) })
+	}
+}
+
+// relist is what a cache does whose watch broke: it hears of nothing in between.
+func (b *books) relist() {
+	b.news = nil
+	for key := range maps.Clone(b.cache) {
+		if _, there := b.pods[key]; !there {
+			b.hear(key, entry{}, false)
+		}
+	}
+	for key, pod := range b.pods {
+		b.hear(key, pod, true)
+	}
+}
+
+// make asks for a pod, as the controller does.
+func (b *books) make(key types.NamespacedName) {
+	want, wanted := b.wanted[key]
+	if !wanted || b.busy[key] || b.held[key] {
+		return
+	}
+	if b.ledger.Writing(key) {
+		b.settle(key)
+		return
+	}
+	if _, there := b.cache[key]; there {
+		return // an earlier one of that name
+	}
+	if err := Exceeded(&b.quota, b.ledger.Used(want.user, key), want.usage); err != nil {
+		b.held[key] = true
+		return
+	}
+	b.wake(b.ledger.Begin(key, want.user, want.usage, b.now))
+	b.busy[key] = true
+	taken := false
+	switch b.random.IntN(5) {
+	case 0: // refused
+		b.answers = append(b.answers, func() { b.wake(b.ledger.Failed(key)) })
+	case 1, 2, 3:
+		if _, taken = b.pods[key]; taken {
+			b.answers = append(b.answers, func() { b.wake(b.ledger.Failed(key)) }) // the cache has not heard of an earlier one: next time
+			break
+		}
+		uid := b.create(key, want)
+		if b.random.IntN(3) == 0 { // the answer is lost
+			b.answers = append(b.answers, func() {})
+			break
+		}
+		b.answers = append(b.answers, func() { b.wake(b.ledger.Made(key, uid)) })
+	default: // it never arrived, and nobody knows
+		b.answers = append(b.answers, func() {})
+	}
+	last := len(b.answers) - 1
+	answer := b.answers[last]
+	b.answers[last] = func() { answer(); delete(b.busy, key) }
+}
+
+func (b *books) create(key types.NamespacedName, want entry) types.UID {
+	b.made++
+	want.uid = types.UID(fmt.Sprint("uid-", b.made))
+	b.pods[key] = want
+	delete(b.wanted, key)
+	b.tell(key)
+	return want.uid
+}
+
+// settle looks what became of a pod that was asked for.
+func (b *books) settle(key types.NamespacedName) {
+	if b.busy[key] {
+		return
+	}
+	if pod, there := b.pods[key]; there {
+		b.wake(b.ledger.Made(key, pod.uid))
+		return
+	}
+	b.wake(b.ledger.Failed(key))
+}
+
+func next(queue *[]func()) {
+	if len(*queue) > 0 {
+		first := (*queue)[0]
+		*queue = (*queue)[1:]
+		first()
+	}
+}
+
+func (b *books) step() {
+	key := types.NamespacedName{Namespace: "shop", Name: fmt.Sprint("pod-", b.random.IntN(6))}
+	switch b.random.IntN(10) {
+	case 0, 1: // somebody wants a pod
+		_, there := b.pods[key]
+		_, wanted := b.wanted[key]
+		if !there && !wanted && !b.busy[key] {
+			b.wanted[key] = entry{user: fmt.Sprint("user-", b.random.IntN(2)), usage: cpus(1 + b.random.Int64N(limit))}
+		}
+	case 2, 3:
+		b.make(key)
+	case 4:
+		if len(b.answers) > 0 {
+			i := b.random.IntN(len(b.answers))
+			answer := b.answers[i]
+			b.answers = slices.Delete(b.answers, i, i+1)
+			answer()
+		}
+	case 5:
+		next(&b.news)
+	case 9:
+		next(&b.behind)
+	case 6: // it goes, or ends
+		pod, there := b.pods[key]
+		switch {
+		case !there:
+			return
+		case b.random.IntN(3) == 0:
+			pod.usage = nil
+			b.pods[key] = pod
+		default:
+			delete(b.pods, key)
+		}
+		b.tell(key)
+	case 7:
+		if b.random.IntN(5) == 0 {
+			b.relist()
+		}
+	case 8:
+		for _, key := range b.ledger.Open(b.now.Add(time.Second)) {
+			b.settle(key)
+		}
+	}
+	b.check()
+}
+
+// check holds the limit against what there really is.
+func (b *books) check() {
+	b.t.Helper()
+	for user, sum := range b.sums() {
+		if q := sum[corev1.ResourceCPU]; q.CmpInt64(limit) > 0 {
+			b.t.Fatalf("%s has %s of %d", user, q.String(), limit)
+		}
+	}
+}
+
+func (b *books) sums() map[string]corev1.ResourceList {
+	sums := map[string]corev1.ResourceList{}
+	for _, pod := range b.pods {
+		for name, quantity := range pod.usage {
+			if sums[pod.user] == nil {
+				sums[pod.user] = corev1.ResourceList{}
+			}
+			total := sums[pod.user][name]
+			total.Add(quantity)
+			sums[pod.user][name] = total
+		}
+	}
+	return sums
+}
+
+// TestLedgerLaws lets news and answers arrive in any order, late, twice or never: nobody ever has more than granted, the account ends up
+// telling what there is, and who is still refused then is so for want of room.
+func TestLedgerLaws(t *testing.T) {
+	for seed := range uint64(400) {
+		b := newBooks(t, seed)
+		for range 300 {
+			b.step()
+		}
+		for len(b.answers)+len(b.news)+len(b.behind)+len(b.ledger.ahead) > 0 {
+			next(&b.answers)
+			next(&b.news)
+			next(&b.behind)
+			for _, key := range b.ledger.Open(b.now.Add(time.Second)) {
+				b.settle(key)
+			}
+			b.check()
+		}
+		if got, want := b.ledger.used, b.sums(); !equality.Semantic.DeepEqual(got, want) || len(b.ledger.ahead) > 0 {
+			t.Fatalf("seed %d: the account says %v, there is %v, %d are open", seed, got, want, len(b.ledger.ahead))
+		}
+		for key := range b.held {
+			want := b.wanted[key]
+			if Exceeded(&b.quota, b.ledger.Used(want.user, key), want.usage) == nil {
+				t.Fatalf("seed %d: %s is held though there is room", seed, key)
+			}
+		}
+	}
+}
+
+func TestLedgerForgets(t *testing.T) {
+	l := NewLedger()
+	key := types.NamespacedName{Namespace: "shop", Name: "web"}
+	l.Begin(key, "rome", cpus(2), time.Unix(0, 0))
+	if used := l.Used("rome", key); len(used) > 0 {
+		t.Errorf("its own name counts: %v", used)
+	}
+	l.Made(key, "a")
+	l.See(key, "a", "rome", cpus(2))
+	if freed := l.See(key, "a", "rome", nil); freed != "rome" {
+		t.Errorf("it finished, and gave room to %q", freed)
+	}
+	l.See(key, "a", "rome", cpus(2))
+	if freed := l.Miss(key, "b"); freed != "" {
+		t.Errorf("another one of that name went, and gave room to %q", freed)
+	}
+	l.Miss(key, "a")
+	if len(l.seen)+len(l.ahead)+len(l.used) > 0 {
+		t.Errorf("what is left: %+v", l)
+	}
+}

@@ -1,0 +1,135 @@
+package offload
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	schedulerresource "k8s.io/component-helpers/resource"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// Usage returns what a pod counts for: what the scheduler reserves for it (init containers, sidecars, pod-level resources and overhead
+// included), and one pod. A request that is missing is its limit, as the API server will have it in the Pod. overhead is that of the pod's
+// RuntimeClass, for where the specification does not tell it yet.
+//
+// An API server that does not know pod-level resources drops them: the greater of both sums counts, so that nothing is hidden behind them.
+func Usage(spec *corev1.PodSpec, overhead corev1.ResourceList) corev1.ResourceList {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		Containers: defaulted(spec.Containers), InitContainers: defaulted(spec.InitContainers), Overhead: spec.Overhead,
+	}}
+	if pod.Spec.Overhead == nil {
+		pod.Spec.Overhead = overhead
+	}
+	usage := schedulerresource.PodRequests(pod, schedulerresource.PodResourcesOptions{SkipPodLevelResources: true})
+	if spec.Resources != nil {
+		pod.Spec.Resources = &corev1.ResourceRequirements{Requests: requests(spec.Resources)}
+		for name, quantity := range schedulerresource.PodRequests(pod, schedulerresource.PodResourcesOptions{}) {
+			if least := usage[name]; quantity.Cmp(least) > 0 {
+				usage[name] = quantity
+			}
+		}
+	}
+	usage[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
+	return usage
+}
+
+// defaulted returns the containers with nothing but what Usage looks at.
+func defaulted(containers []corev1.Container) []corev1.Container {
+	out := make([]corev1.Container, len(containers))
+	for i := range containers {
+		c := &containers[i]
+		out[i] = corev1.Container{RestartPolicy: c.RestartPolicy, Resources: corev1.ResourceRequirements{Requests: requests(&c.Resources)}}
+	}
+	return out
+}
+
+// requests returns the requests, and the limits of what is not requested.
+func requests(r *corev1.ResourceRequirements) corev1.ResourceList {
+	if len(r.Limits) == 0 {
+		return r.Requests
+	}
+	all := maps.Clone(r.Limits)
+	maps.Copy(all, r.Requests)
+	return all
+}
+
+// Undeclared tells what a pod does not say of itself and an enforcement demands, nil when it says enough: with Soft every container requests cpu
+// and memory, with Hard its requests are its limits besides.
+func Undeclared(spec *corev1.PodSpec, enforcement offloadingv1beta1.LimitsEnforcement) error {
+	if enforcement != offloadingv1beta1.EnforcementSoft && enforcement != offloadingv1beta1.EnforcementHard {
+		return nil
+	}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			want := requests(&c.Resources)
+			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+				if q := want[name]; q.Sign() <= 0 {
+					return fmt.Errorf("container %s requests no %s, which enforcement %s demands: set resources.requests.%s", c.Name, name, enforcement, name)
+				}
+			}
+			if enforcement != offloadingv1beta1.EnforcementHard {
+				continue
+			}
+			for _, name := range slices.Sorted(maps.Keys(want)) {
+				limit, limited := c.Resources.Limits[name]
+				if q := want[name]; !limited || limit.Cmp(q) != 0 {
+					return fmt.Errorf("container %s requests %s of %s and its limit is %s, enforcement %s demands that they are equal: set resources.limits.%s to %s",
+						c.Name, q.String(), name, text(limit, limited), enforcement, name, q.String())
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Exceeded tells which resources a user would have more of than a Quota grants, nil when there is room: wanted is what comes, used what there
+// is. What the Quota does not name is not granted, but for the number of pods. What is not wanted is not asked for: who has too much of one
+// thing may have more of another.
+func Exceeded(quota *offloadingv1beta1.QuotaSpec, used, wanted corev1.ResourceList) error {
+	var over []string
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		want, limit := wanted[name], quota.Resources[name]
+		_, named := quota.Resources[name]
+		if want.Sign() <= 0 || name == corev1.ResourcePods && !named {
+			continue
+		}
+		sum, now := want.DeepCopy(), used[name]
+		sum.Add(now)
+		if sum.Cmp(limit) <= 0 {
+			continue
+		}
+		if !named {
+			over = append(over, fmt.Sprintf("%s of %s are wanted and none is granted", want.String(), name))
+			continue
+		}
+		over = append(over, fmt.Sprintf("%s of %s are wanted, %s of %s are used", want.String(), name, now.String(), limit.String()))
+	}
+	if len(over) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: ask for less, remove other pods, or have more granted to the ResourceSlice", strings.Join(over, "; "))
+}
+
+// QuotasOf returns the Quotas of the user that a ShadowPod's label names as its creator.
+func QuotasOf(quotas []offloadingv1beta1.Quota, creator string) []*offloadingv1beta1.Quota {
+	var found []*offloadingv1beta1.Quota
+	for i := range quotas {
+		if creator != "" && CreatorLabel(quotas[i].Spec.User) == creator {
+			found = append(found, &quotas[i])
+		}
+	}
+	return found
+}
+
+func text(q resource.Quantity, there bool) string {
+	if !there {
+		return "not set"
+	}
+	return q.String()
+}

@@ -1,0 +1,142 @@
+package offload
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+func podSpec(t *testing.T, text string) *corev1.PodSpec {
+	t.Helper()
+	spec := &corev1.PodSpec{}
+	if err := yaml.UnmarshalStrict([]byte(text), spec); err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+// quantities are what a list says, in the canonical form.
+func quantities(list corev1.ResourceList) map[string]string {
+	out := map[string]string{}
+	for name, q := range list {
+		out[string(name)] = q.String()
+	}
+	return out
+}
+
+func list(pairs ...string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
+
+func TestUsage(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec     string
+		overhead corev1.ResourceList
+		want     map[string]string
+	}{
+		"nothing said": {"containers: [{name: a}]", nil, map[string]string{"pods": "1"}},
+		"containers add up": {`
+containers:
+- {name: a, resources: {requests: {cpu: 100m, memory: 1Gi}}}
+- {name: b, resources: {requests: {cpu: "1", nvidia.com/gpu: "2"}}}`, nil, map[string]string{"cpu": "1100m", "memory": "1Gi", "nvidia.com/gpu": "2", "pods": "1"}},
+		"a limit is a request, where there is none": {`
+containers:
+- {name: a, resources: {limits: {cpu: "2", memory: 1Gi}, requests: {memory: 512Mi}}}`, nil, map[string]string{"cpu": "2", "memory": "512Mi", "pods": "1"}},
+		"the greatest init container": {`
+initContainers:
+- {name: i, resources: {requests: {cpu: "3"}}}
+- {name: j, resources: {limits: {memory: 2Gi}}}
+containers: [{name: a, resources: {requests: {cpu: "1", memory: 1Gi}}}]`, nil, map[string]string{"cpu": "3", "memory": "2Gi", "pods": "1"}},
+		"sidecars run on, and beside later init containers": {`
+initContainers:
+- {name: s, restartPolicy: Always, resources: {requests: {cpu: "1"}}}
+- {name: j, resources: {requests: {cpu: "3"}}}
+containers: [{name: a, resources: {requests: {cpu: "2"}}}]`, nil, map[string]string{"cpu": "4", "pods": "1"}},
+		"overhead":                     {`{overhead: {cpu: 250m}, containers: [{name: a, resources: {requests: {cpu: "1"}}}]}`, list("cpu", "1"), map[string]string{"cpu": "1250m", "pods": "1"}},
+		"overhead of its class":        {`{containers: [{name: a, resources: {requests: {cpu: "1"}}}]}`, list("cpu", "1"), map[string]string{"cpu": "2", "pods": "1"}},
+		"of the pod":                   {`{resources: {requests: {cpu: "3"}}, containers: [{name: a, resources: {requests: {cpu: "1"}}}]}`, nil, map[string]string{"cpu": "3", "pods": "1"}},
+		"of the pod, by its limit":     {`{resources: {limits: {memory: 3Gi}}, containers: [{name: a}]}`, nil, map[string]string{"memory": "3Gi", "pods": "1"}},
+		"nothing hides behind the pod": {`{resources: {requests: {cpu: 1m}}, containers: [{name: a, resources: {requests: {cpu: "8"}}}]}`, nil, map[string]string{"cpu": "8", "pods": "1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := podSpec(t, c.spec)
+			before := spec.DeepCopy()
+			if diff := cmp.Diff(c.want, quantities(Usage(spec, c.overhead))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, spec); diff != "" {
+				t.Errorf("it changed what it looked at:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUndeclared(t *testing.T) {
+	const whole = `{name: a, resources: {requests: {cpu: "1", memory: 1Gi}, limits: {cpu: "1", memory: 1Gi}}}`
+	for name, c := range map[string]struct {
+		spec                string
+		none, soft, hardSay string
+	}{
+		"everything":          {"containers: [" + whole + "]", "", "", ""},
+		"limits stand for it": {`containers: [{name: a, resources: {limits: {cpu: "1", memory: 1Gi}}}]`, "", "", ""},
+		"nothing":             {"containers: [{name: a}]", "", "container a requests no cpu", "container a requests no cpu"},
+		"no memory":           {`containers: [{name: a, resources: {requests: {cpu: "1"}}}]`, "", "requests no memory, which enforcement Soft demands: set resources.requests.memory", "requests no memory"},
+		"zero is nothing":     {`containers: [{name: a, resources: {requests: {cpu: "0", memory: 1Gi}}}]`, "", "requests no cpu", "requests no cpu"},
+		"no limits":           {`containers: [{name: a, resources: {requests: {cpu: "1", memory: 1Gi}}}]`, "", "", "requests 1 of cpu and its limit is not set, enforcement Hard demands that they are equal: set resources.limits.cpu to 1"},
+		"a higher limit":      {`containers: [{name: a, resources: {requests: {cpu: "1", memory: 1Gi}, limits: {cpu: "1", memory: 2Gi}}}]`, "", "", "requests 1Gi of memory and its limit is 2Gi"},
+		"another resource":    {`containers: [{name: a, resources: {requests: {cpu: "1", memory: 1Gi, ephemeral-storage: 1Gi}, limits: {cpu: "1", memory: 1Gi}}}]`, "", "", "requests 1Gi of ephemeral-storage"},
+		"an init container":   {"{initContainers: [{name: i}], containers: [" + whole + "]}", "", "container i requests no cpu", "container i requests no cpu"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for enforcement, says := range map[offloadingv1beta1.LimitsEnforcement]string{
+				offloadingv1beta1.EnforcementNone: c.none, offloadingv1beta1.EnforcementSoft: c.soft, offloadingv1beta1.EnforcementHard: c.hardSay, "": "",
+			} {
+				err := Undeclared(podSpec(t, c.spec), enforcement)
+				if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+					t.Errorf("%s: %v, want %q", enforcement, err, says)
+				}
+			}
+		})
+	}
+}
+
+func TestExceeded(t *testing.T) {
+	quota := &offloadingv1beta1.QuotaSpec{Resources: list("cpu", "8", "memory", "16Gi", "pods", "2")}
+	for name, c := range map[string]struct {
+		used, wanted corev1.ResourceList
+		says         []string
+	}{
+		"room":                         {list("cpu", "7500m", "pods", "1"), list("cpu", "500m", "pods", "1"), nil},
+		"no room":                      {list("cpu", "7500m", "pods", "1"), list("cpu", "501m", "pods", "1"), []string{"501m of cpu are wanted, 7500m of 8 are used", "ask for less"}},
+		"too many":                     {list("pods", "2"), list("pods", "1"), []string{"1 of pods are wanted, 2 of 2 are used"}},
+		"two things":                   {list("cpu", "8", "memory", "16Gi"), list("cpu", "1", "memory", "1Gi"), []string{"1 of cpu", "1Gi of memory"}},
+		"not granted":                  {nil, list("nvidia.com/gpu", "1"), []string{"1 of nvidia.com/gpu are wanted and none is granted"}},
+		"nothing of what is not there": {nil, list("nvidia.com/gpu", "0", "cpu", "1"), nil},
+		"too much of another thing":    {list("memory", "20Gi"), list("cpu", "1"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := Exceeded(quota, c.used, c.wanted)
+			if (err == nil) != (len(c.says) == 0) {
+				t.Fatalf("%v, want %q", err, c.says)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v, want %q", err, want)
+				}
+			}
+		})
+	}
+	if err := Exceeded(&offloadingv1beta1.QuotaSpec{Resources: list("cpu", "1")}, list("pods", "100"), list("pods", "1")); err != nil {
+		t.Errorf("a Quota that does not count pods: %v", err)
+	}
+}
