@@ -76,6 +76,7 @@ var last = regexp.MustCompile(`(?m)^playground delete cluster --name (\S+)$`)
 // open begins a tutorial. Whatever happens, its clusters are gone in the end.
 func open(t *testing.T, folder string) *book {
 	t.Helper()
+	story.Hush()
 	machine, err := playground.Find(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ type World struct {
 // New makes the clusters; Liqo is installed when the first story begins. They are deleted when the test ends.
 func New(t *testing.T, plan Plan) *World {
 	t.Helper()
-	hush()
+	Hush()
 	machine, err := playground.Find(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -85,12 +85,12 @@ func New(t *testing.T, plan Plan) *World {
 
 // Join tells stories on two clusters that somebody else has made, and peered.
 func Join(machine playground.Machine, rome, milan *playground.Cluster) *World {
-	hush()
+	Hush()
 	return &World{Machine: machine, Rome: rome, Milan: milan}
 }
 
-// hush: a stream that a story ends is no error, but client-go says so.
-func hush() {
+// Hush: a stream that a story ends is no error, but client-go says so.
+func Hush() {
 	log.SetLogger(klog.Background())
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
