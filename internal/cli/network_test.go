@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/ecdh"
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -579,23 +578,5 @@ func TestEndpointText(t *testing.T) {
 	}
 	if got := openText("[fd00::1]:5/TCP or x:6/TCP"); got != "TCP port 5" {
 		t.Error(got)
-	}
-}
-
-func TestViewOf(t *testing.T) {
-	got, err := viewOf("10.70.0.5", []string{"10.70.0.0/16"}, []string{"10.71.0.0/16"})
-	if err != nil || got != netip.MustParseAddr("10.71.0.5") {
-		t.Errorf("%v, %v", got, err)
-	}
-	for _, test := range []struct {
-		address    string
-		real, view []string
-	}{
-		{"10.72.0.5", []string{"10.70.0.0/16"}, []string{"10.71.0.0/16"}}, {"x", []string{"10.70.0.0/16"}, []string{"10.71.0.0/16"}},
-		{"10.70.0.5", nil, []string{"10.71.0.0/16"}}, {"10.70.0.5", []string{"10.70.0.0/16"}, nil}, {"10.70.0.5", []string{"10.70.0.0/16"}, []string{"10.71.0.0/24"}},
-	} {
-		if got, err := viewOf(test.address, test.real, test.view); err == nil {
-			t.Errorf("%+v: %v", test, got)
-		}
 	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,10 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
-	"liqo.io/liqo/internal/ipam"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/network"
 )
 
 // Where the gateway server of a peering runs.
@@ -151,10 +152,10 @@ func (p *pair) inBandURL(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if configuration == nil || configuration.Status.Remote == nil {
+	if configuration == nil {
 		return "", p.local.error(fmt.Errorf("--in-band needs the network of cluster %s: liqoctl network connect", p.remote.id))
 	}
-	address, err := viewOf(exposed.Status.IP, configuration.Spec.Remote.CIDR.External, configuration.Status.Remote.CIDR.External)
+	address, err := viewOf(configuration, exposed.Status.IP)
 	if err != nil {
 		return "", p.local.error(fmt.Errorf("finding the address of the API-server proxy of cluster %s: %w", p.remote.id, err))
 	}
@@ -163,27 +164,22 @@ func (p *pair) inBandURL(ctx context.Context) (string, error) {
 	return url, nil
 }
 
-// viewOf is how an address of a peer's external CIDR appears here: the same host in the range that it was given here.
-func viewOf(address string, real, view []string) (netip.Addr, error) {
-	if len(real) == 0 || len(view) == 0 {
-		return netip.Addr{}, errors.New("the Configuration names no external CIDR")
-	}
-	parsed, err := netip.ParseAddr(address)
+// viewOf is where an address that a peer tells of appears in the cluster of its Configuration.
+func viewOf(configuration *networkingv1beta1.Configuration, told string) (netip.Addr, error) {
+	address, err := netip.ParseAddr(told)
 	if err != nil {
-		return netip.Addr{}, err
+		return netip.Addr{}, fmt.Errorf("reading an address of the peer: %w", err)
 	}
-	var remap ipam.Remap
-	if remap.Real, err = netip.ParsePrefix(real[0]); err != nil {
-		return netip.Addr{}, err
-	}
-	if remap.View, err = netip.ParsePrefix(view[0]); err != nil {
-		return netip.Addr{}, err
-	}
-	seen, ok := remap.ToView(parsed)
+	peer := configuration.Labels[api.LabelRemoteClusterID]
+	translation, problems, ok := network.GatherTranslation(&network.Objects{Configurations: []networkingv1beta1.Configuration{*configuration}}, peer)
 	if !ok {
-		return netip.Addr{}, fmt.Errorf("address %s is not in the external CIDR %s", address, remap.Real)
+		texts := make([]string, len(problems))
+		for i, problem := range problems {
+			texts[i] = problem.String()
+		}
+		return netip.Addr{}, fmt.Errorf("cluster %s has no place here yet: %s", peer, strings.Join(texts, "; "))
 	}
-	return seen, nil
+	return translation.ToView(address)
 }
 
 // healthy waits until the ForeignCluster says that everything that was set up works.

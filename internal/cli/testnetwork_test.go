@@ -16,9 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
 // TestReportOfChecks: a check is made again until it succeeds; one that never does is named, and with fail-fast it is the last one.
@@ -127,28 +124,6 @@ func TestNodesThatTakePods(t *testing.T) {
 	} {
 		if got := takesPods(&corev1.Node{Spec: test.spec}); got != test.want {
 			t.Errorf("%+v: %t", test.spec, got)
-		}
-	}
-}
-
-func TestSeenThroughAnIPObject(t *testing.T) {
-	cidrs := func(external string) networkingv1beta1.ClusterConfig {
-		return networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{External: []string{external}}}
-	}
-	view := cidrs("10.71.0.0/16")
-	configuration := &networkingv1beta1.Configuration{
-		ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: networkingv1beta1.ConfigurationSpec{Remote: cidrs("10.70.0.0/16")},
-	}
-	if _, ok := seenThrough(configuration, "10.70.0.5"); ok {
-		t.Error("without a view there is no address")
-	}
-	configuration.Status.Remote = &view
-	if got, ok := seenThrough(configuration, "10.70.0.5"); !ok || got != netip.MustParseAddr("10.71.0.5") {
-		t.Error(got, ok)
-	}
-	for _, address := range []string{"", "10.80.0.5"} {
-		if got, ok := seenThrough(configuration, address); ok {
-			t.Errorf("%q: %v", address, got)
 		}
 	}
 }

@@ -21,7 +21,6 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/ipam"
 )
 
 // Names of what the test makes: the namespace, in all clusters; the Service and the label of the replicas; the suffixes of the Services that
@@ -386,31 +385,13 @@ func (t *networkTest) gatherOutside(ctx context.Context, c *cluster, into *teste
 		if err := other.Get(ctx, client.ObjectKey{Namespace: testNamespace, Name: testOutsideAddress}, &object); err != nil {
 			return "", other.error(fmt.Errorf("reading IP %s: %w", testOutsideAddress, err))
 		}
-		address, ok := seenThrough(&configurations.Items[i], object.Status.IP)
-		if !ok {
-			return fmt.Sprintf("IP %s of cluster %s has no address in cluster %s", testOutsideAddress, other.id, c.id), nil
+		address, err := viewOf(&configurations.Items[i], object.Status.IP)
+		if err != nil {
+			return fmt.Sprintf("IP %s of cluster %s has no address in cluster %s: %v", testOutsideAddress, other.id, c.id, err), nil
 		}
 		into.outside = append(into.outside, address)
 	}
 	return "", nil
-}
-
-// seenThrough is where an address of the other cluster's external CIDR appears here.
-func seenThrough(configuration *networkingv1beta1.Configuration, address string) (netip.Addr, bool) {
-	real, err := netip.ParseAddr(address)
-	remote := configuration.Status.Remote
-	if err != nil || remote == nil || len(remote.CIDR.External) == 0 || len(configuration.Spec.Remote.CIDR.External) == 0 {
-		return netip.Addr{}, false
-	}
-	from, err := netip.ParsePrefix(configuration.Spec.Remote.CIDR.External[0])
-	if err != nil {
-		return netip.Addr{}, false
-	}
-	to, err := netip.ParsePrefix(remote.CIDR.External[0])
-	if err != nil {
-		return netip.Addr{}, false
-	}
-	return ipam.Remap{Real: from, View: to}.ToView(real)
 }
 
 func podReady(pod *corev1.Pod) bool {

@@ -57,35 +57,39 @@ func (g *gathering) configured() []Peer {
 // the peer as a whole is left out when it has no other.
 func (g *gathering) remaps(c *networkingv1beta1.Configuration, p *Peer, others []Peer) bool {
 	name := named("Configuration", c)
-	if c.Status.Remote == nil {
+	if c.Status.Remote == nil && len(c.Status.Ranges) == 0 {
 		g.wait(p.ClusterID, name, "status.remote is empty: waiting for ranges of this cluster where cluster %q appears", p.ClusterID)
 		return false
 	}
-	pair := func(field string, real, view []string, most int) ([]ipam.Remap, bool) {
-		real, view = real[:min(most, len(real))], view[:min(most, len(view))]
-		if len(real) == 0 {
-			g.problem(p.ClusterID, name, "spec.remote.cidr.%s is empty: enter the range of cluster %q", field, p.ClusterID)
+	pair := func(kind string, reals []string) ([]ipam.Remap, bool) {
+		if len(reals) == 0 {
+			g.problem(p.ClusterID, name, "spec.remote.cidr.%s is empty: enter the range of cluster %q", kind, p.ClusterID)
 			return nil, false
 		}
-		if len(real) < len(view) {
-			g.wait(p.ClusterID, name, "status.remote.cidr.%s has %d ranges for the %d of spec.remote: waiting for them to be paired anew", field, len(view), len(real))
+		views, ok := seenAs(c, kind, reals)
+		if !ok {
+			g.wait(p.ClusterID, name, "status.remote.cidr.%s has more ranges than the %d of spec.remote: waiting for them to be paired anew", kind, len(reals))
 			return nil, false
 		}
-		told := len(g.problems)
+		told, missing := len(g.problems), 0
 		var pairs []ipam.Remap
-		for i := range view {
-			r, why := remap(real[i], view[i])
+		for i, real := range reals {
+			if views[i] == "" {
+				missing++
+				continue
+			}
+			r, why := remap(real, views[i])
 			if why == "" {
 				why = g.collision(r, others, &Peer{ClusterID: p.ClusterID, Pods: slices.Concat(p.Pods, pairs)})
 			}
 			if why != "" {
-				g.problem("", name, "remote.cidr.%s: range %s, seen here as %s, %s", field, real[i], view[i], why)
+				g.problem("", name, "remote.cidr.%s: range %s, seen here as %s, %s", kind, real, views[i], why)
 				continue
 			}
 			pairs = append(pairs, r)
 		}
-		if len(view) < len(real) {
-			g.wait("", name, "status.remote.cidr.%s has %d ranges for the %d of spec.remote: waiting for the others", field, len(view), len(real))
+		if missing > 0 {
+			g.wait("", name, "status.remote.cidr.%s has %d ranges for the %d of spec.remote: waiting for the others", kind, len(reals)-missing, len(reals))
 		}
 		if len(pairs) == 0 {
 			for i := range g.problems[told:] {
@@ -95,11 +99,39 @@ func (g *gathering) remaps(c *networkingv1beta1.Configuration, p *Peer, others [
 		return pairs, len(pairs) > 0
 	}
 	var ok bool
-	if p.Pods, ok = pair("pod", c.Spec.Remote.CIDR.Pod, c.Status.Remote.CIDR.Pod, len(c.Spec.Remote.CIDR.Pod)); !ok {
+	cidrs := c.Spec.Remote.CIDR
+	if p.Pods, ok = pair(networkingv1beta1.CIDRTypePod, cidrs.Pod); !ok {
 		return false
 	}
-	p.External, ok = pair("external", c.Spec.Remote.CIDR.External, c.Status.Remote.CIDR.External, 1)
+	p.External, ok = pair(networkingv1beta1.CIDRTypeExternal, cidrs.External[:min(1, len(cidrs.External))])
 	return ok
+}
+
+// seenAs is where each of the ranges of a peer appears here, empty for those that have no place. status.ranges says it of each by its name, so that
+// nothing depends on who changed the specification last. Without it, as other versions leave it, the order of status.remote has to do; false when
+// that can't be right.
+func seenAs(c *networkingv1beta1.Configuration, kind string, reals []string) ([]string, bool) {
+	views := make([]string, len(reals))
+	if len(c.Status.Ranges) == 0 {
+		list := c.Status.Remote.CIDR.Pod
+		if kind == networkingv1beta1.CIDRTypeExternal {
+			list = c.Status.Remote.CIDR.External[:min(1, len(c.Status.Remote.CIDR.External))]
+		}
+		if len(list) > len(reals) {
+			return nil, false
+		}
+		copy(views, list)
+		return views, true
+	}
+	for i, real := range reals {
+		cidr, err := netip.ParsePrefix(real)
+		for _, r := range c.Status.Ranges {
+			if err == nil && r.Type == kind && r.CIDR == cidr.Masked().String() {
+				views[i] = r.SeenAs
+			}
+		}
+	}
+	return views, true
 }
 
 // remap reads a pair of ranges, or says what is wrong with it.

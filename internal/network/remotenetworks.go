@@ -61,15 +61,18 @@ func RemoteNetworks(c *networkingv1beta1.Configuration) ([]RemoteNetwork, error)
 	return all, nil
 }
 
-// RemoteRanges is where the ranges of a peer appear here. Readers pair them with the specification by their order, so each list ends before
-// the first range that has no place: what the peer had stays when another range is added. nil as long as pods or the outside have none. The
-// condition tells, with the words of the Networks, what is waited for or what collides; its time and generation are left to the caller.
-func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Network) (*networkingv1beta1.ClusterConfig, metav1.Condition) {
+// RemoteRanges fills in, of a Configuration's status, where the ranges of the peer appear here. status.ranges says of each range that has a place where
+// that is; what has one keeps it while others wait. The lists of status.remote go by the order of the specification and can't leave one out, so
+// they end before the first that has none, and are nil as long as pods or the outside would have none. The condition tells, with the words of
+// the Networks, what is waited for or what collides; its time and generation are left to the caller.
+func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Network, status *networkingv1beta1.ConfigurationStatus) metav1.Condition {
 	condition := metav1.Condition{
 		Type: networkingv1beta1.ConditionCIDRsConfigured, Status: metav1.ConditionTrue, Reason: networkingv1beta1.ReasonCIDRsConfigured,
 		Message: "every range of the peer has a place here",
 	}
-	ranges := &networkingv1beta1.ClusterConfig{}
+	remote := &networkingv1beta1.ClusterConfig{}
+	lists := map[string]*[]string{networkingv1beta1.CIDRTypePod: &remote.CIDR.Pod, networkingv1beta1.CIDRTypeExternal: &remote.CIDR.External}
+	status.Ranges = nil
 	ended := map[string]bool{}
 	var waiting, wrong []string
 	for _, w := range wanted {
@@ -82,13 +85,11 @@ func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Netw
 		if network == nil || network.Status.CIDR == "" {
 			waiting = appendOnce(waiting, w.Name)
 			ended[w.Type] = true
+			continue
 		}
-		switch {
-		case ended[w.Type]:
-		case w.Type == networkingv1beta1.CIDRTypePod:
-			ranges.CIDR.Pod = append(ranges.CIDR.Pod, network.Status.CIDR)
-		default:
-			ranges.CIDR.External = append(ranges.CIDR.External, network.Status.CIDR)
+		status.Ranges = append(status.Ranges, networkingv1beta1.RemoteRange{Type: w.Type, CIDR: w.CIDR.String(), SeenAs: network.Status.CIDR})
+		if list := lists[w.Type]; !ended[w.Type] {
+			*list = append(*list, network.Status.CIDR)
 		}
 	}
 	if len(waiting) > 0 || len(wrong) > 0 {
@@ -98,10 +99,10 @@ func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Netw
 			condition.Message = "waiting for a range of Network " + strings.Join(waiting, ", ")
 		}
 	}
-	if len(ranges.CIDR.Pod) == 0 || len(ranges.CIDR.External) == 0 {
-		ranges = nil
+	if status.Remote = remote; len(remote.CIDR.Pod) == 0 || len(remote.CIDR.External) == 0 {
+		status.Remote = nil
 	}
-	return ranges, condition
+	return condition
 }
 
 // InTheWay is the name of a Network on its way out that has, or asks for, addresses of the range; empty when there is none.

@@ -87,7 +87,9 @@ func TestRemoteRanges(t *testing.T) {
 			for _, n := range c.networks {
 				have[n.Name] = n
 			}
-			ranges, condition := RemoteRanges(wanted, have)
+			var status networkingv1beta1.ConfigurationStatus
+			condition := RemoteRanges(wanted, have, &status)
+			ranges := status.Remote
 			if (ranges != nil) != (c.pods != nil) || condition.Status != c.status || !strings.Contains(condition.Message, c.message) || condition.Reason == "" {
 				t.Errorf("%+v, %+v", ranges, condition)
 			}
@@ -96,6 +98,52 @@ func TestRemoteRanges(t *testing.T) {
 				if diff := cmp.Diff(want, ranges.CIDR); diff != "" {
 					t.Errorf("not in the order of the specification (-want +got):\n%s", diff)
 				}
+			}
+		})
+	}
+}
+
+// TestRangesAreMatchedByName: whatever is added, removed or moved in a specification, the ranges that have a place keep it; before the controller has seen
+// the change, and while a range has no place.
+func TestRangesAreMatchedByName(t *testing.T) {
+	c := testConfiguration([]string{"10.42.7.1/16", "10.44.0.0/16"}, []string{"10.70.0.0/16"})
+	c.Labels = map[string]string{api.LabelRemoteClusterID: "milan"}
+	have := map[string]*ipamv1alpha1.Network{}
+	pair := func(c *networkingv1beta1.Configuration) {
+		t.Helper()
+		wanted, err := RemoteNetworks(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		RemoteRanges(wanted, have, &c.Status)
+	}
+	for real, view := range map[string]string{"pod-10-42-0-0-16": "10.61.0.0/16", "pod-10-44-0-0-16": "10.62.0.0/16", "external-10-70-0-0-16": "10.71.0.0/16"} {
+		have["milan-"+real] = testNetwork("milan-"+real, "", view, "")
+	}
+	pair(c)
+	for name, step := range map[string]struct {
+		pods []string
+		want map[string]string
+	}{
+		"inserted at the front": {[]string{"10.40.0.0/16", "10.42.7.1/16", "10.44.0.0/16"}, map[string]string{"10.42.0.9": "10.61.0.9", "10.44.0.9": "10.62.0.9", "10.40.0.9": ""}},
+		"the first removed":     {[]string{"10.44.0.0/16"}, map[string]string{"10.42.0.9": "", "10.44.0.9": "10.62.0.9"}},
+		"turned round":          {[]string{"10.44.0.0/16", "10.42.0.0/16"}, map[string]string{"10.42.0.9": "10.61.0.9", "10.44.0.9": "10.62.0.9"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := c.DeepCopy()
+			c.Spec.Remote.CIDR.Pod = step.pods
+			for _, when := range []string{"before the controller saw it", "after"} {
+				translation, problems, ok := GatherTranslation(&Objects{LiqoNamespace: "liqo", Configurations: []networkingv1beta1.Configuration{*c}}, "milan")
+				if !ok {
+					t.Fatalf("%s: the peer is down: %v", when, problems)
+				}
+				for told, want := range step.want {
+					got, err := translation.ToView(addr(told))
+					if (want == "") != (err != nil) || want != "" && got.String() != want {
+						t.Errorf("%s: %s is seen as %s, %v, want %q", when, told, got, err, want)
+					}
+				}
+				pair(c)
 			}
 		})
 	}

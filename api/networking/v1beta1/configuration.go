@@ -38,16 +38,31 @@ type ClusterConfig struct {
 
 // ConfigurationSpec is what two clusters know of each other's network.
 type ConfigurationSpec struct {
-	// Local is this cluster's network; taken from the Networks of the installation where empty.
+	// Local is this cluster's network. It follows the Networks of the installation, whatever is entered.
 	Local *ClusterConfig `json:"local,omitempty"`
 	// Remote is the other cluster's network, as it is there.
 	Remote ClusterConfig `json:"remote,omitempty"`
 }
 
+// RemoteRange is a range of the other cluster, and where it appears here.
+type RemoteRange struct {
+	// Type is what the range is for: "pod" or "external".
+	// +kubebuilder:validation:Enum=pod;external
+	Type string `json:"type"`
+	// CIDR is the range as the other cluster knows it, without bits set after its prefix.
+	CIDR string `json:"cidr"`
+	// SeenAs is where it appears here: a range of the same length.
+	SeenAs string `json:"seenAs"`
+}
+
 // ConfigurationStatus is what became of it.
 type ConfigurationStatus struct {
-	// Remote is where the other cluster's ranges appear here, in the order of spec.remote.
+	// Remote is where the other cluster's ranges appear here, in the order of spec.remote, up to the first that has no place yet.
 	Remote *ClusterConfig `json:"remote,omitempty"`
+	// Ranges are all of them that have a place here, each with the one that it is for.
+	// +listType=map
+	// +listMapKey=cidr
+	Ranges []RemoteRange `json:"ranges,omitempty"`
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,8 +56,8 @@ func (r *configurations) local(o client.Object) bool {
 
 func (r *configurations) sync(ctx context.Context, c *networkingv1beta1.Configuration) error {
 	condition := metav1.Condition{Type: networkingv1beta1.ConditionCIDRsConfigured, Status: metav1.ConditionFalse}
-	var ranges *networkingv1beta1.ClusterConfig
-	err := r.remote(ctx, c, &ranges, &condition)
+	var found networkingv1beta1.ConfigurationStatus
+	err := r.remote(ctx, c, &found, &condition)
 	switch {
 	case kube.IsInvalid(err):
 		condition.Reason, condition.Message = reasonInvalid, err.Error()
@@ -66,7 +67,7 @@ func (r *configurations) sync(ctx context.Context, c *networkingv1beta1.Configur
 	case err != nil:
 		return err
 	}
-	c.Status.Remote = ranges
+	c.Status.Remote, c.Status.Ranges = found.Remote, found.Ranges
 	condition.ObservedGeneration = c.Generation
 	meta.SetStatusCondition(&c.Status.Conditions, condition)
 	if err != nil {
@@ -88,7 +89,7 @@ var errRefused = errors.New("delete one of them")
 const reasonInvalid = "Invalid"
 
 // remote keeps the Networks of the peer's ranges, and reads what became of them.
-func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Configuration, ranges **networkingv1beta1.ClusterConfig, condition *metav1.Condition) error {
+func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Configuration, found *networkingv1beta1.ConfigurationStatus, condition *metav1.Condition) error {
 	cluster := c.Labels[api.LabelRemoteClusterID]
 	if cluster == "" {
 		return kube.Invalid(reasonInvalid, "label %s is missing: set it to the cluster ID of the peer", api.LabelRemoteClusterID)
@@ -126,7 +127,7 @@ func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Config
 		}
 		networks[w.Name] = n
 	}
-	*ranges, *condition = network.RemoteRanges(wanted, networks)
+	*condition = network.RemoteRanges(wanted, networks, found)
 	if len(first) > 0 {
 		condition.Message += ", after Network " + strings.Join(first, ", ") + " is gone"
 	}
@@ -179,25 +180,21 @@ func (r *configurations) owned(ctx context.Context, c *networkingv1beta1.Configu
 	return networks, nil
 }
 
-// fillLocal writes this cluster's own ranges into a Configuration that does not name them.
+// fillLocal writes this cluster's own ranges into a Configuration, as its Networks have them now. While these wait, what was written stays.
 func (r *configurations) fillLocal(ctx context.Context, c *networkingv1beta1.Configuration) error {
-	given := c.Spec.Local
-	if given != nil && len(given.CIDR.Pod) > 0 && len(given.CIDR.External) > 0 {
-		return nil
-	}
 	list := &ipamv1alpha1.NetworkList{}
 	if err := r.client.List(ctx, list, client.InNamespace(r.LiqoNamespace), client.HasLabels{ipamv1alpha1.LabelNetworkType}); err != nil {
 		return fmt.Errorf("listing the Networks of this cluster: %w", err)
 	}
 	local, wait := network.LocalRanges(list.Items)
+	if wait != "" && c.Spec.Local != nil {
+		return nil
+	}
 	if wait != "" {
 		return kube.Wait(networkingv1beta1.ReasonWaitingForNetworks, "%s", wait)
 	}
-	if given != nil && len(given.CIDR.Pod) > 0 {
-		local.CIDR.Pod = given.CIDR.Pod
-	}
-	if given != nil && len(given.CIDR.External) > 0 {
-		local.CIDR.External = given.CIDR.External
+	if equality.Semantic.DeepEqual(c.Spec.Local, &local) {
+		return nil
 	}
 	// Another object than c: the status that is not written yet must not come back from the API server.
 	changed := c.DeepCopy()

@@ -102,6 +102,8 @@ func testConfiguration(t *testing.T, c *cluster) {
 	})
 	c.gone(t, &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: conf.Namespace, Name: "milan-pod-10-99-0-0-16"}})
 	testGrowingRange(t, c, conf)
+	testInsertedRange(t, c, conf)
+	testLocalRanges(t, c, conf)
 	// A Network that somebody deletes comes back.
 	c.delete(t, &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: conf.Namespace, Name: "milan-pod-10-98-0-0-16"}})
 	eventually(t, c, &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: conf.Namespace, Name: "milan-pod-10-98-0-0-16"}}, "made again",
@@ -131,6 +133,43 @@ func testGrowingRange(t *testing.T, c *cluster, conf *networkingv1beta1.Configur
 	})
 	eventually(t, c, conf, "the whole", func(conf *networkingv1beta1.Configuration) bool {
 		return configured(conf) && cmp.Equal(conf.Status.Remote.CIDR.Pod, append(slices.Clone(before), "10.95.0.0/16"))
+	})
+}
+
+// testInsertedRange: a range that finds no place, at the front of all, takes none from the others.
+func testInsertedRange(t *testing.T, c *cluster, conf *networkingv1beta1.Configuration) {
+	before := slices.Clone(conf.Status.Ranges)
+	change(t, c, conf, func(conf *networkingv1beta1.Configuration) {
+		conf.Spec.Remote.CIDR.Pod = append([]string{"192.0.0.0/8"}, conf.Spec.Remote.CIDR.Pod...)
+	})
+	blocked := eventually(t, c, conf, "no room", func(conf *networkingv1beta1.Configuration) bool {
+		return conf.Status.Remote == nil && is(conf.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured, metav1.ConditionFalse, "", "no other range of length /8 is free")
+	})
+	for _, r := range before {
+		if !slices.Contains(blocked.Status.Ranges, r) {
+			t.Errorf("range %s has lost its place: %+v", r.CIDR, blocked.Status.Ranges)
+		}
+	}
+	change(t, c, conf, func(conf *networkingv1beta1.Configuration) { conf.Spec.Remote.CIDR.Pod = conf.Spec.Remote.CIDR.Pod[1:] })
+	eventually(t, c, conf, "as before", func(conf *networkingv1beta1.Configuration) bool {
+		return configured(conf) && cmp.Equal(conf.Status.Ranges, before)
+	})
+}
+
+// testLocalRanges: a cluster that grows another pod CIDR says so, and again when it loses it.
+func testLocalRanges(t *testing.T, c *cluster, conf *networkingv1beta1.Configuration) {
+	more := &ipamv1alpha1.Network{
+		ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: "pod-cidr-1", Labels: map[string]string{
+			ipamv1alpha1.LabelNetworkType: ipamv1alpha1.NetworkTypePod, ipamv1alpha1.LabelNetworkNotRemapped: api.True,
+		}}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.93.0.0/16"},
+	}
+	c.create(t, more)
+	eventually(t, c, conf, "both", func(conf *networkingv1beta1.Configuration) bool {
+		return cmp.Equal(conf.Spec.Local.CIDR.Pod, []string{"10.42.0.0/16", "10.93.0.0/16"})
+	})
+	c.delete(t, more)
+	eventually(t, c, conf, "one", func(conf *networkingv1beta1.Configuration) bool {
+		return cmp.Equal(conf.Spec.Local.CIDR.Pod, []string{"10.42.0.0/16"})
 	})
 }
 

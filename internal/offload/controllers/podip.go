@@ -103,6 +103,7 @@ var placeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*networkingv1beta1.Configuration)
 	after, ok2 := e.ObjectNew.(*networkingv1beta1.Configuration)
 	return !ok || !ok2 || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || !equality.Semantic.DeepEqual(before.Status.Remote, after.Status.Remote) ||
+		!equality.Semantic.DeepEqual(before.Status.Ranges, after.Status.Ranges) ||
 		!equality.Semantic.DeepEqual(before.Spec, after.Spec) || before.Labels[api.LabelRemoteClusterID] != after.Labels[api.LabelRemoteClusterID]
 }}
 
