@@ -56,7 +56,7 @@ func items(metricsServer bool) []item {
 		},
 		{
 			name: "cni", version: component.PluginsVersion, module: "cni",
-			packages: []string{plugins + "main/bridge", plugins + "main/loopback", plugins + "ipam/host-local", plugins + "meta/portmap"},
+			packages: []string{plugins + "main/bridge", plugins + "main/ptp", plugins + "main/loopback", plugins + "ipam/host-local", plugins + "meta/portmap"},
 		},
 		// In the module of Kubernetes, most of CoreDNS has been compiled already when its turn comes.
 		{name: "coredns", version: component.CoreDNSVersion, module: kubernetes, packages: []string{"./coredns"}},

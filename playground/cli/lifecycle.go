@@ -85,6 +85,7 @@ A creation that was cut short is carried on by the same command.`,
 	flags.IntVar(&want.Nodes, "nodes", 1, "number of nodes; the first is the control plane too")
 	flags.StringVar(&pods, "pod-cidr", "10.244.0.0/16", "addresses of pods; may be the same in every cluster")
 	flags.StringVar(&services, "service-cidr", "10.96.0.0/16", "addresses of services; may be the same in every cluster")
+	flags.StringVar(&want.CNI, "cni", component.PointToPoint, "how pods are joined to their node: "+component.PointToPoint+" or "+component.Bridge)
 	flags.BoolVar(&want.ControlPlaneOnly, "control-plane-only", false, "run only etcd, API server, controller manager and scheduler: no pod ever runs")
 	flags.IntVar(&want.FakeNodes, "fake-nodes", 0, "with --control-plane-only: number of make-believe nodes, whose pods are Ready at once")
 	flags.BoolVar(&want.MetricsServer, "metrics-server", false, "install metrics-server")

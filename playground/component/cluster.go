@@ -49,9 +49,19 @@ type Cluster struct {
 	FakeNodes int `json:"fakeNodes,omitempty"`
 	// MetricsServer adds metrics-server.
 	MetricsServer bool `json:"metricsServer,omitempty"`
+	// CNI is how pods are joined to their node, PointToPoint if it is empty.
+	CNI string `json:"cni,omitempty"`
 	// Audit makes the API server log every write, without bodies, to audit.log in the node's log folder.
 	Audit bool `json:"audit,omitempty"`
 }
+
+// How pods are joined to their node. The difference is worth having: the kernel cuts packets that a tunnel wraps at a bridge, and not at a cable.
+const (
+	// PointToPoint gives each pod a cable and a route, as Calico and kind do.
+	PointToPoint = "ptp"
+	// Bridge joins the pods of a node, as Flannel and k3s do.
+	Bridge = "bridge"
+)
 
 // Node is one machine of a cluster.
 type Node struct {
@@ -105,6 +115,9 @@ func (c Cluster) Validate() error {
 	}
 	if c.ServiceCIDR.Bits() > 24 || c.ServiceCIDR.Bits() < 12 {
 		wrong("service CIDR %v: want a length from /12 to /24", c.ServiceCIDR)
+	}
+	if c.CNI != "" && c.CNI != PointToPoint && c.CNI != Bridge {
+		wrong("CNI %q: want %s or %s", c.CNI, PointToPoint, Bridge)
 	}
 	if c.ControlPlaneOnly && c.Nodes > 1 {
 		wrong("a cluster with only a control plane has one node, not %d", c.Nodes)

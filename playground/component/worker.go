@@ -12,7 +12,7 @@ const (
 func (c Cluster) worker(n Node) (files []File, services []Service, credentials []string) {
 	files = []File{
 		{containerdFile, containerdConfiguration},
-		{"/etc/cni/net.d/10-playground.conflist", cni(n)},
+		{"/etc/cni/net.d/10-playground.conflist", c.cni(n)},
 		{kubeletFile, c.kubeletConfiguration(n)},
 		{proxyFile, c.proxyConfiguration(n)},
 	}
@@ -125,13 +125,17 @@ conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeou
 `, Credentials, c.PodCIDR, n.Name)
 }
 
-// cni is the simplest network that works: a bridge per node; the routes between nodes are the node's own.
-func cni(n Node) string {
+// cni is the simplest network that works; the routes between nodes are the node's own.
+func (c Cluster) cni(n Node) string {
+	join := `"type":"ptp"`
+	if c.CNI == Bridge {
+		join = `"type":"bridge","bridge":"cni0","isGateway":true,"hairpinMode":true`
+	}
 	return fmt.Sprintf(`{"cniVersion":"1.0.0","name":"playground","plugins":[
- {"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":false,"hairpinMode":true,"mtu":1500,
+ {%s,"ipMasq":false,"mtu":1500,
   "ipam":{"type":"host-local","ranges":[[{"subnet":"%s"}]],"routes":[{"dst":"0.0.0.0/0"}]}},
  {"type":"portmap","capabilities":{"portMappings":true}}]}
-`, n.PodCIDR)
+`, join, n.PodCIDR)
 }
 
 // ruleset hides pods behind their node towards everything that is not a pod of their cluster.

@@ -30,38 +30,50 @@ func agents(s *story.Story) {
 		peer := map[string]string{"rome": "milan", "milan": "rome"}[c.ID]
 		s.Step("the agents of "+c.ID+" are killed while a stream runs at full speed", func() {
 			p.mostly(agentStall, func() {
-				var fabric corev1.PodList
-				s.Eventually(start, "a fabric agent to run on each node of "+c.ID, func(ctx context.Context) error {
-					err := c.List(ctx, &fabric, client.InNamespace(api.Namespace), client.MatchingLabels{"app.kubernetes.io/name": "fabric"})
-					if err == nil && (len(fabric.Items) != 2 || !story.Ready(fabric.Items[0]) || !story.Ready(fabric.Items[1])) {
-						err = fmt.Errorf("the pods are %v", story.Names(fabric.Items))
-					}
-					return err
-				})
+				fabric := fabrics(s, c)
 				at, err := gateways(s.Context(), c, peer)
 				s.Must(err)
-				for i := range fabric.Items {
-					kill(s, &fabric.Items[i], "fabric")
+				for i := range fabric {
+					kill(s, &fabric[i], "fabric")
 					pause(s, 500*time.Millisecond)
 				}
 				for i := range at {
 					kill(s, &at[i], "gateway")
 					pause(s, 500*time.Millisecond)
 				}
-				// The agents are up again and look at what they find.
-				pause(s, 3*time.Second)
+				// Kubernetes notices within a second or two, and takes longer every time before it starts them again. Then they look at what they find.
+				pause(s, 2*time.Second)
+				fabrics(s, c)
+				standing(s, c, peer)
+				pause(s, time.Second)
 			})
 		})
-		standing(s, c, peer)
 	}
 }
 
-// mostly does something to three streams, one after the other: what it does to them it does to each, so the median tells; two cores that are
-// busy with other things stall a stream for as long every now and then.
+// fabrics waits until a fabric agent runs on each node of a cluster, and returns their pods.
+func fabrics(s *story.Story, c *playground.Cluster) []corev1.Pod {
+	s.Helper()
+	var fabric corev1.PodList
+	s.Eventually(start, "a fabric agent to run on each node of "+c.ID, func(ctx context.Context) error {
+		err := c.List(ctx, &fabric, client.InNamespace(api.Namespace), client.MatchingLabels{"app.kubernetes.io/name": "fabric"})
+		if err == nil && (len(fabric.Items) != 2 || !story.Ready(fabric.Items[0]) || !story.Ready(fabric.Items[1])) {
+			err = fmt.Errorf("the pods are %v", story.Names(fabric.Items))
+		}
+		return err
+	})
+	return fabric.Items
+}
+
+// mostly does something to three streams, one after the other: what it does to them it does to each, so the median tells, and often after two;
+// two cores that are busy with other things stall a stream for as long every now and then.
 func (p *people) mostly(limit time.Duration, do func()) {
 	p.Helper()
 	var stalls []time.Duration
 	for range 3 {
+		if len(stalls) == 2 && max(stalls[0], stalls[1]) <= limit {
+			return
+		}
 		stream := p.stream(p.inside("home", 0), p.Rome, "milan", p.pods("milan")[1].Name, 0)
 		pause(p.Story, time.Second)
 		do()

@@ -19,7 +19,7 @@ func TestStories(t *testing.T) {
 		Create: map[string][]string{
 			"rome":   {"--nodes", "2"},
 			"milan":  {"--nodes", "2"},
-			"naples": {"--nodes", "2", "--pod-cidr", "10.30.0.0/16", "--service-cidr", "10.31.0.0/16"},
+			"naples": {"--nodes", "2", "--pod-cidr", "10.30.0.0/16", "--service-cidr", "10.31.0.0/16", "--cni", "bridge"},
 		},
 		Install: map[string][]string{"rome": pairs, "milan": pairs, "naples": append(pairs, "--set", "ipam.externalCIDR=10.60.0.0/16")},
 		Peer:    map[string][]string{"naples": {"--gw-server-service-type", "NodePort"}},
