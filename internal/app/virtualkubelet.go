@@ -101,6 +101,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 			reflect.Ingresses(opts.workers("ingress"), there.ingresses),
 			reflect.ConfigMaps(opts.workers("configmap"), there.copies("configmap")),
 			reflect.Secrets(opts.workers("secret"), there.copies("secret")),
+			reflect.Events(opts.workers("event"), there.copies("event")),
 		},
 		Warn:     func(obj client.Object, message string) { told.warn(ctx, obj, message) },
 		Announce: func(obj client.Object) { told.announce(ctx, obj) },

@@ -36,10 +36,14 @@ const (
 	PatchLocalStatus
 	// DeleteLocal removes Object here, at once: that very one, by UID.
 	DeleteLocal
+	// CreateLocal makes Object here.
+	CreateLocal
+	// PatchLocal turns Old into Object here.
+	PatchLocal
 )
 
 func (a Action) String() string {
-	return [...]string{"nothing", "create remote", "patch remote", "delete remote", "patch local status", "delete local"}[a]
+	return [...]string{"nothing", "create remote", "patch remote", "delete remote", "patch local status", "delete local", "create local", "patch local"}[a]
 }
 
 // Step is the next thing to do about one object and its twin.

@@ -21,6 +21,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/reflect"
 	liqotesting "liqo.io/liqo/internal/testing"
 )
 
@@ -90,7 +91,7 @@ func (w *world) quiet() {
 	w.mu.Lock()
 	engine := w.engine
 	w.mu.Unlock()
-	engine.Look("Service", "EndpointSlice", "Pod")
+	engine.Look(reflect.Kinds()...)
 	time.Sleep(300 * time.Millisecond)
 	if n := w.farWrites.Load() - before; n != 0 {
 		w.t.Errorf("%d writes although nothing changed", n)

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +38,8 @@ type Facts struct {
 	RemoteSynced bool
 	// Beside is what Kind.Beside found in the object's namespace, in that order; nil while the namespace has no twin.
 	Beside []Neighbours
+	// About is the object here that Kind.About named, and Twin what the provider has of it in the first place; nil where there is none.
+	About, Twin client.Object
 	// Now is the time here.
 	Now time.Time
 }
@@ -60,6 +63,11 @@ type Kind struct {
 	// RemoteName is the name, there, of the twin of an object of that name here, and LocalName the way back; empty where there can't be one.
 	// Nil means the same name.
 	RemoteName, LocalName func(string) string
+	// About returns the kind and the name of the object that the first of Remote, which is there, is about. For kinds that are about objects of
+	// others; may be nil.
+	About func(remote client.Object) (kind, name string)
+	// PerSecond bounds the writes, but for a burst of five seconds' worth; 0 does not. What waits meanwhile is written as it is then.
+	PerSecond float32
 	// Next decides; see offload.Next. It must not change the facts.
 	Next func(Facts) offload.Step
 	// Refused is the step that tells the user that the provider refused an action, false if nobody is told. May be nil.
@@ -115,6 +123,9 @@ type reflector struct {
 	local *store
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
+	// pace is nil without a bound.
+	pace flowcontrol.RateLimiter
+
 	mu sync.Mutex
 	// told is what the user heard last about an object.
 	told map[types.NamespacedName]string
@@ -161,6 +172,9 @@ func New(opts Options) *Engine {
 		}
 		r := &reflector{Kind: kind, engine: e, told: map[types.NamespacedName]string{}}
 		r.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry))
+		if r.PerSecond > 0 {
+			r.pace = flowcontrol.NewTokenBucketRateLimiter(r.PerSecond, int(5*r.PerSecond))
+		}
 		if !r.Mapped {
 			e.listed.Add(1)
 			r.local = newStore(r.Local, r.add, e.listed.Done)

@@ -48,6 +48,8 @@ func TestEngineOnAPIServers(t *testing.T) {
 		"copies, foreign ones stay":         copiesForeign,
 		"copies, any request may fail":      copiesAnyRequestMayFail,
 		"copies, one does it":               copiesOneDoesIt,
+		"plain copies follow":               plainCopiesFollow,
+		"events come back":                  eventsComeBack,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newWorld(t, near, far)) })
 	}

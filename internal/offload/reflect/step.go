@@ -53,6 +53,9 @@ func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
 		r.queue.Forget(key)
 		if step.Action != offload.Nothing {
 			log.Info("Step done", "step", step.Action.String(), "why", step.Why)
+			if r.pace != nil {
+				_ = r.pace.Wait(ctx) // in vain only when everything ends
+			}
 		}
 		if step.After > 0 {
 			r.queue.AddAfter(key, step.After)
@@ -132,7 +135,21 @@ func (r *reflector) facts(key types.NamespacedName) (Facts, *twin) {
 		facts.RemoteSynced = facts.RemoteSynced && s.hasSynced()
 		facts.Remote[i] = s.get(types.NamespacedName{Namespace: t.remote, Name: name})
 	}
+	if r.About != nil && facts.Remote[0] != nil {
+		facts.About, facts.Twin = r.engine.pair(t, facts.Remote[0], r.About)
+	}
 	return facts, t
+}
+
+// pair finds what an object of the provider is about, here and there.
+func (e *Engine) pair(t *twin, obj client.Object, about func(client.Object) (kind, name string)) (here, there client.Object) {
+	kind, name := about(obj)
+	for _, r := range e.kinds {
+		if local := r.LocalName(name); r.Name == kind && local != "" {
+			return r.store(t).get(types.NamespacedName{Namespace: t.local, Name: local}), t.stores[r][0].get(types.NamespacedName{Namespace: t.remote, Name: name})
+		}
+	}
+	return nil, nil
 }
 
 // read replaces the objects in facts by what the API servers have now.
@@ -221,7 +238,11 @@ func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj c
 		return nil
 	case offload.PatchRemote:
 		old, _ := step.Old.(client.Object)
-		return r.patchRemote(ctx, t, old, obj)
+		if err := patch(ctx, opts.Remote, old, obj); err != nil {
+			return gone(err)
+		}
+		r.wrote(t, obj)
+		return nil
 	case offload.DeleteRemote:
 		if err := remove(ctx, opts.Remote, obj); err != nil {
 			return err
@@ -246,6 +267,22 @@ func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj c
 		}
 		r.store(t).wrote(answer)
 		return nil
+	case offload.CreateLocal:
+		if err := opts.Local.Create(ctx, obj, client.FieldOwner(api.FieldManager)); err != nil {
+			if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+				return nil // if it is ours, the watch will tell
+			}
+			return err
+		}
+		r.store(t).wrote(obj)
+		return nil
+	case offload.PatchLocal:
+		old, _ := step.Old.(client.Object)
+		if err := patch(ctx, opts.Local, old, obj); err != nil {
+			return gone(err)
+		}
+		r.store(t).wrote(obj)
+		return nil
 	case offload.DeleteLocal:
 		if err := remove(ctx, opts.Local, obj, client.GracePeriodSeconds(0)); err != nil {
 			return err
@@ -257,30 +294,26 @@ func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj c
 	}
 }
 
-// patchRemote turns old into obj in the provider, on condition that it is still that very object: one of its name may be somebody else's.
-func (r *reflector) patchRemote(ctx context.Context, t *twin, old, obj client.Object) error {
+// patch turns old into obj, on condition that it is still that very object: one of its name may be somebody else's.
+func patch(ctx context.Context, c client.Client, old, obj client.Object) error {
 	data, err := client.MergeFrom(old).Data(obj)
 	if err != nil {
 		return fmt.Errorf("comparing two states of %s: %w", client.ObjectKeyFromObject(obj), err)
 	}
-	var patch map[string]any
-	if err := json.Unmarshal(data, &patch); err != nil {
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
 		return fmt.Errorf("reading the difference of two states of %s: %w", client.ObjectKeyFromObject(obj), err)
 	}
-	meta, _ := patch["metadata"].(map[string]any)
+	meta, _ := fields["metadata"].(map[string]any)
 	if meta == nil {
 		meta = map[string]any{}
-		patch["metadata"] = meta
+		fields["metadata"] = meta
 	}
 	meta["uid"] = old.GetUID()
-	if data, err = json.Marshal(patch); err != nil {
+	if data, err = json.Marshal(fields); err != nil {
 		return fmt.Errorf("marshalling a patch of %s: %w", client.ObjectKeyFromObject(obj), err)
 	}
-	if err := r.engine.opts.Remote.Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), client.FieldOwner(api.FieldManager)); err != nil {
-		return gone(err)
-	}
-	r.wrote(t, obj)
-	return nil
+	return c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), client.FieldOwner(api.FieldManager))
 }
 
 // statusPatch turns old into obj, on condition that it is still that very object.

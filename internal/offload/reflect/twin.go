@@ -96,7 +96,14 @@ func (e *Engine) watchTwin(ctx context.Context, local, namespace string) *twin {
 	}
 	for _, r := range e.kinds {
 		changed := func(key types.NamespacedName, _, _ client.Object) { r.enqueueRemote(t, key) }
-		complete := func() { r.enqueueTwin(t) }
+		complete := func() {
+			r.enqueueTwin(t)
+			for _, other := range e.kinds { // what was about something unknown may be about something now
+				if other.About != nil {
+					other.enqueueTwin(t)
+				}
+			}
+		}
 		for _, resource := range r.Remote {
 			t.stores[r] = append(t.stores[r], newStore(resource, changed, complete))
 		}

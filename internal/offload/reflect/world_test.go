@@ -39,6 +39,8 @@ type world struct {
 	nearConfig *rest.Config
 	farConfig  *rest.Config
 	link       *link
+	// nearLink, if set, is the way of engines to the consumer.
+	nearLink *link
 	// created counts the ShadowPods that were created, by name.
 	mu      sync.Mutex
 	created map[string]int
@@ -148,7 +150,11 @@ func run(pod *corev1.Pod) {
 // start runs an engine until stop is called.
 func (w *world) start() (stop func()) {
 	w.t.Helper()
-	near := w.counting(w.nearConfig, &w.nearWrites)
+	nearConfig := w.nearConfig
+	if w.nearLink != nil {
+		nearConfig = w.nearLink.config(w.nearConfig)
+	}
+	near := w.counting(nearConfig, &w.nearWrites)
 	far := w.counting(w.link.config(w.farConfig), &w.farWrites)
 	health, err := remote.NewHealth(w.link.config(w.farConfig), remote.HealthOptions{
 		Interval: 50 * time.Millisecond, RetryInterval: 50 * time.Millisecond, Timeout: time.Second, Failures: 2,
@@ -172,6 +178,11 @@ func (w *world) start() (stop func()) {
 					Translate: true, Native: func(address string) bool { return strings.HasPrefix(address, "10.10.") },
 				}
 			}),
+			reflect.ConfigMaps(3, w.copyOptions), reflect.Secrets(3, w.copyOptions),
+			reflect.Ingresses(3, func() kinds.IngressOptions {
+				return kinds.IngressOptions{CopyOptions: w.copyOptions(), Class: "theirs"}
+			}),
+			reflect.Events(3, w.copyOptions),
 		},
 		Announce: func(obj client.Object) {
 			w.mu.Lock()
@@ -418,6 +429,16 @@ func (l *link) heal() {
 	default:
 		close(l.open)
 	}
+}
+
+// snap breaks every connection, and with them every watch; new ones can be made at once.
+func (l *link) snap() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		_ = c.Close()
+	}
+	l.conns = nil
 }
 
 // config is cfg through the link.

@@ -1,0 +1,41 @@
+package reflect
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kinds"
+)
+
+// EventKind is the name of the kind that Events makes.
+const EventKind = "Event"
+
+// eventsPerSecond bounds what the events of a provider cost here, however many it tells.
+const eventsPerSecond = 20
+
+// Events shows here what the provider tells about the twins of objects of ours.
+func Events(workers int, options func() kinds.CopyOptions) Kind {
+	o := options()
+	return Kind{
+		Name: EventKind, Workers: workers, Mapped: true, PerSecond: eventsPerSecond,
+		Local:  Resource{Object: &corev1.Event{}, Labels: labels.Set{api.LabelOrigin: o.Destination, api.LabelDestination: o.Origin}.String()},
+		Remote: []Resource{{Object: &corev1.Event{}}},
+		About: func(remote client.Object) (string, string) {
+			event, ok := remote.(*corev1.Event)
+			if !ok {
+				return "", ""
+			}
+			return kinds.Involved(event)
+		},
+		Next: func(f Facts) offload.Step {
+			local, _ := f.Local.(*corev1.Event)
+			remote, _ := f.Remote[0].(*corev1.Event)
+			return offload.NextEvent(offload.EventFacts{
+				Local: local, Remote: remote, About: object(f.About), Twin: object(f.Twin), Mapping: f.Mapping, Synced: f.RemoteSynced,
+			}, options())
+		},
+	}
+}

@@ -1,0 +1,77 @@
+package testing
+
+import (
+	"bytes"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// Crash kills the API server that config leads to, which this test must have started, without a warning, and returns what starts it again:
+// the same program with the same arguments, so that all credentials stay good. Its etcd lives on meanwhile.
+func Crash(t testing.TB, config *rest.Config) (restart func()) {
+	t.Helper()
+	at, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatalf("reading address %s: %v", config.Host, err)
+	}
+	pid, args := serverAt(t, at.Port())
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatalf("killing process %d: %v", pid, err)
+	}
+	return func() {
+		t.Helper()
+		server := exec.Command(args[0], args[1:]...)
+		if err := server.Start(); err != nil {
+			t.Fatalf("starting %s again: %v", args[0], err)
+		}
+		t.Cleanup(func() {
+			_ = server.Process.Kill()
+			_ = server.Wait()
+		})
+	}
+}
+
+// serverAt finds the child of this process that serves at a port, and how it was started.
+func serverAt(t testing.TB, port string) (int, []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(line, []byte("\x00--secure-port="+port+"\x00")) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil || parentOf(pid) != os.Getpid() {
+			continue
+		}
+		return pid, strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+	}
+	t.Fatalf("no child of this process serves at port %s", port)
+	return 0, nil
+}
+
+// parentOf returns the parent of a process, 0 if there is no such process; see proc(5).
+func parentOf(pid int) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name before may hold anything
+	if len(fields) < 2 {
+		return 0
+	}
+	parent, _ := strconv.Atoi(fields[1])
+	return parent
+}
