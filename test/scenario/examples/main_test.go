@@ -54,6 +54,7 @@ func TestQuickStart(t *testing.T) {
 	b := open(t, "quick-start")
 	b.follow("Take it down")
 	b.browse("http://localhost:8080")
+	b.guide("docs/guide/offloading.md")
 	world := story.Join(b.machine, b.cluster("rome"), b.cluster("milan"))
 	world.Tell(t, "shop", shop)
 	world.Tell(t, "partition", partition)
@@ -128,6 +129,22 @@ func (b *book) follow(section string) {
 		b.Fatalf("the tutorial has no section %q", section)
 	}
 	fmt.Printf("== tutorial %s: %.1f s\n", b.Name(), time.Since(b.began).Seconds())
+}
+
+// guide types what another document shows, on the clusters of this tutorial.
+func (b *book) guide(file string) {
+	b.Helper()
+	text, err := os.ReadFile(filepath.Join(b.machine.Root, file))
+	if err != nil {
+		b.Fatal(err)
+	}
+	steps, err := tutorial.Parse(string(text))
+	if err != nil {
+		b.Fatalf("%s: %v", file, err)
+	}
+	for _, step := range steps {
+		b.shell.Do(step)
+	}
 }
 
 func (b *book) cluster(name string) *playground.Cluster {

@@ -80,6 +80,7 @@ func complete(status int, said string) error {
 // shop: every pod of the quick start's shop moves to the other cluster, one after the other, while customers in both clusters use it. None
 // of them notices.
 func shop(s *story.Story) {
+	s.Others(namespace) // the tutorial takes it away
 	var deployments []appsv1.Deployment
 	s.Step("all of the shop runs", func() {
 		s.Eventually(start, "all Deployments to be there", func(ctx ctx) error {

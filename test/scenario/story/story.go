@@ -24,6 +24,7 @@ type Story struct {
 	*World
 	namespaces []string
 	before     map[*playground.Cluster]Snapshot
+	others     []string
 }
 
 // Tell runs one story as a subtest. Liqo is installed and peered before; afterwards, unless the story says so itself by calling
@@ -84,6 +85,17 @@ func (s *Story) Renewed(c *playground.Cluster, parts ...string) {
 	maps.Copy(s.before[c], now)
 }
 
+// Others says that objects are not of this story, and may change: those that have one of the parts in how a Snapshot names them.
+func (s *Story) Others(parts ...string) { s.others = append(s.others, parts...) }
+
+func (s *Story) without(snapshot Snapshot) Snapshot {
+	left := maps.Clone(snapshot)
+	maps.DeleteFunc(left, func(object, _ string) bool {
+		return slices.ContainsFunc(s.others, func(part string) bool { return strings.Contains(object, part) })
+	})
+	return left
+}
+
 // Same waits until the cluster holds what it held before, and fails with the difference.
 func (s *Story) Same(c *playground.Cluster, before Snapshot) {
 	s.Helper()
@@ -92,7 +104,7 @@ func (s *Story) Same(c *playground.Cluster, before Snapshot) {
 		if err != nil {
 			return err
 		}
-		return before.Differs(now)
+		return s.without(before).Differs(s.without(now))
 	})
 }
 
