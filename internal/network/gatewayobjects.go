@@ -22,8 +22,14 @@ import (
 // GatewayClusterRole is what gateways may read in the whole cluster; the installation brings it.
 const GatewayClusterRole = "liqo-gateway"
 
-// annotationRendered, on what was made from a template, tells two renderings apart.
-const annotationRendered = "networking.liqo.io/rendered-hash"
+const (
+	// annotationRendered, on what was made from a template, tells two renderings apart.
+	annotationRendered = "networking.liqo.io/rendered-hash"
+	// annotationNames, beside it, tells which labels and annotations were written, so that they can be taken back.
+	annotationNames = "networking.liqo.io/rendered-names"
+	// annotationRestarted, on the template of pods, is how kubectl rollout restart asks for new ones.
+	annotationRestarted = "kubectl.kubernetes.io/restartedAt"
+)
 
 // maxServiceName is the longest name of a Service.
 const maxServiceName = 63
@@ -148,14 +154,17 @@ func UpdateDeployment(have, want *appsv1.Deployment) {
 	if !updateMeta(&have.ObjectMeta, &want.ObjectMeta, want.Spec) && says(have.Spec, want.Spec) {
 		return
 	}
-	selector := have.Spec.Selector
+	selector, restarted := have.Spec.Selector, have.Spec.Template.Annotations[annotationRestarted]
 	have.Spec = *want.Spec.DeepCopy()
 	if selector != nil {
 		have.Spec.Selector = selector // immutable
 	}
+	if restarted != "" {
+		have.Spec.Template.Annotations = layered(have.Spec.Template.Annotations, map[string]string{annotationRestarted: restarted})
+	}
 }
 
-// UpdateService is UpdateDeployment for a Service: addresses and ports that were given to it stay.
+// UpdateService is UpdateDeployment for a Service: addresses, ports and the class that were given to it stay where want says nothing.
 func UpdateService(have, want *corev1.Service) {
 	if !updateMeta(&have.ObjectMeta, &want.ObjectMeta, want.Spec) && says(have.Spec, want.Spec) {
 		return
@@ -163,9 +172,18 @@ func UpdateService(have, want *corev1.Service) {
 	given := have.Spec
 	have.Spec = *want.Spec.DeepCopy()
 	have.Spec.ClusterIP, have.Spec.ClusterIPs = given.ClusterIP, given.ClusterIPs
-	have.Spec.IPFamilies, have.Spec.IPFamilyPolicy = given.IPFamilies, given.IPFamilyPolicy
+	if have.Spec.IPFamilyPolicy == nil {
+		have.Spec.IPFamilyPolicy = given.IPFamilyPolicy
+	}
+	if len(have.Spec.IPFamilies) == 0 {
+		have.Spec.IPFamilies = given.IPFamilies
+	}
 	if have.Spec.Type == corev1.ServiceTypeClusterIP {
 		return
+	}
+	// Immutable for as long as the type is, and often filled in by whoever makes load balancers.
+	if have.Spec.Type == given.Type && have.Spec.LoadBalancerClass == nil {
+		have.Spec.LoadBalancerClass = given.LoadBalancerClass
 	}
 	for i := range have.Spec.Ports {
 		if port := &have.Spec.Ports[i]; port.NodePort == 0 && i < len(given.Ports) {
@@ -174,13 +192,33 @@ func UpdateService(have, want *corev1.Service) {
 	}
 }
 
-// updateMeta brings the metadata up to date and tells whether the specification differs from the one that was written last.
+// updateMeta brings the metadata up to date and tells whether the specification differs from the one that was written last. What was written and is not
+// wanted any more goes, what others put beside it stays.
 func updateMeta(have, want *metav1.ObjectMeta, spec any) bool {
 	hash := hashJSON(spec)
 	changed := have.Annotations[annotationRendered] != hash
+	var written names
+	if err := json.Unmarshal([]byte(have.Annotations[annotationNames]), &written); err == nil {
+		for _, key := range written.Labels {
+			delete(have.Labels, key)
+		}
+		for _, key := range written.Annotations {
+			delete(have.Annotations, key)
+		}
+	}
+	now, err := json.Marshal(names{slices.Sorted(maps.Keys(want.Labels)), slices.Sorted(maps.Keys(want.Annotations))})
+	if err != nil {
+		panic(fmt.Sprintf("marshalling names: %v", err)) // strings always marshal
+	}
 	have.Labels = layered(have.Labels, want.Labels)
-	have.Annotations = layered(have.Annotations, want.Annotations, map[string]string{annotationRendered: hash})
+	have.Annotations = layered(have.Annotations, want.Annotations, map[string]string{annotationRendered: hash, annotationNames: string(now)})
 	return changed
+}
+
+// names are those of the labels and annotations that were written.
+type names struct {
+	Labels      []string `json:"labels,omitempty"`
+	Annotations []string `json:"annotations,omitempty"`
 }
 
 // says tells whether what is in want is in have, by their JSON. What is empty in want is for the API server to fill in.

@@ -84,6 +84,16 @@ func TestUpdatesSettle(t *testing.T) {
 			t.Errorf("changed by hand, %s stays (-want +got):\n%s", what, diff)
 		}
 	}
+	// A restart that somebody asked for is none of ours, and is not asked for again by taking it back.
+	have.Spec.Template.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "now"}
+	more := want.DeepCopy()
+	two := int32(2)
+	more.Spec.Replicas = &two
+	for _, wanted := range []*appsv1.Deployment{want, more} {
+		if UpdateDeployment(have, wanted); have.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] != "now" || *have.Spec.Replicas != *wanted.Spec.Replicas {
+			t.Errorf("%d replicas, annotations %v", *have.Spec.Replicas, have.Spec.Template.Annotations)
+		}
+	}
 	// What the template no longer says goes.
 	less := want.DeepCopy()
 	less.Spec.Template.Spec.NodeSelector = nil
@@ -125,6 +135,50 @@ func TestGatewayService(t *testing.T) {
 	UpdateService(have, testOwner().Service(spec, empty))
 	if p := have.Spec.Ports[0]; have.Spec.ClusterIP != "10.96.0.7" || p.NodePort != 31000 || p.Port != 51841 {
 		t.Errorf("Service %+v", have.Spec)
+	}
+}
+
+// TestServicesFollow: what is taken out of the GatewayServer goes from the Service, what others put there stays.
+func TestServicesFollow(t *testing.T) {
+	empty, err := render(t, `{spec: {deployment: {spec: {}}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := &networkingv1beta1.GatewayServerSpec{
+		Endpoint:           networkingv1beta1.ServerEndpoint{Port: 4500, ServiceType: corev1.ServiceTypeLoadBalancer},
+		ServiceAnnotations: map[string]string{"pool": "a", "internal": "true"}, ServiceLabels: map[string]string{"tier": "edge"},
+	}
+	have := &corev1.Service{}
+	update := func(change func()) {
+		change()
+		UpdateService(have, testOwner().Service(spec, empty))
+	}
+	update(func() {})
+	class, dual := "example.org/default", corev1.IPFamilyPolicyPreferDualStack
+	have.Spec.LoadBalancerClass = &class // by whoever makes load balancers
+	have.Annotations["theirs"], have.Labels["theirs"] = "1", "1"
+	update(func() {
+		spec.Endpoint.Port, spec.ServiceAnnotations, spec.ServiceLabels = 4501, map[string]string{"pool": "b"}, nil
+	})
+	_, gone := have.Annotations["internal"]
+	_, goneToo := have.Labels["tier"]
+	if have.Annotations["pool"] != "b" || have.Annotations["theirs"] != "1" || have.Labels["theirs"] != "1" || gone || goneToo {
+		t.Errorf("annotations %v, labels %v", have.Annotations, have.Labels)
+	}
+	if have.Spec.LoadBalancerClass == nil || *have.Spec.LoadBalancerClass != class || have.Spec.Ports[0].Port != 4501 {
+		t.Errorf("an immutable class was taken away: %+v", have.Spec)
+	}
+	empty.Service.Spec.IPFamilyPolicy = &dual
+	if update(func() {}); have.Spec.IPFamilyPolicy == nil || *have.Spec.IPFamilyPolicy != dual {
+		t.Error("the families that the template asks for are not asked for")
+	}
+	settled := have.DeepCopy()
+	update(func() {})
+	if diff := cmp.Diff(settled, have); diff != "" {
+		t.Errorf("a second pass changed something:\n%s", diff)
+	}
+	if update(func() { spec.Endpoint.ServiceType = corev1.ServiceTypeNodePort }); have.Spec.LoadBalancerClass != nil {
+		t.Error("a Service without load balancer has the class of one")
 	}
 }
 

@@ -90,6 +90,24 @@ func testGatewayServer(t *testing.T, c *cluster) {
 		return gw.Status.InternalEndpoint != nil && gw.Status.InternalEndpoint.Node == "one"
 	})
 	testTemplateChange(t, c, deployment)
+	// New pods that somebody asks for (kubectl rollout restart) are not refused, whatever else happens.
+	const restarted = "kubectl.kubernetes.io/restartedAt"
+	change(t, c, deployment, func(d *appsv1.Deployment) { d.Spec.Template.Annotations[restarted] = "now" })
+	asked := deployment.Generation
+	change(t, c, gw, func(gw *networkingv1beta1.GatewayServer) {
+		gw.Spec.ServiceAnnotations = map[string]string{"example.org/other": "b"}
+	})
+	eventually(t, c, service, "follows its annotations", func(s *corev1.Service) bool {
+		_, old := s.Annotations["example.org/pool"]
+		return s.Annotations["example.org/other"] == "b" && !old
+	})
+	eventually(t, c, gw, "looked at the Deployment too", func(gw *networkingv1beta1.GatewayServer) bool {
+		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "GatewayStarting", "")
+	})
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil || deployment.Generation != asked || deployment.Spec.Template.Annotations[restarted] != "now" {
+		t.Errorf("a restart was undone: %v, generation %d for %d, annotations %v", err, deployment.Generation, asked, deployment.Spec.Template.Annotations)
+	}
+	c.available(t, deployment)
 	// Both nodes die: nobody tells of the tunnel any more. One of them was only cut off.
 	lost := metav1.NewTime(time.Now().Add(-time.Minute))
 	change(t, c, connection, func(c *networkingv1beta1.Connection) {
