@@ -22,8 +22,14 @@ const (
 	PodKeep PodAction = iota
 	// PodCreate makes it.
 	PodCreate
-	// PodRelabel gives it the labels and annotations of the ShadowPod.
+	// PodRelabel gives it the labels and annotations of the ShadowPod, as Relabelled says.
 	PodRelabel
+	// PodChange gives it what changed of the specification, as Changes says, and takes note of that.
+	PodChange
+	// PodGates sets the conditions for its readiness gates, as Gates says.
+	PodGates
+	// PodEnd deletes it within the seconds that kinds.Grace says.
+	PodEnd
 	// PodDelete removes a Pod that an earlier ShadowPod of that name left.
 	PodDelete
 )
@@ -34,11 +40,17 @@ const (
 // while it is being deleted is taken over only if its restart policy makes it conclusive: else it did not end by itself. Pending and Unknown are not
 // reported: nobody acts on them, and they would cost a write per pod.
 //
+// A Pod that the consumer wants to end within another time than its own is ended first: the ShadowPod, which has no such time, goes when that is
+// seen.
+//
 // pod must be one that carries the label of ShadowPods, with only those labels and annotations that were set from ShadowPods.
 func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (PodAction, corev1.PodPhase) {
 	phase := sp.Status.Phase
+	seconds, ending := kinds.Grace(sp)
 	switch {
 	case !sp.DeletionTimestamp.IsZero(), Finished(phase):
+		return PodKeep, phase
+	case pod == nil && ending:
 		return PodKeep, phase
 	case pod == nil:
 		return PodCreate, phase
@@ -47,6 +59,8 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (PodAction, corev1
 			return PodDelete, phase
 		}
 		return PodKeep, phase
+	case ending && (pod.DeletionTimestamp.IsZero() || pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds > seconds):
+		return PodEnd, phase
 	case !pod.DeletionTimestamp.IsZero():
 		if kinds.Conclusive(pod.Status.Phase, pod.Spec.RestartPolicy) {
 			phase = pod.Status.Phase
@@ -56,10 +70,29 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (PodAction, corev1
 	if Finished(pod.Status.Phase) || pod.Status.Phase == corev1.PodRunning {
 		phase = pod.Status.Phase
 	}
-	if !maps.Equal(pod.Labels, podLabels(sp)) || !maps.Equal(pod.Annotations, sp.Annotations) {
+	labels, annotations := Relabelled(sp, pod)
+	switch {
+	case !maps.Equal(pod.Labels, labels) || !maps.Equal(pod.Annotations, annotations):
 		return PodRelabel, phase
+	case pod.Annotations[kinds.AnnotationSpec] != sp.Annotations[kinds.AnnotationSpec]:
+		return PodChange, phase
+	case len(Gates(sp, pod)) > 0:
+		return PodGates, phase
 	}
 	return PodKeep, phase
+}
+
+// Relabelled returns the labels and annotations that the Pod of a ShadowPod has. That its specification changed is noted when it has: it may be
+// refused, and labels do not wait for it.
+func Relabelled(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (labels, annotations map[string]string) {
+	annotations = map[string]string{}
+	maps.Copy(annotations, sp.Annotations)
+	if noted := pod.Annotations[kinds.AnnotationSpec]; noted != "" {
+		annotations[kinds.AnnotationSpec] = noted
+	} else {
+		delete(annotations, kinds.AnnotationSpec)
+	}
+	return podLabels(sp), annotations
 }
 
 // Finished tells whether a phase is final.
@@ -86,13 +119,15 @@ func ofShadowPod(pod *corev1.Pod) bool {
 // Pod returns the Pod that a ShadowPod keeps present.
 func Pod(sp *offloadingv1beta1.ShadowPod) *corev1.Pod {
 	gvk := offloadingv1beta1.GroupVersion.WithKind(shadowPodKind)
+	spec := *sp.Spec.Pod.DeepCopy()
+	spec.EphemeralContainers = nil // a Pod begins without, and one that is made again has lost them
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: sp.Namespace, Name: sp.Name,
 			Labels: podLabels(sp), Annotations: maps.Clone(sp.Annotations),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(sp, gvk)},
 		},
-		Spec: *sp.Spec.Pod.DeepCopy(),
+		Spec: spec,
 	}
 }
 

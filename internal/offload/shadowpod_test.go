@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 func shadowPod(change ...func(*offloadingv1beta1.ShadowPod)) *offloadingv1beta1.ShadowPod {
@@ -41,6 +42,14 @@ func TestShadow(t *testing.T) {
 	once := func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
 	onFailure := func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }
 	older := func(p *corev1.Pod) { p.OwnerReferences[0].UID = "earlier" }
+	within5 := func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations[kinds.AnnotationGrace] = "5" }
+	slowly := func(p *corev1.Pod) { deleting(p); p.DeletionGracePeriodSeconds = new(int64(30)) }
+	soon := func(p *corev1.Pod) { deleting(p); p.DeletionGracePeriodSeconds = new(int64(5)) }
+	changed := func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations[kinds.AnnotationSpec] = "2" }
+	gate := func(sp *offloadingv1beta1.ShadowPod) {
+		sp.Annotations[kinds.AnnotationGates] = "a=True"
+		sp.Spec.Pod.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "a"}}
+	}
 	for name, c := range map[string]struct {
 		sp     *offloadingv1beta1.ShadowPod
 		pod    *corev1.Pod
@@ -73,6 +82,13 @@ func TestShadow(t *testing.T) {
 		"label removed":                      {shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.Labels = nil }), running(corev1.PodRunning), PodRelabel, corev1.PodRunning},
 		"annotation added":                   {shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations["b"] = "c" }), running(corev1.PodRunning), PodRelabel, corev1.PodRunning},
 		"nobody cares for finished ones":     {shadowPod(phaseOf(corev1.PodSucceeded), func(sp *offloadingv1beta1.ShadowPod) { sp.Labels = nil }), running(corev1.PodSucceeded), PodKeep, corev1.PodSucceeded},
+		"to end within 5 s":                  {shadowPod(phaseOf(corev1.PodRunning), within5), running(corev1.PodRunning), PodEnd, corev1.PodRunning},
+		"to end sooner than it does":         {shadowPod(phaseOf(corev1.PodRunning), within5), running(corev1.PodRunning, slowly), PodEnd, corev1.PodRunning},
+		"ends within 5 s":                    {shadowPod(phaseOf(corev1.PodRunning), within5), running(corev1.PodRunning, soon), PodKeep, corev1.PodRunning},
+		"has ended within 5 s":               {shadowPod(phaseOf(corev1.PodRunning), within5), nil, PodKeep, corev1.PodRunning},
+		"specification changed":              {shadowPod(changed), running(corev1.PodRunning), PodChange, corev1.PodRunning},
+		"specification and label changed":    {shadowPod(changed, func(sp *offloadingv1beta1.ShadowPod) { sp.Labels = nil }), running(corev1.PodRunning), PodRelabel, corev1.PodRunning},
+		"readiness gate":                     {shadowPod(gate), running(corev1.PodRunning, func(p *corev1.Pod) { p.Annotations[kinds.AnnotationGates] = "a=True" }), PodGates, corev1.PodRunning},
 		"pending again after it was deleted": {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodPending), PodKeep, corev1.PodRunning},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -169,9 +170,8 @@ func orphan(shadow *offv1.ShadowPod, ours bool, env Env) Step {
 	return deleteShadow(shadow, "the pod is gone", true)
 }
 
-// leaving: the local Pod is being deleted. It may go when nothing is left of it in the provider. How long that takes is up to the grace
-// period in the Pod's spec, which travelled with it: one given with the deletion stays here, since a consumer may not delete Pods in the
-// provider, only its ShadowPods, and those have no grace period.
+// leaving: the local Pod is being deleted. It may go when nothing is left of it in the provider, which takes as long as the grace period in the
+// Pod's spec says, that travelled with it, or the one that was given with the deletion.
 func leaving(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, ours bool, env Env) Step {
 	switch {
 	case env.Mapping.State == Unmapped || env.Mapping.State == MappingWanted:
@@ -179,6 +179,9 @@ func leaving(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, our
 	case !env.RemoteSynced:
 		return Step{Why: "it is being deleted, and the provider does not answer"}
 	case ours && shadow.DeletionTimestamp == nil:
+		if seconds, asked := kinds.AskedGrace(local); asked && kinds.MadeFor(shadow, local) {
+			return within(seconds, local, shadow, remote, env)
+		}
 		return deleteShadow(shadow, "the pod is being deleted", false)
 	case remote != nil && kinds.Finished(remote) && !kinds.Finished(local):
 		return showStatus(local, kinds.PodStatus(local, remote, env.Pod), "the remote pod has ended")
@@ -186,6 +189,24 @@ func leaving(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, our
 		return Step{Why: "the remote pod is on its way out"}
 	default:
 		return Step{Action: DeleteLocal, Object: local, Why: "nothing of it is left in the provider"}
+	}
+}
+
+// gracePatience is how long the provider may take to end a Pod within another time than its own before its ShadowPod is removed all the same.
+const gracePatience = 10 * time.Second
+
+// within: the local Pod is to end within so many seconds. A ShadowPod has no grace period: the provider is told to end its Pod, and loses the
+// ShadowPod once it does.
+func within(seconds int64, local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
+	since := local.DeletionTimestamp.Add(-time.Duration(seconds) * time.Second)
+	told, found := kinds.Grace(shadow)
+	switch rest := gracePatience - env.Now.Sub(since); {
+	case remote == nil || remote.DeletionTimestamp != nil || kinds.Finished(remote) || rest <= 0:
+		return deleteShadow(shadow, "the pod is being deleted", false)
+	case found && told == seconds:
+		return Step{Why: "the provider is about to end the remote pod", After: min(rest, gracePatience)}
+	default:
+		return Step{Action: PatchRemote, Object: kinds.WithGrace(shadow, seconds), Old: shadow, Why: fmt.Sprintf("the pod is to end within %d s", seconds)}
 	}
 }
 
@@ -244,9 +265,19 @@ func present(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env
 	case shadow.DeletionTimestamp != nil:
 		return Step{Why: "the provider removes the ShadowPod"}
 	}
-	if out, changed := kinds.ShadowPodMetadata(shadow, local, env.Pod); changed {
+	if out, changed := kinds.ShadowPodMetadata(shadow, local, remote, env.Pod); changed {
 		return Step{Action: PatchRemote, Object: out, Old: shadow, Why: "labels or annotations changed"}
 	}
+	s := shown(local, shadow, remote, env)
+	// What is to change may be refused: neither labels nor state wait for it.
+	if s.Action == Nothing && kinds.SpecChanged(shadow, local) {
+		return Step{Action: PatchRemote, Object: kinds.ChangeSpec(shadow, local), Old: shadow, Why: "the specification changed", Confirm: true}
+	}
+	return s
+}
+
+// shown: the local Pod is to show the state of the remote one.
+func shown(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	switch {
 	case remote == nil && (shadow.Status.Phase == corev1.PodSucceeded || shadow.Status.Phase == corev1.PodFailed):
 		return showStatus(local, kinds.RemoteTerminated(local, shadow.Status.Phase), "the remote pod had finished before it was removed")

@@ -283,6 +283,78 @@ func TestRefusedAddressIsTold(t *testing.T) {
 	}
 }
 
+// TestGracePeriodOfADeletion: a pod that is deleted with another grace period than its own is ended within that, before its ShadowPod goes.
+func TestGracePeriodOfADeletion(t *testing.T) {
+	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}
+	local := localPod("u1", func(p *corev1.Pod) {
+		labelled(p)
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: stepNow.Add(2 * time.Second)}, new(int64(2))
+	})
+	shadow := shadowFor(local, "s1", nil)
+	remote := remoteFor(shadow, remoteRuns)
+	step := Next(local, shadow, remote, env)
+	told, _ := step.Object.(*offv1.ShadowPod)
+	if step.Action != PatchRemote || told == nil {
+		t.Fatalf("%s (%s)", step.Action, step.Why)
+	}
+	if seconds, ok := kinds.Grace(told); !ok || seconds != 2 {
+		t.Fatalf("told %d, %v", seconds, ok)
+	}
+	if step = Next(local, told, remote, env); step.Action != Nothing || step.After != 10*time.Second {
+		t.Errorf("until the provider acts: %s after %s", step.Action, step.After)
+	}
+	if action, _ := Shadow(told, remote); action != PodEnd {
+		t.Errorf("the provider: action %d", action)
+	}
+	for name, facts := range map[string]struct {
+		remote *corev1.Pod
+		after  time.Duration
+	}{
+		"it ends":                   {remoteFor(shadow, deleting), 0},
+		"it has ended":              {nil, 0},
+		"the provider does nothing": {remote, 11 * time.Second},
+	} {
+		env := env
+		env.Now = stepNow.Add(facts.after)
+		if step := Next(local, told, facts.remote, env); step.Action != DeleteRemote {
+			t.Errorf("%s: %s (%s)", name, step.Action, step.Why)
+		}
+	}
+	usual := local.DeepCopy()
+	usual.DeletionGracePeriodSeconds = new(int64(30))
+	if step := Next(usual, shadow, remote, env); step.Action != DeleteRemote {
+		t.Errorf("as long as it takes anyway: %s (%s)", step.Action, step.Why)
+	}
+}
+
+// TestRefusedChangeHoldsNothingUp: labels and state go their way although the provider refuses a change of the specification.
+func TestRefusedChangeHoldsNothingUp(t *testing.T) {
+	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}
+	local := localPod("u1", labelled)
+	shadow := shadowFor(local, "s1", nil)
+	local.Labels["tier"] = "front"
+	local.Spec.Containers[0].Image = "i:2"
+	remote := remoteFor(shadow, remoteRuns)
+	step := Next(local, shadow, remote, env)
+	relabelled, _ := step.Object.(*offv1.ShadowPod)
+	if step.Action != PatchRemote || step.Confirm || relabelled.Labels["tier"] == "" || relabelled.Spec.Pod.Containers[0].Image != "i" {
+		t.Fatalf("first the labels: %s (%s)", step.Action, step.Why)
+	}
+	step = Next(local, relabelled, remote, env)
+	shown, _ := step.Object.(*corev1.Pod)
+	if step.Action != PatchLocalStatus {
+		t.Fatalf("then the state: %s (%s)", step.Action, step.Why)
+	}
+	step = Next(shown, relabelled, remote, env)
+	changed, _ := step.Object.(*offv1.ShadowPod)
+	if step.Action != PatchRemote || !step.Confirm || changed.Spec.Pod.Containers[0].Image != "i:2" {
+		t.Fatalf("then the image: %s (%s)", step.Action, step.Why)
+	}
+	if step = Next(shown, changed, remote, env); step.Action != Nothing {
+		t.Errorf("it never settles: %s (%s)", step.Action, step.Why)
+	}
+}
+
 func TestStartIsShownAtOnceOrLater(t *testing.T) {
 	local := localPod("u1", func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(stepNow)}}

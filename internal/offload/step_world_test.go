@@ -3,6 +3,7 @@ package offload
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,19 +55,41 @@ func (w *stepWorld) fatal(format string, args ...any) {
 // event lets somebody do something.
 func (w *stepWorld) event() {
 	w.now = w.now.Add(time.Duration(w.r.IntN(3000)) * time.Millisecond)
-	switch w.r.IntN(15) {
+	switch w.r.IntN(18) {
+	case 15:
+		if w.local != nil {
+			w.local.Spec.Containers[0].Image = fmt.Sprint("i:", w.r.IntN(3))
+			w.note("user changes the image")
+		}
+	case 16:
+		if w.local != nil && len(w.local.Spec.EphemeralContainers) < 2 {
+			c := corev1.EphemeralContainer{}
+			c.Name = fmt.Sprint("debug-", len(w.local.Spec.EphemeralContainers))
+			w.local.Spec.EphemeralContainers = append(w.local.Spec.EphemeralContainers, c)
+			w.note("user debugs the pod")
+		}
+	case 17:
+		if w.local != nil {
+			c := corev1.PodCondition{Type: "gate", Status: []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[w.r.IntN(2)]}
+			w.local.Status.Conditions = append(slices.DeleteFunc(w.local.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == "gate" }), c)
+			w.note("a controller sets the gate %s", c.Status)
+		}
 	case 14:
 		w.away = !w.away
 		w.note("out of reach: %v", w.away)
 	case 0, 1:
 		if w.local == nil {
-			w.local = localPod(w.uid("u"), func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(w.now) })
+			w.local = localPod(w.uid("u"), func(p *corev1.Pod) {
+				p.CreationTimestamp = metav1.NewTime(w.now)
+				p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "gate"}}
+			})
 			w.note("user creates the pod")
 		}
 	case 2:
 		if w.local != nil && w.local.DeletionTimestamp == nil {
-			w.local.DeletionTimestamp = &metav1.Time{Time: w.now}
-			w.note("user deletes the pod")
+			w.local.DeletionGracePeriodSeconds = new([]int64{30, 2, 60}[w.r.IntN(3)])
+			w.local.DeletionTimestamp = &metav1.Time{Time: w.now.Add(time.Duration(*w.local.DeletionGracePeriodSeconds) * time.Second)}
+			w.note("user deletes the pod, within %d s", *w.local.DeletionGracePeriodSeconds)
 		}
 	case 3:
 		if w.local != nil && w.r.IntN(3) == 0 {
@@ -122,10 +145,16 @@ func (w *stepWorld) provide() {
 	case w.remote != nil && (w.shadow == nil || !OwnedBy(w.remote, w.shadow)):
 		w.remote.DeletionTimestamp = &metav1.Time{Time: w.now}
 		w.note("the remote pod is collected")
-	case w.shadow != nil && w.remote == nil && kinds.OwnsShadowPod(w.shadow, stepPod) && !Finished(w.shadow.Status.Phase):
+	case w.shadow != nil && w.remote == nil && kinds.OwnsShadowPod(w.shadow, stepPod) && w.action() == PodCreate:
 		w.remote = Pod(w.shadow)
 		w.remote.UID, w.remote.CreationTimestamp, w.remote.Status.Phase = w.uid("p"), metav1.NewTime(w.now), corev1.PodPending
 		w.note("the provider makes the remote pod")
+	case w.changes():
+	case w.ends():
+		w.remote.DeletionTimestamp = &metav1.Time{Time: w.now}
+		seconds, _ := kinds.Grace(w.shadow)
+		w.remote.DeletionGracePeriodSeconds = &seconds
+		w.note("the provider ends the remote pod within %d s", seconds)
 	case w.remote != nil && w.remote.Status.Phase == corev1.PodPending:
 		remoteRuns(w.remote)
 		start := metav1.NewTime(w.now)
@@ -138,6 +167,43 @@ func (w *stepWorld) provide() {
 		w.shadow.Status.Phase = w.remote.Status.Phase
 		w.note("the ShadowPod tells %s", w.shadow.Status.Phase)
 	}
+}
+
+// action is what the provider's controller is to do.
+func (w *stepWorld) action() PodAction {
+	action, _ := Shadow(w.shadow, w.remote)
+	return action
+}
+
+// changes lets the provider's controller bring the remote pod up to date, and tells whether there was anything to do.
+func (w *stepWorld) changes() bool {
+	if w.shadow == nil || w.remote == nil || !OwnedBy(w.remote, w.shadow) {
+		return false
+	}
+	switch w.action() {
+	case PodRelabel:
+		w.remote.Labels, w.remote.Annotations = Relabelled(w.shadow, w.remote)
+	case PodChange:
+		changes := Changes(w.shadow, w.remote)
+		if changes.Spec != nil {
+			w.remote.Spec.Containers[0].Image = changes.Spec.Spec.Containers[0].Image
+		}
+		if changes.Debug != nil {
+			w.remote.Spec.EphemeralContainers = changes.Debug.Spec.EphemeralContainers
+		}
+		w.remote.Annotations[kinds.AnnotationSpec] = w.shadow.Annotations[kinds.AnnotationSpec]
+	case PodGates:
+		w.remote.Status.Conditions = append(slices.DeleteFunc(w.remote.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == "gate" }), Gates(w.shadow, w.remote)...)
+	default:
+		return false
+	}
+	w.note("the provider's controller changes the remote pod")
+	return true
+}
+
+// ends tells whether the provider is to end the remote pod within a time that the consumer gave.
+func (w *stepWorld) ends() bool {
+	return w.shadow != nil && w.remote != nil && OwnedBy(w.remote, w.shadow) && w.action() == PodEnd
 }
 
 func (w *stepWorld) next() Step {
@@ -245,11 +311,25 @@ func (w *stepWorld) atRest() {
 			w.fatal("an aborted pod has a ShadowPod")
 		}
 	default:
+		if w.shadow != nil && (kinds.SpecChanged(w.shadow, w.local) || w.shadow.Spec.Pod.Containers[0].Image != w.local.Spec.Containers[0].Image ||
+			len(w.shadow.Spec.Pod.EphemeralContainers) != len(w.local.Spec.EphemeralContainers)) {
+			w.fatal("the specification did not follow: %+v, %+v", w.local.Spec, w.shadow.Spec.Pod)
+		}
 		if w.shadow == nil || w.remote == nil || !OwnedBy(w.remote, w.shadow) || !kinds.MadeFor(w.shadow, w.local) {
 			w.fatal("a pod does not run")
 		}
 		if w.local.Labels[kinds.LabelRemoteUnavailable] != "" || !ready(w.local) {
 			w.fatal("a pod that runs is not ready: %+v", w.local)
+		}
+		for gate, status := range kinds.ParseGates(w.shadow.Annotations[kinds.AnnotationGates]) {
+			for _, pod := range []*corev1.Pod{w.local, w.remote} {
+				if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == gate && c.Status == status }) {
+					w.fatal("gate %s is not %s: %+v", gate, status, pod.Status.Conditions)
+				}
+			}
+		}
+		if w.remote.Spec.Containers[0].Image != w.local.Spec.Containers[0].Image {
+			w.fatal("the remote pod has another image")
 		}
 		if w.local.Status.Phase != w.remote.Status.Phase || w.local.Labels[offv1.LabelShadowPod] == "" || w.local.Labels["color"] != w.shadow.Labels["color"] {
 			w.fatal("what is shown is not what is: %+v, %+v", w.local, w.remote)

@@ -58,6 +58,8 @@ func TestControllersOnAPIServer(t *testing.T) {
 		"shadow pod":                testShadowPod,
 		"shadow pod, foreign pod":   testForeignPod,
 		"shadow pod metadata":       testShadowPodMetadata,
+		"shadow pod changes":        testShadowPodChanges,
+		"shadow pod grace period":   testShadowPodGrace,
 		"virtual node":              testVirtualNode,
 		"two virtual nodes":         testTwoVirtualNodes,
 		"virtual node of a slice":   testVirtualNodeOfSlice,

@@ -3,17 +3,21 @@ package controllers
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/internal/offload"
 )
 
 // fieldOwner is under which name this program writes Pods, so that its labels and annotations can be told from those of others.
 const fieldOwner = "liqo-shadowpod"
 
 // stripPod keeps of a cached Pod what the controllers read. Of its labels and annotations only those stay that were written from the
-// ShadowPod (the API server keeps book of that): what admission, the CNI or a person put beside them is theirs.
+// ShadowPod (the API server keeps book of that): what admission, the CNI or a person put beside them is theirs. Without its containers, what they
+// take is told as overhead, so that the pod counts for as much.
 func stripPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok || len(pod.Spec.Containers) == 0 { // every Pod has containers: this one was stripped already, an informer may do it twice
@@ -23,15 +27,30 @@ func stripPod(obj any) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading who wrote what of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
+	taken := offload.Usage(&pod.Spec, nil)
+	if delete(taken, corev1.ResourcePods); len(taken) == 0 {
+		taken = nil
+	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 			Labels: only(pod.Labels, labels), Annotations: only(pod.Annotations, annotations),
-			OwnerReferences: pod.OwnerReferences, DeletionTimestamp: pod.DeletionTimestamp,
+			OwnerReferences: pod.OwnerReferences, DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 		},
-		Spec:   corev1.PodSpec{RestartPolicy: pod.Spec.RestartPolicy},
-		Status: corev1.PodStatus{Phase: pod.Status.Phase},
+		Spec:   corev1.PodSpec{RestartPolicy: pod.Spec.RestartPolicy, Overhead: taken},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase, Conditions: gates(pod)},
 	}, nil
+}
+
+// gates are the conditions of a Pod for its readiness gates, no more of them than their status.
+func gates(pod *corev1.Pod) []corev1.PodCondition {
+	var out []corev1.PodCondition
+	for _, c := range pod.Status.Conditions {
+		if slices.ContainsFunc(pod.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool { return g.ConditionType == c.Type }) {
+			out = append(out, corev1.PodCondition{Type: c.Type, Status: c.Status})
+		}
+	}
+	return out
 }
 
 // stripNode keeps of a cached Node what the controllers read.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,6 +23,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // foreignRetry is how often a ShadowPod looks whether the foreign Pod that has its name is gone: such Pods are not watched.
@@ -41,10 +44,11 @@ type shadowPods struct {
 	// live reads past the cache, which holds only Pods of ShadowPods.
 	live   client.Reader
 	events events.EventRecorder
+	now    func() metav1.Time
 }
 
 func setupShadowPod(mgr ctrl.Manager, opts Options) error {
-	r := &shadowPods{Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: mgr.GetEventRecorder("shadowpod")}
+	r := &shadowPods{Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: mgr.GetEventRecorder("shadowpod"), now: opts.now}
 	return ctrl.NewControllerManagedBy(mgr).Named("shadowpod").
 		For(&offloadingv1beta1.ShadowPod{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
@@ -63,7 +67,8 @@ var podChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	after, ok2 := e.ObjectNew.(*corev1.Pod)
 	return !ok || !ok2 || before.UID != after.UID || before.Status.Phase != after.Status.Phase ||
 		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-		!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations)
+		!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
+		!slices.Equal(before.Status.Conditions, after.Status.Conditions)
 }}
 
 func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
@@ -82,6 +87,13 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 		return r.create(ctx, sp)
 	case offload.PodRelabel:
 		return r.relabel(ctx, sp, pod)
+	case offload.PodChange:
+		return r.change(ctx, sp)
+	case offload.PodGates:
+		return r.gates(ctx, sp, pod)
+	case offload.PodEnd:
+		seconds, _ := kinds.Grace(sp)
+		return kube.Delete(ctx, r.Client, pod, client.GracePeriodSeconds(seconds))
 	case offload.PodDelete:
 		return kube.Delete(ctx, r.Client, pod)
 	}
@@ -122,9 +134,8 @@ func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 
 func (r *shadowPods) relabel(ctx context.Context, sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {
 	before := pod.DeepCopy()
-	want := offload.Pod(sp)
 	pod = pod.DeepCopy()
-	pod.Labels, pod.Annotations = want.Labels, want.Annotations
+	pod.Labels, pod.Annotations = offload.Relabelled(sp, pod)
 	if err := r.Patch(ctx, pod, client.MergeFrom(before), client.FieldOwner(fieldOwner)); client.IgnoreNotFound(err) != nil {
 		r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update", "updating labels and annotations: %v", err)
 		return fmt.Errorf("updating labels and annotations of pod %s/%s: %w", sp.Namespace, sp.Name, err)

@@ -60,10 +60,13 @@ type PodOptions struct {
 	ConfigMapsReflected bool
 }
 
-// ShadowPod returns the object that makes the provider run local. Its spec is decided once, at creation; afterwards only labels and
-// annotations follow the local Pod.
+// ShadowPod returns the object that makes the provider run local. Its spec is decided once, at creation; afterwards labels and annotations
+// follow the local Pod (ShadowPodMetadata), and what Kubernetes lets change of a Pod (ChangeSpec).
 func ShadowPod(local *corev1.Pod, namespace string, o PodOptions) *offv1.ShadowPod {
 	labels, annotations := podMetadata(local, o)
+	made := *local
+	made.Spec.EphemeralContainers = nil // a Pod begins without: they are added to it
+	annotations[AnnotationSpec] = specHash(&made)
 	return &offv1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{Name: local.Name, Namespace: namespace, Labels: labels, Annotations: annotations},
 		Spec:       offv1.ShadowPodSpec{Pod: podSpec(local, namespace, labels, o)},
@@ -98,14 +101,20 @@ func MadeFor(shadow *offv1.ShadowPod, local *corev1.Pod) bool {
 	return !said || uid == string(local.UID)
 }
 
-// ShadowPodMetadata returns shadow with the labels and annotations that local has now, and whether that changes anything. What the
-// provider added stays; labels that were reflected and are gone here are removed.
-func ShadowPodMetadata(shadow *offv1.ShadowPod, local *corev1.Pod, o PodOptions) (*offv1.ShadowPod, bool) {
+// ShadowPodMetadata returns shadow with the labels and annotations that local has now, and the readiness gates that are told the provider, whose
+// Pod is remote (may be nil), and whether that changes anything. What the provider added stays; labels that were reflected and are gone here
+// are removed.
+func ShadowPodMetadata(shadow *offv1.ShadowPod, local, remote *corev1.Pod, o PodOptions) (*offv1.ShadowPod, bool) {
 	labels, annotations := podMetadata(local, o)
 	newLabels := without(shadow.Labels, strings.Split(shadow.Annotations[AnnotationLabels], ",")...)
 	maps.Copy(newLabels, labels)
 	newAnnotations := without(shadow.Annotations)
 	maps.Copy(newAnnotations, annotations)
+	if gates := readinessGates(shadow, local, remote); gates != "" {
+		newAnnotations[AnnotationGates] = gates
+	} else {
+		delete(newAnnotations, AnnotationGates)
+	}
 	if maps.Equal(newLabels, shadow.Labels) && maps.Equal(newAnnotations, shadow.Annotations) {
 		return shadow, false
 	}

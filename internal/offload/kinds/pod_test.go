@@ -155,7 +155,7 @@ func TestShadowPod(t *testing.T) {
 			},
 			tune: func(o *PodOptions) { o.AnnotationsNotReflected = []string{"secret"} },
 			got:  func(s *offv1.ShadowPod) any { return s.Annotations },
-			want: map[string]string{"note": "x", AnnotationLocalUID: "u1", AnnotationLabels: "app"},
+			want: map[string]string{"note": "x", AnnotationLocalUID: "u1", AnnotationLabels: "app", AnnotationSpec: specHash(pod(nil))},
 		},
 		"tolerations": {
 			change: func(p *corev1.Pod) {
@@ -350,21 +350,21 @@ func TestRootCA(t *testing.T) {
 func TestMetadataFollows(t *testing.T) {
 	local := pod(func(p *corev1.Pod) { p.Labels["old"] = "1" })
 	shadow := ShadowPod(local, "shop-rome", options)
-	if _, changed := ShadowPodMetadata(shadow, local, options); changed {
+	if _, changed := ShadowPodMetadata(shadow, local, nil, options); changed {
 		t.Error("a new ShadowPod differs from its pod")
 	}
 	shadow.Labels[offv1.LabelCreatorUser], shadow.Annotations["theirs"] = "u", "x"
-	if _, changed := ShadowPodMetadata(shadow, local, options); changed {
+	if _, changed := ShadowPodMetadata(shadow, local, nil, options); changed {
 		t.Error("what the provider adds counts as a difference")
 	}
 	delete(local.Labels, "old")
 	local.Labels["new"] = "1"
-	out, changed := ShadowPodMetadata(shadow, local, options)
+	out, changed := ShadowPodMetadata(shadow, local, nil, options)
 	_, old := out.Labels["old"]
 	if !changed || old || out.Labels["new"] != "1" || out.Labels[offv1.LabelCreatorUser] != "u" || out.Annotations["theirs"] != "x" {
 		t.Errorf("changed %v: %v %v", changed, out.Labels, out.Annotations)
 	}
-	if _, again := ShadowPodMetadata(out, local, options); again {
+	if _, again := ShadowPodMetadata(out, local, nil, options); again {
 		t.Error("it never settles")
 	}
 }

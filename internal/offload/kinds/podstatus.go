@@ -51,7 +51,6 @@ func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	s.ResourceClaimStatuses = local.Status.ResourceClaimStatuses
 	s.NodeAllocatableResourceClaimStatuses = local.Status.NodeAllocatableResourceClaimStatuses
 	s.ExtendedResourceClaimStatus = local.Status.ExtendedResourceClaimStatus
-	s.EphemeralContainerStatuses = local.Status.EphemeralContainerStatuses
 	if s.ObservedGeneration != 0 {
 		s.ObservedGeneration = local.Generation
 	}
@@ -139,19 +138,27 @@ func addresses(s *corev1.PodStatus, o PodOptions) {
 	}
 }
 
-// conditions are the remote ones, and after them those that somebody set on the local Pod and the remote one does not have: readiness
-// gates of local controllers, the traces of an eviction.
+// conditions are the remote ones, but for readiness gates that are told from here, and after them those that somebody set on the local Pod and
+// the remote one does not have: readiness gates of local controllers, the traces of an eviction. Of the remote Pod shown before, nothing stays.
 func conditions(local, remote *corev1.Pod) []corev1.PodCondition {
 	out := make([]corev1.PodCondition, 0, len(remote.Status.Conditions)+1)
+	told := ParseGates(remote.Annotations[AnnotationGates])
 	for _, c := range remote.Status.Conditions {
+		if _, ours := told[c.Type]; ours && condition(local, c.Type) != nil {
+			continue
+		}
 		if c.ObservedGeneration != 0 {
 			c.ObservedGeneration = local.Generation
 		}
 		out = append(out, c)
 	}
+	shown := local.Annotations[AnnotationRemoteUID]
+	another := Offloaded(local) && shown != "" && shown != string(remote.UID)
 	for _, c := range local.Status.Conditions {
 		known := slices.ContainsFunc(out, func(have corev1.PodCondition) bool { return have.Type == c.Type })
-		if !known && !kubelets(c.Type) {
+		_, ours := told[c.Type]
+		gate := slices.ContainsFunc(local.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool { return g.ConditionType == c.Type })
+		if !known && !kubelets(c.Type) && (ours || !gate || !another) {
 			out = append(out, c)
 		}
 	}

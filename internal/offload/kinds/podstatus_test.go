@@ -21,7 +21,7 @@ func TestEveryFieldOfAStatusHasARule(t *testing.T) {
 		"Phase": remote, "Message": remote, "Reason": remote, "PodIP": remote, "PodIPs": remote, "StartTime": remote, "Conditions": remote,
 		"InitContainerStatuses": remote, "ContainerStatuses": remote, "Resize": remote, "AllocatedResources": remote, "Resources": remote,
 		"VolumeHealth":                         remote,
-		"NodeAllocatableResourceClaimStatuses": local, "NominatedNodeName": local, "QOSClass": local, "EphemeralContainerStatuses": local, "ResourceClaimStatuses": local, "ExtendedResourceClaimStatus": local,
+		"NodeAllocatableResourceClaimStatuses": local, "NominatedNodeName": local, "QOSClass": local, "EphemeralContainerStatuses": remote, "ResourceClaimStatuses": local, "ExtendedResourceClaimStatus": local,
 		"HostIP": made, "HostIPs": made, "ObservedGeneration": made,
 	}
 	for field := range reflect.TypeFor[corev1.PodStatus]().Fields() {

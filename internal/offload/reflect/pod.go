@@ -54,32 +54,48 @@ func Pods(workers int, options func() kinds.PodOptions) Kind {
 		},
 		Refused: func(obj client.Object, action offload.Action, message string) (offload.Step, bool) {
 			local, ok := obj.(*corev1.Pod)
-			if !ok || action != offload.CreateRemote {
+			switch {
+			case !ok:
 				return offload.Step{}, false
+			case action == offload.CreateRemote:
+				return offload.Refuse(local, message), true
+			default: // it runs on as it is
+				return offload.Step{Why: message, Warning: message}, true
 			}
-			return offload.Refuse(local, message), true
 		},
 	}
 }
 
-// stripLocalPod keeps, of a Pod that is offloaded, only what its state depends on; before that its whole spec is needed.
+// stripLocalPod keeps, of a Pod that is offloaded, only what its state depends on and what tells that its specification changed; before that its
+// whole spec is needed.
 func stripLocalPod(obj client.Object) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok || !kinds.Offloaded(pod) {
 		return
 	}
-	spec := corev1.PodSpec{NodeName: pod.Spec.NodeName, RestartPolicy: pod.Spec.RestartPolicy}
+	spec := corev1.PodSpec{
+		NodeName: pod.Spec.NodeName, RestartPolicy: pod.Spec.RestartPolicy, ReadinessGates: pod.Spec.ReadinessGates,
+		ActiveDeadlineSeconds: pod.Spec.ActiveDeadlineSeconds, TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
+	}
+	keep := func(c *corev1.Container) corev1.Container {
+		return corev1.Container{Name: c.Name, Image: c.Image, Resources: c.Resources}
+	}
 	for i := range pod.Spec.InitContainers {
-		spec.InitContainers = append(spec.InitContainers, corev1.Container{Name: pod.Spec.InitContainers[i].Name, Image: pod.Spec.InitContainers[i].Image})
+		spec.InitContainers = append(spec.InitContainers, keep(&pod.Spec.InitContainers[i]))
 	}
 	for i := range pod.Spec.Containers {
-		spec.Containers = append(spec.Containers, corev1.Container{Name: pod.Spec.Containers[i].Name, Image: pod.Spec.Containers[i].Image})
+		spec.Containers = append(spec.Containers, keep(&pod.Spec.Containers[i]))
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		c := corev1.EphemeralContainer{}
+		c.Name = pod.Spec.EphemeralContainers[i].Name
+		spec.EphemeralContainers = append(spec.EphemeralContainers, c)
 	}
 	pod.Spec = spec
 	pod.OwnerReferences = nil
 }
 
-// stripShadowPod drops the spec, which is never compared: it is fixed at creation.
+// stripShadowPod drops the spec, which is never compared: an annotation tells whether it is the one of its Pod.
 func stripShadowPod(obj client.Object) {
 	if shadow, ok := obj.(*offv1.ShadowPod); ok {
 		shadow.Spec = offv1.ShadowPodSpec{}
@@ -92,8 +108,12 @@ func stripRemotePod(obj client.Object) {
 	if !ok {
 		return
 	}
+	var annotations map[string]string
+	if gates := pod.Annotations[kinds.AnnotationGates]; gates != "" {
+		annotations = map[string]string{kinds.AnnotationGates: gates}
+	}
 	pod.ObjectMeta = metav1.ObjectMeta{
-		Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		Annotations: annotations, Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 		CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp, OwnerReferences: pod.OwnerReferences,
 	}
 	pod.Spec = corev1.PodSpec{}

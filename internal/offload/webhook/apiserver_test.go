@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -324,7 +325,24 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 			says   string
 		}{
 			"label": {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["app"] = "web" }, ""},
-			"image": {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.Containers[0].Image = "web:2" }, "spec is immutable"},
+			"image": {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.Containers[0].Image = "web:2" }, ""},
+			"resize": {func(sp *offloadingv1beta1.ShadowPod) {
+				sp.Spec.Pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+			}, ""},
+			"debug": {func(sp *offloadingv1beta1.ShadowPod) {
+				sp.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "x:1"}}}
+			}, ""},
+			"privileged debug": {refused["privileged ephemeral container"].change, "privileged is refused"},
+			"command":          {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.Containers[0].Command = []string{"sh"} }, "only images and resources change"},
+			"privileged later": {context(corev1.SecurityContext{Privileged: &yes}), "is forbidden: ValidatingAdmissionPolicy"},
+			"another container": {func(sp *offloadingv1beta1.ShadowPod) {
+				sp.Spec.Pod.Containers = append(sp.Spec.Pod.Containers, corev1.Container{Name: "more", Image: "x:1"})
+			}, "only images and resources change"},
+			"another init container": {func(sp *offloadingv1beta1.ShadowPod) {
+				sp.Spec.Pod.InitContainers = append(sp.Spec.Pod.InitContainers, corev1.Container{Name: "more", Image: "x:1"})
+			}, "only images and resources change"},
+			"volume later":       {refused["host path"].change, "is forbidden: ValidatingAdmissionPolicy"},
+			"host network later": {refused["host network"].change, "is forbidden: ValidatingAdmissionPolicy"},
 			"AppArmor": {func(sp *offloadingv1beta1.ShadowPod) {
 				sp.Annotations = map[string]string{"container.apparmor.security.beta.kubernetes.io/web": "unconfined"}
 			}, "with value unconfined is refused"},

@@ -1,0 +1,100 @@
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
+)
+
+// testShadowPodChanges: images, resources, containers for debugging and readiness gates reach the Pod that runs, and what can't is told.
+func testShadowPodChanges(t *testing.T, c *cluster) {
+	c.namespace(t, "changes", nil)
+	sp := shadowPod("changes", "web", corev1.RestartPolicyAlways)
+	sp.Annotations[kinds.AnnotationSpec] = "1"
+	sp.Spec.Pod.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "lb.example/attached"}}
+	sp.Spec.Pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	c.create(t, sp)
+	pod := podOf(sp)
+	eventually(t, c, pod, "the pod", anything)
+	uid := pod.UID
+	change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) {
+		sp.Annotations[kinds.AnnotationSpec], sp.Annotations[kinds.AnnotationGates] = "2", "lb.example/attached=True,Ready=True"
+		sp.Spec.Pod.Containers[0].Image = "web:2"
+		sp.Spec.Pod.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
+		sp.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: "debug", Image: "busybox:1", ImagePullPolicy: corev1.PullIfNotPresent, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+		}}}
+	})
+	eventually(t, c, pod, "the pod to follow", func(p *corev1.Pod) error {
+		web, debug := p.Spec.Containers[0], p.Spec.EphemeralContainers
+		attached := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == "lb.example/attached" && c.Status == corev1.ConditionTrue
+		})
+		switch {
+		case p.UID != uid:
+			return errors.New("it is another one")
+		case web.Image != "web:2" || web.Resources.Requests.Cpu().Value() != 2 || len(debug) != 1 || debug[0].Name != "debug":
+			return fmt.Errorf("%+v, %+v", web, debug)
+		case !attached || p.Annotations[kinds.AnnotationSpec] != "2":
+			return fmt.Errorf("conditions %+v, annotations %v", p.Status.Conditions, p.Annotations)
+		}
+		return nil
+	})
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			t.Errorf("a consumer says that the pod is ready: %+v", condition)
+		}
+	}
+	settled := pod.ResourceVersion
+	c.stays(t, "the pod is written again and again", func() bool {
+		return c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && pod.ResourceVersion == settled
+	})
+
+	change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) {
+		sp.Annotations[kinds.AnnotationSpec] = "3"
+		sp.Labels["tier"] = "front"
+		sp.Spec.Pod.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")} // less than is requested
+	})
+	eventually(t, c, pod, "the label", func(p *corev1.Pod) error { return has(p.Labels, map[string]string{"tier": "front"}) })
+	eventually(t, c, sp, "somebody to be told", func(*offloadingv1beta1.ShadowPod) error {
+		var told corev1.EventList
+		if err := c.List(t.Context(), &told, client.InNamespace("changes")); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(told.Items, func(e corev1.Event) bool {
+			return e.Reason == "FailedUpdatePod" && e.InvolvedObject.Kind == "ShadowPod"
+		}) {
+			return fmt.Errorf("events %+v", told.Items)
+		}
+		return nil
+	})
+}
+
+// testShadowPodGrace: a Pod that is to end sooner than it says does, and is not made again.
+func testShadowPodGrace(t *testing.T, c *cluster) {
+	c.namespace(t, "grace", nil)
+	c.create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "grace-node"}})
+	sp := shadowPod("grace", "web", corev1.RestartPolicyAlways)
+	sp.Spec.Pod.NodeName = "grace-node" // a Pod that no node has goes at once
+	c.create(t, sp)
+	pod := podOf(sp)
+	eventually(t, c, pod, "the pod", anything)
+	change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) { *sp = *kinds.WithGrace(sp, 7) })
+	eventually(t, c, pod, "the pod to end within 7 s", func(p *corev1.Pod) error {
+		if p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds != 7 {
+			return fmt.Errorf("grace period %v", p.DeletionGracePeriodSeconds)
+		}
+		return nil
+	})
+	c.remove(t, pod, atOnce)
+	c.stays(t, "it is made again", func() bool { return podGone(t, c, podOf(sp)) })
+}

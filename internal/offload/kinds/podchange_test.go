@@ -1,0 +1,173 @@
+package kinds
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+func debugging(name string) corev1.EphemeralContainer {
+	return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: "busybox"}, TargetContainerName: "c"}
+}
+
+func cpu(amount string) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}}
+}
+
+func TestChangesOfASpecificationArePassedOn(t *testing.T) {
+	made := func() *corev1.Pod {
+		return pod(func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "side", Image: "s"}}
+			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{}
+		})
+	}
+	shadow := ShadowPod(made(), "shop-rome", options)
+	if SpecChanged(shadow, made()) {
+		t.Fatal("a new ShadowPod is not the one of its pod")
+	}
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		got    func(*offv1.ShadowPod) any
+		want   any
+	}{
+		"image": {
+			func(p *corev1.Pod) { p.Spec.Containers[0].Image = "i:2" },
+			func(s *offv1.ShadowPod) any { return s.Spec.Pod.Containers[0].Image }, "i:2",
+		},
+		"image of an init container": {
+			func(p *corev1.Pod) { p.Spec.InitContainers[0].Image = "s:2" },
+			func(s *offv1.ShadowPod) any { return s.Spec.Pod.InitContainers[0].Image }, "s:2",
+		},
+		"resize": {
+			func(p *corev1.Pod) { p.Spec.Containers[0].Resources = cpu("2") },
+			func(s *offv1.ShadowPod) any { return s.Spec.Pod.Containers[0].Resources }, cpu("2"),
+		},
+		"deadline": {
+			func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(5)) },
+			func(s *offv1.ShadowPod) any { return s.Spec.Pod.ActiveDeadlineSeconds }, new(int64(5)),
+		},
+		"debug": {
+			func(p *corev1.Pod) { p.Spec.EphemeralContainers = []corev1.EphemeralContainer{debugging("d")} },
+			func(s *offv1.ShadowPod) any { return s.Spec.Pod.EphemeralContainers }, []corev1.EphemeralContainer{debugging("d")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			local := made()
+			test.change(local)
+			if !SpecChanged(shadow, local) {
+				t.Fatal("it is not noticed")
+			}
+			out := ChangeSpec(shadow, local)
+			if diff := cmp.Diff(test.want, test.got(out)); diff != "" {
+				t.Error(diff)
+			}
+			if SpecChanged(out, local) {
+				t.Error("it never settles")
+			}
+			if again := ChangeSpec(out, local); !equality.Semantic.DeepEqual(again, out) {
+				t.Errorf("twice is not once: %s", cmp.Diff(out, again))
+			}
+		})
+	}
+	if local := pod(func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "x"}} }); SpecChanged(ShadowPod(pod(nil), "", options), local) {
+		t.Error("what the provider does not hear of counts as a change")
+	}
+}
+
+func gated(status corev1.ConditionStatus) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "lb.example/attached"}}
+		p.Annotations = map[string]string{AnnotationOffloaded: "u1", AnnotationRemoteUID: "p1"}
+		if status != "" {
+			p.Status.Conditions = []corev1.PodCondition{{Type: "lb.example/attached", Status: status}}
+		}
+	}
+}
+
+func TestReadinessGates(t *testing.T) {
+	const here = "lb.example/attached=True"
+	remote := func(uid string, status corev1.ConditionStatus) *corev1.Pod {
+		p := pod(gated(status))
+		p.UID, p.Annotations = "", nil
+		p.UID = "p1"
+		if uid != "p1" {
+			p.UID = "p2"
+		}
+		return p
+	}
+	for name, test := range map[string]struct {
+		told   string
+		local  corev1.ConditionStatus
+		remote *corev1.Pod
+		want   string
+	}{
+		"set here":                                       {"", corev1.ConditionTrue, remote("p1", ""), here},
+		"set there":                                      {"", corev1.ConditionTrue, remote("p1", corev1.ConditionFalse), ""},
+		"set by nobody":                                  {"", "", remote("p1", ""), ""},
+		"told, and set there since":                      {here, corev1.ConditionFalse, remote("p1", corev1.ConditionTrue), "lb.example/attached=False"},
+		"told, the remote pod is gone":                   {here, corev1.ConditionTrue, nil, here},
+		"told, and taken back":                           {here, "", remote("p1", corev1.ConditionTrue), ""},
+		"shown, of the remote pod before":                {"", corev1.ConditionTrue, remote("p2", ""), ""},
+		"told, and the remote pod is another one by now": {here, corev1.ConditionTrue, remote("p2", ""), here},
+	} {
+		shadow := &offv1.ShadowPod{}
+		shadow.Annotations = map[string]string{AnnotationGates: test.told}
+		if got := readinessGates(shadow, pod(gated(test.local)), test.remote); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+	if got := ParseGates("a=True, b=Yes,c,=,d=False"); len(got) != 2 || got["a"] != corev1.ConditionTrue || got["d"] != corev1.ConditionFalse {
+		t.Errorf("%v", got)
+	}
+
+	// What is told from here is not overwritten by what the provider repeats; what was another remote Pod's does not stay.
+	theirs := remote("p1", corev1.ConditionFalse)
+	theirs.Annotations = map[string]string{AnnotationGates: here}
+	if c := condition(PodStatus(pod(gated(corev1.ConditionTrue)), theirs, options), "lb.example/attached"); c == nil || c.Status != corev1.ConditionTrue {
+		t.Errorf("told from here: %+v", c)
+	}
+	if c := condition(PodStatus(pod(gated(corev1.ConditionTrue)), remote("p1", corev1.ConditionFalse), options), "lb.example/attached"); c == nil || c.Status != corev1.ConditionFalse {
+		t.Errorf("set there: %+v", c)
+	}
+	if c := condition(PodStatus(pod(gated(corev1.ConditionTrue)), remote("p2", ""), options), "lb.example/attached"); c != nil {
+		t.Errorf("of the remote pod before: %+v", c)
+	}
+}
+
+func TestAskedGrace(t *testing.T) {
+	for name, test := range map[string]struct {
+		own, asked *int64
+		want       int64
+		ok         bool
+	}{
+		"as its specification says": {new(int64(5)), new(int64(5)), 0, false},
+		"as Kubernetes says":        {nil, new(int64(30)), 0, false},
+		"sooner":                    {nil, new(int64(1)), 1, true},
+		"later":                     {new(int64(5)), new(int64(60)), 60, true},
+		"at once":                   {nil, new(int64(0)), 0, true},
+		"nobody said":               {nil, nil, 0, false},
+	} {
+		got, ok := AskedGrace(pod(func(p *corev1.Pod) {
+			p.Spec.TerminationGracePeriodSeconds, p.DeletionGracePeriodSeconds = test.own, test.asked
+		}))
+		if got != test.want || ok != test.ok {
+			t.Errorf("%s: %d, %v", name, got, ok)
+		}
+	}
+	shadow := &offv1.ShadowPod{}
+	if _, ok := Grace(shadow); ok {
+		t.Error("a ShadowPod that nobody ends is to end")
+	}
+	if got, ok := Grace(WithGrace(shadow, 7)); got != 7 || !ok {
+		t.Errorf("%d, %v", got, ok)
+	}
+	shadow.Annotations = map[string]string{AnnotationGrace: "-1"}
+	if _, ok := Grace(shadow); ok {
+		t.Error("it ends before it began")
+	}
+}
