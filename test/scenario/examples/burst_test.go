@@ -3,6 +3,7 @@ package examples
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,21 +31,30 @@ func burst(s *story.Story) {
 	s.Step("offload a namespace", func() { s.Offload(b.ns) })
 	var quiet time.Duration
 	s.Step("a burst that nobody disturbs", func() { quiet = b.run(nil) })
-	// Its creation, its scheduling, its reflection and its coming to life: the early moments are those in which most is under way.
-	moments := []time.Duration{apart, 3 * apart, quiet.Truncate(apart) / 4, quiet.Truncate(apart) / 2}
-	if onDemand() {
-		moments = nil
-		for at := time.Duration(0); at < quiet; at += apart {
-			moments = append(moments, at)
-		}
-	}
-	for _, at := range moments {
+	for _, at := range moments(s, quiet) {
 		s.Step(fmt.Sprintf("the virtual kubelet dies after %v", at), func() {
 			if took := b.run(&at); took > quiet+delay {
 				s.Errorf("killed after %v, the burst took %v; without it takes %v", at, took.Round(time.Millisecond), quiet.Round(time.Millisecond))
 			}
 		})
 	}
+}
+
+// moments are when the virtual kubelet is killed: while Pods are made, while they are reflected, and while they come to life.
+func moments(s *story.Story, quiet time.Duration) (all []time.Duration) {
+	s.Helper()
+	if *kills == "" {
+		return []time.Duration{apart, 3 * apart, quiet.Truncate(4*apart) / 4, quiet.Truncate(2*apart) / 2}
+	}
+	from, to, _ := strings.Cut(*kills, "-")
+	first, err := time.ParseDuration(from)
+	s.Must(err)
+	last, err := time.ParseDuration(to)
+	s.Must(err)
+	for at := first; at < min(last, quiet); at += apart {
+		all = append(all, at)
+	}
+	return all
 }
 
 // bursts are told one after the other in one namespace.

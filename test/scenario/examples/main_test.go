@@ -2,10 +2,12 @@ package examples
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +24,14 @@ const budget = 9 * time.Minute
 // namespace is the one that all tutorials use.
 const namespace = "liqo-demo"
 
+// How long the clusters are cut apart, and when in a burst the virtual kubelet is killed. On demand:
+//
+//	go test ./test/scenario/examples -timeout 2h -partition 10m -kills 0s-20s
+var (
+	cut   = flag.Duration("partition", 90*time.Second, "how long the clusters are cut apart")
+	kills = flag.String("kills", "", "FROM-TO: kill the virtual kubelet at every 0.2 s of that part of a burst (default: at four moments)")
+)
+
 func TestMain(m *testing.M) {
 	began := time.Now()
 	// Always the same one, so that what a killed run has left is found.
@@ -29,37 +39,47 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	flag.Parse()
+	// As many at a time as there are tutorials, whatever the number of processors.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	took := time.Since(began)
 	fmt.Printf("== all examples: %.1f s, of %.0f s\n", took.Seconds(), budget.Seconds())
-	if took > budget && !onDemand() {
+	if took > budget && *cut < 2*time.Minute && *kills == "" {
 		fmt.Fprintln(os.Stderr, "that is too long")
 		code = 1
 	}
 	os.Exit(code)
 }
 
-// TestTutorials follows those that need no more than themselves, all at the same time: most of it is waiting.
+// TestTutorials follows all of them at the same time: most of it is waiting. On the clusters of the quick start the other stories are told
+// before it takes them down.
 func TestTutorials(t *testing.T) {
+	var others sync.WaitGroup
 	for _, folder := range []string{"offloading-with-policies", "service-offloading", "replicated-deployments"} {
 		t.Run(folder, func(t *testing.T) {
+			others.Add(1)
+			t.Cleanup(others.Done)
 			t.Parallel()
 			open(t, folder).follow("")
 		})
 	}
-}
-
-// TestQuickStart follows it, and tells the other stories on its clusters before it takes them down.
-func TestQuickStart(t *testing.T) {
-	b := open(t, "quick-start")
-	b.follow("Take it down")
-	b.browse("http://localhost:8080")
-	b.guide("docs/guide/offloading.md")
-	world := story.Join(b.machine, b.cluster("rome"), b.cluster("milan"))
-	world.Tell(t, "shop", shop)
-	world.Tell(t, "partition", partition)
-	world.Tell(t, "burst", burst)
-	b.follow("")
+	t.Run("quick-start", func(t *testing.T) {
+		t.Parallel()
+		b := open(t, "quick-start")
+		b.follow("Take it down")
+		b.browse("http://localhost:8080")
+		b.guide("docs/guide/offloading.md")
+		world := story.Join(b.machine, b.cluster("rome"), b.cluster("milan"))
+		world.Tell(t, "shop", shop)
+		world.Tell(t, "partition", partition)
+		others.Wait() // what follows is timed
+		world.Tell(t, "burst", burst)
+		b.follow("")
+	})
 }
 
 // book is a tutorial that is open at some page.

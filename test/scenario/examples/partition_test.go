@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
@@ -18,12 +17,6 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// envLong is the variable that, set to anything, makes the stories as long as what they are about: a partition of ten minutes, and a virtual
-// kubelet that is killed at every moment of a burst.
-const envLong = "EXAMPLES_LONG"
-
-func onDemand() bool { return os.Getenv(envLong) != "" }
-
 const (
 	// notice is how long rome may take to see that milan can't be reached, back to see that it can again, and agree to be of one mind after that.
 	notice, back, agree = 40 * time.Second, 10 * time.Second, 10 * time.Second
@@ -35,10 +28,6 @@ const (
 // nothing was lost, doubled or restarted.
 func partition(s *story.Story) {
 	const ns = "churn"
-	length := 90 * time.Second
-	if onDemand() {
-		length = 10 * time.Minute
-	}
 	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
 	c := &churn{Story: s, ns: ns, lost: map[string]int{}}
 	s.Step("pods and Services in milan", func() {
@@ -56,7 +45,7 @@ func partition(s *story.Story) {
 	here, there := s.Record(rome, ns), s.Record(milan, twin)
 
 	var noticed time.Duration
-	s.Step(fmt.Sprintf("cut apart for %v, with churn on both sides", length), func() {
+	s.Step(fmt.Sprintf("cut apart for %v, with churn on both sides", *cut), func() {
 		s.Must(s.Partition(s.Context(), rome, milan))
 		s.Cleanup(func() {
 			// The story's own context has ended by now.
@@ -67,7 +56,7 @@ func partition(s *story.Story) {
 		began := time.Now()
 		tick := time.NewTicker(2 * time.Second)
 		defer tick.Stop()
-		for time.Since(began) < length {
+		for time.Since(began) < *cut {
 			if c.leave(); len(c.present) < visitors {
 				c.arrive()
 			}
