@@ -60,6 +60,10 @@ images: components binaries ## OCI archives of our components in bin/images.
 	@mkdir -p $(BIN)/images
 	@for c in $(IMAGES); do $(BIN)/playground build-image --name $(REGISTRY)/$$c:$(VERSION) --output $(BIN)/images/$$c.tar \
 		--entrypoint /$$c --user 65532 $(BIN)/$$c:/$$c; done
+	@# What liqoctl test network runs, as root: it serves port 80.
+	@cd playground && $(GOBUILD) -o $(BIN)/testserver ./testserver
+	@$(BIN)/playground build-image --name $(REGISTRY)/testserver:$(VERSION) --output $(BIN)/images/testserver.tar --entrypoint /testserver \
+		$(BIN)/testserver:/testserver
 
 .PHONY: generate
 generate: bin/tools/controller-gen ## Deep copies, CRDs and RBAC from the sources.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -19,8 +20,8 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// testImage is the name and tag of the image with the test server; its registry is that of the installation.
-const testImage = "testserver:1"
+// testImage is the name of the image with the test server; registry and tag are those of the installation.
+const testImage = "testserver"
 
 type testNetworkOptions struct {
 	testOptions
@@ -30,6 +31,8 @@ type testNetworkOptions struct {
 	ip            bool
 	failFast, all bool
 	remove        bool
+	// outsideAddress is that of the outside host, for the IP objects.
+	outsideAddress netip.Addr
 }
 
 func (a *app) testCommand() *cobra.Command {
@@ -74,7 +77,7 @@ func (a *app) testNetworkCommand() *cobra.Command {
 	flags.BoolVar(&o.ip, "ip", false, "Also check that pods reach the outside through IP objects of the other clusters")
 	flags.BoolVar(&o.basic, "basic", false, "Check pod to pod only, and what other flags ask for")
 	flags.BoolVar(&o.remove, "rm", false, "Remove everything in the end")
-	flags.StringVar(&o.image, "image", "", "Image of the test server (default: "+testImage+" of the registry that Liqo was installed from)")
+	flags.StringVar(&o.image, "image", "", "Image of the test server (default: "+testImage+" of the registry that Liqo was installed from, with the same tag)")
 	flags.StringVar(&o.outside, "outside", "http://example.com", "URL of a server outside the clusters, for the checks that need one; empty for none")
 	required(command, "remote-kubeconfigs")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -102,9 +105,25 @@ func (o *testNetworkOptions) validate() error {
 	if err != nil || target.Scheme != "http" || target.Hostname() == "" {
 		return fmt.Errorf("--outside %s: want http://host or http://host:port", o.outside)
 	}
-	if _, err := netip.ParseAddr(target.Hostname()); err != nil && o.ip {
-		return fmt.Errorf("--ip makes an IP object of the host of --outside: %s is a name, give an IPv4 address", target.Hostname())
+	return nil
+}
+
+// locateOutside finds the IPv4 address of the outside host, of which --ip makes IP objects. Of several it takes the lowest, so that the next run finds the
+// objects as it wants them.
+func (o *testNetworkOptions) locateOutside(ctx context.Context, resolve func(ctx context.Context, network, host string) ([]netip.Addr, error)) error {
+	target, err := url.Parse(o.outside)
+	if err != nil {
+		return fmt.Errorf("--outside %s: %w", o.outside, err)
 	}
+	addresses, err := resolve(ctx, "ip4", target.Hostname())
+	if err != nil {
+		return fmt.Errorf("--ip makes an IP object of the host of --outside, whose address is not found: give an IPv4 address there, --outside http://ADDRESS: %w", err)
+	}
+	addresses = slices.DeleteFunc(addresses, func(a netip.Addr) bool { return !a.Unmap().Is4() })
+	if len(addresses) == 0 {
+		return fmt.Errorf("--ip makes an IP object of the host of --outside, and %s has no IPv4 address: name another with --outside http://ADDRESS", target.Hostname())
+	}
+	o.outsideAddress = slices.MinFunc(addresses, netip.Addr.Compare).Unmap()
 	return nil
 }
 
@@ -113,6 +132,11 @@ func (a *app) testNetwork(ctx context.Context, o *testNetworkOptions) (err error
 	t := &networkTest{options: o}
 	if t.consumer, err = a.installed(ctx); err != nil {
 		return err
+	}
+	if o.ip {
+		if err := o.locateOutside(ctx, net.DefaultResolver.LookupNetIP); err != nil {
+			return err
+		}
 	}
 	for _, path := range o.remotes {
 		provider, err := a.provider(ctx, "--remote-kubeconfigs", path)
@@ -179,21 +203,29 @@ func (a *app) provider(ctx context.Context, flag, kubeconfig string) (*cluster, 
 	return c, nil
 }
 
-// imageBeside is the image of that name in the registry, and path, that the controller manager's came from.
+// imageBeside is the image of that name in the registry, and path, that the controller manager's came from, with the same tag.
 func (c *cluster) imageBeside(ctx context.Context, name string) (string, error) {
 	var deployment appsv1.Deployment
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment); err != nil {
 		return "", fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err)
 	}
-	return beside(deployment.Spec.Template.Spec.Containers[0].Image, name), nil
+	return beside(deployment.Spec.Template.Spec.Containers[0].Image, name, c.version), nil
 }
 
-// beside replaces the last part of an image's path.
-func beside(image, name string) string {
+// beside replaces the last part of an image's path. Where a digest or nothing stands in place of a tag, the version does.
+func beside(image, name, version string) string {
+	path, last := "", image
 	if i := strings.LastIndex(image, "/"); i >= 0 {
-		return image[:i+1] + name
+		path, last = image[:i+1], image[i+1:]
 	}
-	return name
+	last, _, _ = strings.Cut(last, "@")
+	if _, tag, tagged := strings.Cut(last, ":"); tagged {
+		version = tag
+	}
+	if version == "" {
+		return path + name
+	}
+	return path + name + ":" + version
 }
 
 // remove takes everything back and waits until it is gone.

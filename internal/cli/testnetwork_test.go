@@ -84,10 +84,40 @@ func TestAskedFromHere(t *testing.T) {
 
 func TestImageBesideAnother(t *testing.T) {
 	for image, want := range map[string]string{
-		"registry.example/liqo/controller-manager:v1": "registry.example/liqo/testserver:1", "host:5000/controller-manager:v1": "host:5000/testserver:1", "x": "testserver:1",
+		"registry.example/liqo/controller-manager:v1": "registry.example/liqo/testserver:v1", "host:5000/controller-manager:v1": "host:5000/testserver:v1",
+		"host:5000/controller-manager": "host:5000/testserver:v9", "registry.example/controller-manager@sha256:0123": "registry.example/testserver:v9",
+		"registry.example/controller-manager:v2@sha256:0123": "registry.example/testserver:v2", "x": "testserver:v9",
 	} {
-		if got := beside(image, testImage); got != want {
+		if got := beside(image, testImage, "v9"); got != want {
 			t.Errorf("beside %s is %s, want %s", image, got, want)
+		}
+	}
+}
+
+// TestOutsideByName: what --ip makes IP objects of may be given by its name, as the default is.
+func TestOutsideByName(t *testing.T) {
+	names := map[string][]string{"example.com": {"192.0.2.9", "192.0.2.7"}, "six.example.com": {"2001:db8::1"}, "192.0.2.5": {"192.0.2.5"}}
+	resolve := func(_ context.Context, _, host string) ([]netip.Addr, error) {
+		var out []netip.Addr
+		for _, text := range names[host] {
+			out = append(out, netip.MustParseAddr(text))
+		}
+		if out == nil {
+			return nil, errors.New("no such host")
+		}
+		return out, nil
+	}
+	for outside, want := range map[string]string{
+		"http://example.com": "192.0.2.7", "http://example.com:8080/x": "192.0.2.7", "http://192.0.2.5": "192.0.2.5",
+		"http://six.example.com": "has no IPv4 address", "http://nowhere.example.com": "--outside http://ADDRESS",
+	} {
+		o := &testNetworkOptions{ip: true, testOptions: testOptions{outside: outside, nodes: nodesAll}}
+		err := o.validate()
+		if err == nil {
+			err = o.locateOutside(t.Context(), resolve)
+		}
+		if err != nil && !strings.Contains(err.Error(), want) || err == nil && o.outsideAddress.String() != want {
+			t.Errorf("%s: %s, %v, want %s", outside, o.outsideAddress, err, want)
 		}
 	}
 }

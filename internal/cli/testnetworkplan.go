@@ -209,7 +209,7 @@ func chosenNodes(c *testedCluster, which string) []string {
 	return urls
 }
 
-// throughIP is the URL with the host replaced by the address it is seen under. Only literal addresses and plain HTTP come here.
+// throughIP is the URL with the host replaced by the address it is seen under. Only plain HTTP comes here.
 func throughIP(url string, address netip.Addr) string {
 	scheme, rest, _ := strings.Cut(url, "://")
 	authority, path, found := strings.Cut(rest, "/")

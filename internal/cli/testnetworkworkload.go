@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"net/url"
 	"slices"
 	"time"
 
@@ -97,7 +96,7 @@ func (t *networkTest) deploy(ctx context.Context) error {
 			return err
 		}
 		if t.options.ip {
-			if err := target.ensureOutside(ctx, t.options.outside); err != nil {
+			if err := target.ensureOutside(ctx, t.options.outsideAddress); err != nil {
 				return err
 			}
 		}
@@ -154,14 +153,10 @@ func (c *cluster) ensureHosts(ctx context.Context, image string) error {
 }
 
 // ensureOutside makes an IP object of the outside host.
-func (c *cluster) ensureOutside(ctx context.Context, outside string) error {
-	target, err := url.Parse(outside)
-	if err != nil {
-		return err
-	}
+func (c *cluster) ensureOutside(ctx context.Context, outside netip.Addr) error {
 	object := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: testOutsideAddress}}
-	_, err = c.ensure(ctx, object, func() error {
-		object.Spec.IP = target.Hostname()
+	_, err := c.ensure(ctx, object, func() error {
+		object.Spec.IP = outside.String()
 		masquerade := true
 		object.Spec.Masquerade = &masquerade
 		return nil
