@@ -89,19 +89,23 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	if err != nil {
 		return err
 	}
+	homes := newHome(opts, func() bool { return there.state.Load().configured }, func() { engine.Look(reflect.PodKind) })
 	metrics := newReflectionMetrics(opts.foreignClusterID, opts.nodeName)
 	told := &events{client: local, log: log, node: opts.nodeName, cluster: opts.foreignClusterID}
 	engine = reflect.New(reflect.Options{
 		Local: local, Remote: far, Health: health, Log: log,
 		Namespace: opts.tenantNamespace, Map: opts.foreignClusterID,
 		Kinds: []reflect.Kind{
-			reflect.Pods(opts.workers("pod"), func() kinds.PodOptions { return opts.pods(virtual, there) }),
+			reflect.Pods(opts.workers("pod"), func() kinds.PodOptions { return opts.pods(virtual, there, homes) }),
 			reflect.Services(opts.workers("service"), there.services),
 			reflect.EndpointSlices(opts.workers("endpointslice"), there.endpointSlices),
 			reflect.Ingresses(opts.workers("ingress"), there.ingresses),
 			reflect.ConfigMaps(opts.workers("configmap"), there.copies("configmap")),
 			reflect.Secrets(opts.workers("secret"), there.copies("secret")),
 			reflect.Events(opts.workers("event"), there.copies("event")),
+			reflect.NetworkPolicies(opts.workers("networkpolicy"), func() kinds.NetworkPolicyOptions {
+				return there.policies(func(namespace string) (string, bool) { return engine.RemoteNamespace(namespace) })
+			}),
 		},
 		Warn:     func(obj client.Object, message string) { told.warn(ctx, obj, message) },
 		Announce: func(obj client.Object) { told.announce(ctx, obj) },
@@ -114,6 +118,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	run(health.Run)
 	run(virtual.Run)
 	run(func(ctx context.Context) error { return there.run(ctx, local) })
+	run(func(ctx context.Context) error { return homes.run(ctx, local) })
 	run(func(ctx context.Context) error {
 		// The offloading patch changes every pod, and so does where addresses appear.
 		for _, loaded := range []<-chan struct{}{virtual.Loaded(), there.loaded} {
@@ -155,12 +160,13 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 }
 
 // pods are the facts about the virtual node and the provider that its pods depend on.
-func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider) kinds.PodOptions {
+func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider, homes *home) kinds.PodOptions {
 	out := kinds.PodOptions{
 		Origin: o.clusterID, Destination: o.foreignClusterID, Node: o.nodeName, HostIP: o.nodeIP,
 		LabelsNotReflected: o.labelsNotReflected, AnnotationsNotReflected: o.annotationsNotReflected,
 		TranslateIP: there.podIP, Unavailable: virtual.Unavailable(), ConfigMapsReflected: o.workers("configmap") > 0,
 	}
+	out.APIServer = homes.apiServer()
 	if v := virtual.VirtualNode(); v != nil {
 		out.Patch = v.Spec.OffloadingPatch
 		for _, class := range v.Spec.StorageClasses {

@@ -51,7 +51,7 @@ type providerState struct {
 	translation            network.Translation
 	// ours are the pod CIDRs of this cluster.
 	ours []netip.Prefix
-	// taken are the ranges and addresses that mean something here already, if the provider has no place here.
+	// taken are the ranges and addresses that mean something here.
 	taken []netip.Prefix
 	// nodes stand for the provider, by name; the first one's virtual kubelet leads.
 	nodes  []string
@@ -107,9 +107,7 @@ func (p *provider) read() {
 	if p.opts.translateIPs {
 		p.readTranslation(now)
 	}
-	if !now.configured {
-		now.taken = p.readTaken()
-	}
+	now.taken = p.readTaken()
 	before := p.state.Swap(now)
 	p.once.Do(func() { close(p.loaded) })
 	if !before.equal(now) {
@@ -265,6 +263,22 @@ func (p *provider) services() kinds.ServiceOptions {
 func (p *provider) ingresses() kinds.IngressOptions {
 	s := p.state.Load()
 	return kinds.IngressOptions{CopyOptions: p.copyOptions(s, "ingress"), Class: s.ingresses}
+}
+
+// policies are the facts about NetworkPolicies; twin finds the twin of a namespace.
+func (p *provider) policies(twin func(namespace string) (string, bool)) kinds.NetworkPolicyOptions {
+	s := p.state.Load()
+	o := kinds.NetworkPolicyOptions{CopyOptions: p.copyOptions(s, "networkpolicy"), Twin: twin}
+	if s.configured {
+		o.Ours = func(block netip.Prefix) (netip.Prefix, bool) {
+			i := slices.IndexFunc(s.taken, block.Overlaps)
+			if i < 0 {
+				return netip.Prefix{}, false
+			}
+			return s.taken[i], true
+		}
+	}
+	return o
 }
 
 // endpointSlices are the facts about EndpointSlices.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"flag"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -180,5 +181,21 @@ func TestClassesOfTheProvider(t *testing.T) {
 	}
 	if class := p.ingresses().Class; class != "e" {
 		t.Errorf("class %q after the provider chose another", class)
+	}
+}
+
+// TestBlocksOfOurs: where addresses are translated, a block that names some of this cluster's means others there.
+func TestBlocksOfOurs(t *testing.T) {
+	node := virtualNode("milan-a", "milan")
+	p, _, _ := runProvider(t, virtualKubeletOptions{reflectIPs: true, translateIPs: true}, node, configuration(nil), networkOf("pod-cidr", "10.210.0.0/16", "10.210.0.0/16"), host("192.0.2.1"))
+	ours := p.policies(nil).Ours
+	for block, want := range map[string]string{"10.0.0.0/8": "10.210.0.0/16", "10.210.7.0/24": "10.210.0.0/16", "192.0.2.0/24": "192.0.2.1/32", "203.0.113.0/24": ""} {
+		got, is := ours(netip.MustParsePrefix(block))
+		if is != (want != "") || is && got.String() != want {
+			t.Errorf("%s has addresses of %s (%v), want %q", block, got, is, want)
+		}
+	}
+	if p, _, _ := runProvider(t, virtualKubeletOptions{}, node); p.policies(nil).Ours != nil {
+		t.Error("addresses that nobody translates are others there")
 	}
 }

@@ -25,6 +25,8 @@ type copied struct {
 	make   func(variant int) Object
 	rules  func() CopyRules
 	accept func(Object)
+	// worlds is how many are tried.
+	worlds uint64
 }
 
 func servicesTried() copied {
@@ -72,6 +74,7 @@ func servicesTried() copied {
 				}
 			}
 		},
+		worlds: 2000,
 	}
 }
 
@@ -105,6 +108,7 @@ func slicesTried() copied {
 			}
 		},
 		accept: func(Object) {},
+		worlds: 2000,
 	}
 }
 
@@ -146,6 +150,7 @@ func tried[T interface {
 				ingress.Spec.IngressClassName = new("default")
 			}
 		},
+		worlds: 600, // they are much the same
 	}
 }
 
@@ -179,15 +184,25 @@ func ingressesTried() copied {
 	}, kinds.MergeIngress)
 }
 
+func policiesTried() copied {
+	return tried(func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} }, func(p *networkingv1.NetworkPolicy, variant int) {
+		p.Spec.PodSelector.MatchLabels = map[string]string{"app": fmt.Sprint(variant)}
+	}, func(local *networkingv1.NetworkPolicy, namespace string, o kinds.CopyOptions) (*networkingv1.NetworkPolicy, string) {
+		out, why, _ := kinds.NetworkPolicy(local, namespace, kinds.NetworkPolicyOptions{CopyOptions: o})
+		return out, why
+	}, kinds.MergeNetworkPolicy)
+}
+
 // TestCopyLawsInRandomWorlds lets the engine act at any moment of any history of an object and its copy, then lets everything come to rest,
 // and looks: it settles, changes nothing twice, leaves nothing behind, and never touches what is not its own.
 func TestCopyLawsInRandomWorlds(t *testing.T) {
 	for name, kind := range map[string]copied{
 		"Service": servicesTried(), "EndpointSlice": slicesTried(), "ConfigMap": configMapsTried(), "Secret": secretsTried(), "Ingress": ingressesTried(),
+		"NetworkPolicy": policiesTried(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			writes := 0
-			for seed := range uint64(2000) {
+			for seed := range kind.worlds {
 				w := &copyWorld{t: t, r: rand.New(rand.NewPCG(seed, 2)), kind: kind, up: true, mapping: Mapping{State: Mapped, Namespace: "shop-rome"}}
 				w.note("seed %d", seed)
 				for range 40 {
@@ -199,7 +214,7 @@ func TestCopyLawsInRandomWorlds(t *testing.T) {
 				writes += w.writes
 				w.rest()
 			}
-			if writes < 2000 {
+			if writes < int(kind.worlds) {
 				t.Errorf("only %d writes in all worlds", writes)
 			}
 		})

@@ -56,6 +56,8 @@ type Kind struct {
 	Local Resource
 	// Mapped restricts that to the namespaces that have a twin, while the provider answers: for kinds of which nothing is shown here.
 	Mapped bool
+	// Everywhere tells that decisions depend on where all namespaces have their twins, not only the object's own.
+	Everywhere bool
 	// Beside is what else decisions depend on, watched here in the same namespaces; only for Mapped kinds.
 	Beside []Beside
 	// Remote is what is watched in every twin namespace.
@@ -68,6 +70,9 @@ type Kind struct {
 	About func(remote client.Object) (kind, name string)
 	// PerSecond bounds the writes, but for a burst of five seconds' worth; 0 does not. What waits meanwhile is written as it is then.
 	PerSecond float32
+	// Complete puts into an object that is about to be written to the provider what no decision can know, since it takes a request here; local
+	// is what the object is for. May be nil.
+	Complete func(ctx context.Context, here client.Client, local, obj client.Object, now time.Time) error
 	// Next decides; see offload.Next. It must not change the facts.
 	Next func(Facts) offload.Step
 	// Refused is the step that tells the user that the provider refused an action, false if nobody is told. May be nil.

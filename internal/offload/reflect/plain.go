@@ -9,7 +9,7 @@ import (
 
 // Kinds returns the names of all kinds that are reflected.
 func Kinds() []string {
-	return []string{PodKind, ServiceKind, EndpointSliceKind, IngressKind, ConfigMapKind, SecretKind, EventKind}
+	return []string{PodKind, ServiceKind, EndpointSliceKind, IngressKind, ConfigMapKind, SecretKind, EventKind, NetworkPolicyKind}
 }
 
 // plain returns the Kind of objects whose copies are of the same type and depend on nothing else.

@@ -72,10 +72,16 @@ func (e *Engine) settle(ctx context.Context) {
 			e.twins[local] = e.watchTwin(ctx, local, namespace)
 		}
 	}
-	// What the map says decides about objects whose namespace has no twin, too.
+	// What the map says decides about objects whose namespace has no twin, too, and about some in other namespaces.
 	for _, r := range e.kinds {
 		if !r.Mapped {
 			r.enqueueAll(r.local)
+			continue
+		}
+		for _, t := range e.twins {
+			if r.Everywhere {
+				r.enqueueTwin(t)
+			}
 		}
 	}
 }
@@ -95,7 +101,6 @@ func (e *Engine) watchTwin(ctx context.Context, local, namespace string) *twin {
 		}()
 	}
 	for _, r := range e.kinds {
-		changed := func(key types.NamespacedName, _, _ client.Object) { r.enqueueRemote(t, key) }
 		complete := func() {
 			r.enqueueTwin(t)
 			for _, other := range e.kinds { // what was about something unknown may be about something now
@@ -104,7 +109,8 @@ func (e *Engine) watchTwin(ctx context.Context, local, namespace string) *twin {
 				}
 			}
 		}
-		for _, resource := range r.Remote {
+		for i, resource := range r.Remote {
+			changed := func(key types.NamespacedName, _, _ client.Object) { r.enqueueRemote(t, i, key) }
 			t.stores[r] = append(t.stores[r], newStore(resource, changed, complete))
 		}
 		if !r.Mapped {
@@ -166,16 +172,28 @@ func (r *reflector) enqueueTwin(t *twin) {
 			r.enqueue(key)
 		}
 	}
-	for _, s := range t.stores[r] {
+	for i, s := range t.stores[r] {
 		for _, key := range s.keys() {
-			r.enqueueRemote(t, key)
+			r.enqueueRemote(t, i, key)
 		}
 	}
 }
 
-// enqueueRemote has the object here looked at whose twin has that name.
-func (r *reflector) enqueueRemote(t *twin, key types.NamespacedName) {
-	if name := r.LocalName(key.Name); name != "" {
+// enqueueRemote has the object here looked at to which the one of that name in Remote[i] belongs.
+func (r *reflector) enqueueRemote(t *twin, i int, key types.NamespacedName) {
+	back := r.LocalName
+	if own := r.Remote[i].LocalName; own != nil {
+		back = own
+	}
+	if name := back(key.Name); name != "" {
 		r.enqueue(types.NamespacedName{Namespace: t.local, Name: name})
 	}
+}
+
+// remoteName is the name that the object in Remote[i] has which belongs to the one of that name here.
+func (r *reflector) remoteName(i int, local string) string {
+	if own := r.Remote[i].Name; own != nil {
+		return own(local)
+	}
+	return r.RemoteName(local)
 }

@@ -183,6 +183,13 @@ func (w *world) start() (stop func()) {
 				return kinds.IngressOptions{CopyOptions: w.copyOptions(), Class: "theirs"}
 			}),
 			reflect.Events(3, w.copyOptions),
+			reflect.NetworkPolicies(3, func() kinds.NetworkPolicyOptions {
+				return kinds.NetworkPolicyOptions{CopyOptions: w.copyOptions(), Twin: func(namespace string) (string, bool) {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					return w.engine.RemoteNamespace(namespace)
+				}}
+			}),
 		},
 		Announce: func(obj client.Object) {
 			w.mu.Lock()

@@ -1,0 +1,216 @@
+package reflect_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	liqotesting "liqo.io/liqo/internal/testing"
+)
+
+// churned is a kind whose objects come, change and go, on the side that it comes from.
+type churned struct {
+	// here and there are lists of what there is of it on both sides.
+	here, there client.ObjectList
+	// back tells that it comes from the provider.
+	back bool
+	// write makes an object say n; obj is a new one, or what is there.
+	write func(meta metav1.ObjectMeta, n int) client.Object
+	// read tells what an object says, on either side.
+	read func(client.Object) int
+}
+
+func churnedKinds() map[string]churned {
+	digit := func(text string) (n int) { _, _ = fmt.Sscan(text, &n); return n }
+	return map[string]churned{
+		"service": {&corev1.ServiceList{}, &corev1.ServiceList{}, false, func(m metav1.ObjectMeta, n int) client.Object {
+			return &corev1.Service{ObjectMeta: m, Spec: corev1.ServiceSpec{Selector: map[string]string{"n": fmt.Sprint(n)}, Ports: []corev1.ServicePort{{Port: 80}}}}
+		}, func(obj client.Object) int { return digit(obj.(*corev1.Service).Spec.Selector["n"]) }},
+		"slice": {&discoveryv1.EndpointSliceList{}, &offv1.ShadowEndpointSliceList{}, false, func(m metav1.ObjectMeta, n int) client.Object {
+			m.Labels = map[string]string{discoveryv1.LabelServiceName: "anchor"}
+			return &discoveryv1.EndpointSlice{ObjectMeta: m, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{fmt.Sprintf("10.10.0.%d", n)}}}}
+		}, func(obj client.Object) int {
+			endpoints := []discoveryv1.Endpoint(nil)
+			switch s := obj.(type) {
+			case *discoveryv1.EndpointSlice:
+				endpoints = s.Endpoints
+			case *offv1.ShadowEndpointSlice:
+				endpoints = s.Spec.Template.Endpoints
+			}
+			return digit(endpoints[0].Addresses[0][len("10.10.0."):])
+		}},
+		"configmap": {&corev1.ConfigMapList{}, &corev1.ConfigMapList{}, false, func(m metav1.ObjectMeta, n int) client.Object {
+			return &corev1.ConfigMap{ObjectMeta: m, Data: map[string]string{"n": fmt.Sprint(n)}}
+		}, func(obj client.Object) int { return digit(obj.(*corev1.ConfigMap).Data["n"]) }},
+		"secret": {&corev1.SecretList{}, &corev1.SecretList{}, false, func(m metav1.ObjectMeta, n int) client.Object {
+			return &corev1.Secret{ObjectMeta: m, Data: map[string][]byte{"n": fmt.Append(nil, n)}}
+		}, func(obj client.Object) int { return digit(string(obj.(*corev1.Secret).Data["n"])) }},
+		"ingress": {&networkingv1.IngressList{}, &networkingv1.IngressList{}, false, func(m metav1.ObjectMeta, n int) client.Object {
+			return &networkingv1.Ingress{ObjectMeta: m, Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: fmt.Sprint(n, ".example")}}}}
+		}, func(obj client.Object) int {
+			return digit(obj.(*networkingv1.Ingress).Spec.Rules[0].Host[:1])
+		}},
+		"networkpolicy": {&networkingv1.NetworkPolicyList{}, &networkingv1.NetworkPolicyList{}, false, func(m metav1.ObjectMeta, n int) client.Object {
+			return &networkingv1.NetworkPolicy{ObjectMeta: m, Spec: networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"n": fmt.Sprint(n)}}}}
+		}, func(obj client.Object) int {
+			return digit(obj.(*networkingv1.NetworkPolicy).Spec.PodSelector.MatchLabels["n"])
+		}},
+		"event": {&corev1.EventList{}, &corev1.EventList{}, true, func(m metav1.ObjectMeta, n int) client.Object {
+			return &corev1.Event{ObjectMeta: m, InvolvedObject: corev1.ObjectReference{Kind: "Service", Namespace: m.Namespace, Name: "anchor"}, Count: int32(n)}
+		}, func(obj client.Object) int { return int(obj.(*corev1.Event).Count) }},
+	}
+}
+
+// churn writes and deletes objects of every kind at random, on the sides that are up.
+type churn struct {
+	w      *world
+	random *rand.Rand
+	kinds  map[string]churned
+	alive  map[string]bool
+}
+
+func (c *churn) step(name string, near, far bool) {
+	c.w.t.Helper()
+	kind := c.kinds[name]
+	side, namespace := c.w.near, c.w.localNS
+	if kind.back {
+		side, namespace = c.w.far, c.w.twinNS
+	}
+	if up := near && !kind.back || far && kind.back; !up {
+		return
+	}
+	key := metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%d", name, c.random.IntN(6))}
+	obj := kind.write(key, 1+c.random.IntN(9))
+	var err error
+	switch {
+	case !c.alive[key.Name]:
+		err = side.Create(c.w.t.Context(), obj)
+		c.alive[key.Name] = true
+	case c.random.IntN(3) == 0:
+		err = side.Delete(c.w.t.Context(), obj)
+		c.alive[key.Name] = false
+	default:
+		have := obj.DeepCopyObject().(client.Object)
+		if err = side.Get(c.w.t.Context(), client.ObjectKeyFromObject(obj), have); err == nil {
+			changed := kind.write(*key.DeepCopy(), 1+c.random.IntN(9))
+			changed.SetUID(have.GetUID())
+			changed.SetResourceVersion(have.GetResourceVersion())
+			if service, ok := changed.(*corev1.Service); ok {
+				service.Spec.ClusterIP = have.(*corev1.Service).Spec.ClusterIP
+			}
+			err = side.Update(c.w.t.Context(), changed)
+		}
+	}
+	if err != nil {
+		c.w.t.Fatalf("%s: %v", key.Name, err)
+	}
+}
+
+// agree waits until both sides say the same.
+func (c *churn) agree(what string) {
+	c.w.t.Helper()
+	said := func(name string, side client.Client, namespace string, list client.ObjectList, kind churned) (map[string]int, error) {
+		if err := side.List(c.w.t.Context(), list, client.InNamespace(namespace)); err != nil {
+			return nil, err
+		}
+		items, err := meta.ExtractList(list)
+		out := map[string]int{}
+		for _, item := range items {
+			if obj := item.(client.Object); strings.HasPrefix(obj.GetName(), name+"-") { // API servers write Events, too
+				out[obj.GetName()] = kind.read(obj)
+			}
+		}
+		return out, err
+	}
+	liqotesting.Eventually(c.w.t, 40*time.Second, "both sides to agree "+what, func() error {
+		for name, kind := range c.kinds {
+			here, err := said(name, c.w.near, c.w.localNS, kind.here, kind)
+			if err != nil {
+				return err
+			}
+			there, err := said(name, c.w.far, c.w.twinNS, kind.there, kind)
+			if err != nil {
+				return err
+			}
+			if !maps.Equal(here, there) {
+				return fmt.Errorf("%s (-here +there): %s", name, cmp.Diff(here, there))
+			}
+		}
+		return nil
+	})
+}
+
+// TestEveryKindSurvivesOnAPIServers changes objects of every kind while watches break, the engine is killed, and each API server is killed
+// once, and looks whether both sides agree in the end.
+func TestEveryKindSurvivesOnAPIServers(t *testing.T) {
+	var near, far *rest.Config
+	var starting sync.WaitGroup
+	starting.Go(func() { near = liqotesting.APIServer(t) })
+	starting.Go(func() { far = liqotesting.APIServer(t) })
+	starting.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	w := newWorld(t, near, far)
+	w.nearLink = newLink(t, near)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	c := &churn{w: w, random: rand.New(rand.NewPCG(seed, 0)), kinds: churnedKinds(), alive: map[string]bool{}}
+	names := make([]string, 0, len(c.kinds))
+	for name := range c.kinds {
+		names = append(names, name)
+	}
+	some := func(steps int, near, far bool) {
+		for range steps {
+			c.step(names[c.random.IntN(len(names))], near, far)
+		}
+	}
+	stop := w.start()
+	anchor := w.service("anchor", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"n": "1"} })
+	w.there(&corev1.Service{}, anchor.Name, "the first one to follow", func() error { return nil })
+
+	for range 30 {
+		some(6, true, true)
+		switch c.random.IntN(6) {
+		case 0, 1:
+			w.link.snap()
+		case 2, 3:
+			w.nearLink.snap()
+		case 4:
+			stop()
+			stop = w.start()
+		}
+	}
+	c.agree("after watches broke")
+	for _, victim := range []struct {
+		name      string
+		config    *rest.Config
+		side      client.Client
+		near, far bool // who is up meanwhile
+	}{{"provider", far, w.far, true, false}, {"consumer", near, w.near, false, true}} {
+		some(20, true, true)
+		restart := liqotesting.Crash(t, victim.config)
+		some(40, victim.near, victim.far)
+		restart()
+		liqotesting.Eventually(t, 40*time.Second, "the API server of the "+victim.name+" to be back", func() error {
+			return victim.side.List(t.Context(), &corev1.NamespaceList{})
+		})
+		some(20, true, true)
+		c.agree("after the API server of the " + victim.name + " was killed")
+	}
+	w.quiet()
+}
