@@ -89,7 +89,7 @@ func Join(machine playground.Machine, rome, milan *playground.Cluster) *World {
 	return &World{Machine: machine, Rome: rome, Milan: milan}
 }
 
-// Hush: a stream that a story ends is no error, but client-go says so.
+// Hush makes clients quiet: a stream that a story ends is no error, but client-go says so.
 func Hush() {
 	log.SetLogger(klog.Background())
 	klog.LogToStderr(false)
