@@ -139,7 +139,7 @@ func setupNetwork(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 
 func setupWebhooks(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return offloadwebhook.Setup(mgr, offloadwebhook.Options{
-		Namespace: opts.LiqoNamespace, Service: opts.WebhookService, Port: opts.WebhookPort,
+		Namespace: opts.LiqoNamespace, Service: opts.WebhookService, Port: opts.WebhookPort, EnforceQuotas: opts.EnforceResources,
 		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
 	})
 }

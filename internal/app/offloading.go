@@ -30,7 +30,7 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace,
 		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
 		Addresses: addresses{liqoNamespace: opts.LiqoNamespace, translate: opts.EnableNetworking, told: opts.OwnCIDRs, nodes: nodes},
-		RealNodes: nodes,
+		RealNodes: nodes, EnforceQuotas: opts.EnforceResources,
 	}
 	if opts.EnableNetworking {
 		if out.OffloadedPods, err = offloadcontrollers.OffloadedPods(mgr); err != nil {

@@ -116,6 +116,17 @@ func Exceeded(quota *offloadingv1beta1.QuotaSpec, used, wanted corev1.ResourceLi
 	return fmt.Errorf("%s: ask for less, remove other pods, or have more granted to the ResourceSlice", strings.Join(over, "; "))
 }
 
+// Growth returns what there is more of after than before, with the whole amount of it.
+func Growth(before, after corev1.ResourceList) corev1.ResourceList {
+	more := corev1.ResourceList{}
+	for name, quantity := range after {
+		if least := before[name]; quantity.Cmp(least) > 0 {
+			more[name] = quantity
+		}
+	}
+	return more
+}
+
 // QuotasOf returns the Quotas of the user that a ShadowPod's label names as its creator.
 func QuotasOf(quotas []offloadingv1beta1.Quota, creator string) []*offloadingv1beta1.Quota {
 	var found []*offloadingv1beta1.Quota

@@ -77,7 +77,7 @@ func TestControllersOnAPIServer(t *testing.T) {
 }
 
 // start runs the controllers until the test ends.
-func start(t *testing.T, admin *rest.Config) *cluster {
+func start(t *testing.T, admin *rest.Config, settings ...func(*Options)) *cluster {
 	t.Helper()
 	config := ordinary(t, admin)
 	ctrl.SetLogger(logr.Discard())
@@ -100,10 +100,14 @@ func start(t *testing.T, admin *rest.Config) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Setup(mgr, Options{
+	options := Options{
 		ClusterID: ownID, LiqoNamespace: liqoHome, GlobalLabels: map[string]string{api.LabelManaged: api.True},
 		OffloadedPods: pods, Addresses: plan{},
-	}); err != nil {
+	}
+	for _, set := range settings {
+		set(&options)
+	}
+	if err := Setup(mgr, options); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -191,7 +192,9 @@ func freePort(t *testing.T) int {
 
 // TestShadowPodPolicyOnAPIServer tries what consumers may not do against the policies of the chart.
 func TestShadowPodPolicyOnAPIServer(t *testing.T) {
-	c := apitesting.Client(t, apitesting.APIServer(t))
+	config := apitesting.APIServer(t)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "rome-a1b2c3", Groups: []string{"system:masters"}}
+	c := apitesting.Client(t, config)
 	for _, policy := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") {
 		if err := c.Create(t.Context(), policy); err != nil {
 			t.Fatalf("creating %s %s: %v", policy.GetKind(), policy.GetName(), err)

@@ -7,8 +7,10 @@ import (
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -80,20 +82,43 @@ func (h *pods) offloading(ctx context.Context, namespace string) (*offloadingv1b
 
 // shadowPods stamps ShadowPods with the user that makes them; the chart's policy sees to it that the stamp stays. It also refuses what is no
 // ShadowPod at all: the pod in it has no schema that the API server could check, and one that can't be read would blind everybody who lists
-// ShadowPods.
-type shadowPods struct{ decoder admission.Decoder }
+// ShadowPods. And it refuses what the user was not granted.
+type shadowPods struct {
+	decoder admission.Decoder
+	// quotas is nil where nothing is counted.
+	quotas *quotas
+}
 
-// Handle answers one review: the label of the creator.
-func (h shadowPods) Handle(_ context.Context, req admission.Request) admission.Response {
+// Handle answers one review: a refusal, or the label of the creator.
+func (h shadowPods) Handle(ctx context.Context, req admission.Request) admission.Response {
 	shadow := &offloadingv1beta1.ShadowPod{}
 	if err := h.decoder.Decode(req, shadow); err != nil {
 		return admission.Errored(http.StatusUnprocessableEntity, fmt.Errorf("reading the ShadowPod: %w", err))
 	}
 	creator := offload.CreatorLabel(req.UserInfo.Username)
-	if shadow.Labels == nil {
-		return admission.Patched("", jsonpatch.NewOperation("add", "/metadata/labels", map[string]string{offloadingv1beta1.LabelCreatorUser: creator}))
+	var before *offloadingv1beta1.ShadowPod
+	if req.Operation == admissionv1.Update {
+		before = &offloadingv1beta1.ShadowPod{}
+		if err := h.decoder.DecodeRaw(req.OldObject, before); err != nil {
+			return admission.Errored(http.StatusUnprocessableEntity, fmt.Errorf("reading the ShadowPod as it was: %w", err))
+		}
+		creator = before.Labels[offloadingv1beta1.LabelCreatorUser]
 	}
-	if shadow.Labels[offloadingv1beta1.LabelCreatorUser] == creator {
+	if h.quotas != nil {
+		refused, err := h.quotas.refusal(ctx, types.NamespacedName{Namespace: req.Namespace, Name: shadow.Name}, creator, shadow, before)
+		if err != nil {
+			return admission.Errored(http.StatusInternalServerError, err)
+		}
+		if refused != nil {
+			return admission.Denied(fmt.Sprintf("ShadowPod %s/%s of user %s: %v", req.Namespace, shadow.Name, creator, refused))
+		}
+	}
+	switch {
+	case before != nil:
+		return admission.Allowed("")
+	case shadow.Labels == nil:
+		return admission.Patched("", jsonpatch.NewOperation("add", "/metadata/labels", map[string]string{offloadingv1beta1.LabelCreatorUser: creator}))
+	case shadow.Labels[offloadingv1beta1.LabelCreatorUser] == creator:
 		return admission.Allowed("")
 	}
 	path := "/metadata/labels/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(offloadingv1beta1.LabelCreatorUser)

@@ -23,7 +23,7 @@ import (
 const (
 	// PathPod is asked about new pods of offloaded namespaces.
 	PathPod = "/mutate/pod"
-	// PathShadowPod is asked about new ShadowPods.
+	// PathShadowPod is asked about new ShadowPods, and about those whose pod changes.
 	PathShadowPod = "/mutate/shadowpods"
 )
 
@@ -37,6 +37,8 @@ type Options struct {
 	Port int
 	// RuntimeClass whose pods Kubernetes itself sends to virtual nodes; empty means "liqo".
 	RuntimeClass string
+	// EnforceQuotas refuses ShadowPods that exceed what is granted to their creators.
+	EnforceQuotas bool
 	// GlobalLabels and GlobalAnnotations are put on the Secret.
 	GlobalLabels, GlobalAnnotations map[string]string
 	// Now and Random are the clock and the source of randomness; time.Now and crypto/rand when nil.
@@ -74,7 +76,14 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	server.Register(PathPod, &admission.Webhook{Handler: &pods{
 		cached: mgr.GetClient(), live: mgr.GetAPIReader(), decoder: decoder, runtimeClass: opts.RuntimeClass,
 	}})
-	server.Register(PathShadowPod, &admission.Webhook{Handler: shadowPods{decoder: decoder}})
+	shadows := shadowPods{decoder: decoder}
+	if opts.EnforceQuotas {
+		var err error
+		if shadows.quotas, err = newQuotas(mgr); err != nil {
+			return err
+		}
+	}
+	server.Register(PathShadowPod, &admission.Webhook{Handler: shadows})
 	if err := certificates.setup(mgr); err != nil {
 		return err
 	}

@@ -1,0 +1,115 @@
+package controllers
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	apitesting "liqo.io/liqo/internal/testing"
+)
+
+// TestQuotasOnAPIServer has a consumer's ShadowPods come all at once, as when admission knew of none of the others yet.
+func TestQuotasOnAPIServer(t *testing.T) {
+	const user, limit, wanted = "pool-0a1b2c3d4e5f", 4, 20
+	config := apitesting.APIServer(t)
+	c := start(t, config, func(o *Options) { o.EnforceQuotas = true })
+	c.namespace(t, "crowd", nil)
+	c.namespace(t, "tenant", nil)
+	pods, err := c.typed.CoreV1().Pods("crowd").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pods.Stop()
+
+	for i := range wanted {
+		sp := shadowPod("crowd", fmt.Sprint("web-", i), corev1.RestartPolicyNever)
+		sp.Labels[offloadingv1beta1.LabelCreatorUser] = user
+		sp.Spec.Pod.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		c.create(t, sp)
+	}
+	held := func(what string) {
+		t.Helper()
+		apitesting.Eventually(t, within, what, func() error {
+			var events eventsv1.EventList
+			if err := c.List(t.Context(), &events, client.InNamespace("crowd")); err != nil {
+				return err
+			}
+			for _, e := range events.Items {
+				if e.Reason == reasonQuota && e.Regarding.Kind == "ShadowPod" {
+					return nil
+				}
+			}
+			return fmt.Errorf("%d events, none of them tells", len(events.Items))
+		})
+	}
+	held("the lack of a Quota to be told")
+	if n := len(c.pods(t)); n > 0 {
+		t.Fatalf("%d pods without a Quota", n)
+	}
+	quota := &offloadingv1beta1.Quota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: user},
+		Spec:       offloadingv1beta1.QuotaSpec{User: user, Resources: corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(limit, resource.DecimalSI)}},
+	}
+	c.create(t, quota)
+
+	// Whenever there is a place, somebody takes it, and never more than one: what ends makes room.
+	running, ended := map[string]bool{}, 0
+	for ended < wanted {
+		select {
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		case e := <-pods.ResultChan():
+			pod, ok := e.Object.(*corev1.Pod)
+			if !ok {
+				t.Fatalf("watching: %+v", e.Object)
+			}
+			if e.Type == watch.Added {
+				running[pod.Name] = true
+			}
+		}
+		if len(running) > limit {
+			t.Fatalf("%d pods, %d are granted", len(running), limit)
+		}
+		if len(running) == limit || len(running)+ended == wanted {
+			for name := range running {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "crowd", Name: name}}
+				delete(running, name)
+				report(t, c, pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+				ended++
+			}
+		}
+	}
+	if n := len(c.pods(t)); n != wanted {
+		t.Errorf("%d pods in the end, want %d", n, wanted)
+	}
+
+	// One that goes before it had a place leaves nothing behind, and a Quota that grows lets in who waits.
+	for _, name := range []string{"never", "later"} {
+		sp := shadowPod("crowd", name, corev1.RestartPolicyNever)
+		sp.Labels[offloadingv1beta1.LabelCreatorUser] = user
+		sp.Spec.Pod.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(limit+1, resource.DecimalSI)}
+		c.create(t, sp)
+	}
+	c.stays(t, "more than is granted at all got a place", func() bool { return len(c.pods(t)) == wanted })
+	c.remove(t, shadowPod("crowd", "never", ""))
+	change(t, c, quota, func(q *offloadingv1beta1.Quota) {
+		q.Spec.Resources[corev1.ResourceCPU] = *resource.NewQuantity(limit+1, resource.DecimalSI)
+	})
+	eventually(t, c, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "crowd", Name: "later"}}, "the pod", anything)
+}
+
+func (c *cluster) pods(t *testing.T) []corev1.Pod {
+	t.Helper()
+	list := &corev1.PodList{}
+	if err := c.List(t.Context(), list, client.InNamespace("crowd")); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}

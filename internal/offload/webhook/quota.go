@@ -1,0 +1,157 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
+)
+
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas;shadowpods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get;list;watch
+
+// quotas answers at once whether a ShadowPod is within what its creator was granted, by the ShadowPods that exist as far as the cache knows.
+// Nothing is put on the account here: a request that is cancelled leaves no trace. Who slips through between the cache and the truth gets no Pod
+// before there is room, as the controller of ShadowPods counts exactly.
+type quotas struct {
+	cached, live client.Reader
+	// synced tells that the ledger has heard of all ShadowPods that there were.
+	synced func() bool
+
+	mu     sync.Mutex
+	ledger *offload.Ledger
+}
+
+func newQuotas(mgr ctrl.Manager) (*quotas, error) {
+	q := &quotas{cached: mgr.GetClient(), live: mgr.GetAPIReader(), ledger: offload.NewLedger()}
+	shadows, err := mgr.GetCache().GetInformer(context.Background(), &offloadingv1beta1.ShadowPod{})
+	if err != nil {
+		return nil, fmt.Errorf("watching ShadowPods: %w", err)
+	}
+	news, err := shadows.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: q.see, UpdateFunc: func(_, shadow any) { q.see(shadow) }, DeleteFunc: q.miss,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching ShadowPods: %w", err)
+	}
+	q.synced = news.HasSynced
+	return q, nil
+}
+
+func (q *quotas) see(obj any) {
+	sp, ok := obj.(*offloadingv1beta1.ShadowPod)
+	if !ok {
+		return
+	}
+	var usage corev1.ResourceList
+	if !offload.Finished(sp.Status.Phase) {
+		usage = offload.Usage(&sp.Spec.Pod, nil)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ledger.See(client.ObjectKeyFromObject(sp), sp.UID, sp.Labels[offloadingv1beta1.LabelCreatorUser], usage)
+}
+
+func (q *quotas) miss(obj any) {
+	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	if sp, ok := obj.(*offloadingv1beta1.ShadowPod); ok {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.ledger.Miss(client.ObjectKeyFromObject(sp), sp.UID)
+	}
+}
+
+// errNoQuota tells that nothing is granted to a user.
+var errNoQuota = errors.New("no Quota is for that user: it is made when the resources of a ResourceSlice are accepted")
+
+// refusal tells why a user may not have a ShadowPod, nil if it may. before is what it was, nil for a new one: of that only what grows is asked
+// about.
+func (q *quotas) refusal(ctx context.Context, key types.NamespacedName, creator string, sp, before *offloadingv1beta1.ShadowPod) (refused, err error) {
+	overhead, err := q.overhead(ctx, &sp.Spec.Pod)
+	if err != nil {
+		return nil, err
+	}
+	wanted := offload.Usage(&sp.Spec.Pod, overhead)
+	if before != nil {
+		wanted = offload.Growth(offload.Usage(&before.Spec.Pod, overhead), wanted)
+	}
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	found, err := q.of(ctx, creator)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return errNoQuota, nil
+	}
+	used := q.used(creator, key)
+	for _, quota := range found {
+		switch {
+		case quota.Spec.Cordoned != nil && *quota.Spec.Cordoned:
+			refused = errors.New("it is cordoned, no further pods are accepted: ask the administrator of this cluster")
+		default:
+			if refused = offload.Undeclared(&sp.Spec.Pod, quota.Spec.LimitsEnforcement); refused == nil {
+				refused = offload.Exceeded(&quota.Spec, used, wanted)
+			}
+		}
+		if refused != nil {
+			return fmt.Errorf("quota %s/%s: %w", quota.Namespace, quota.Name, refused), nil
+		}
+	}
+	return nil, nil
+}
+
+// used returns a copy of what the ShadowPods of a user take, as far as that is known.
+func (q *quotas) used(creator string, except types.NamespacedName) corev1.ResourceList {
+	if !q.synced() {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ledger.Used(creator, except).DeepCopy()
+}
+
+// of returns the Quotas of a user. One that the cache does not have may have been made a moment ago.
+func (q *quotas) of(ctx context.Context, creator string) ([]*offloadingv1beta1.Quota, error) {
+	for _, reader := range []client.Reader{q.cached, q.live} {
+		list := &offloadingv1beta1.QuotaList{}
+		if err := reader.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("listing Quotas: %w", err)
+		}
+		if found := offload.QuotasOf(list.Items, creator); len(found) > 0 {
+			return found, nil
+		}
+	}
+	return nil, nil
+}
+
+// overhead returns what the RuntimeClass of a pod takes beside its containers.
+func (q *quotas) overhead(ctx context.Context, spec *corev1.PodSpec) (corev1.ResourceList, error) {
+	if spec.RuntimeClassName == nil || *spec.RuntimeClassName == "" {
+		return nil, nil
+	}
+	class := &nodev1.RuntimeClass{}
+	if err := q.cached.Get(ctx, client.ObjectKey{Name: *spec.RuntimeClassName}, class); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil, nil // there will be no such Pod
+		}
+		return nil, fmt.Errorf("reading RuntimeClass %s: %w", *spec.RuntimeClassName, err)
+	}
+	if class.Overhead == nil {
+		return nil, nil
+	}
+	return class.Overhead.PodFixed, nil
+}

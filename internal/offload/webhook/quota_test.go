@@ -1,0 +1,221 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
+	apitesting "liqo.io/liqo/internal/testing"
+)
+
+// The user of a consumer's virtual kubelet.
+const pool = "pool-0a1b2c3d4e5f"
+
+// webhooks makes an API server ask the real handlers, as the chart says.
+func webhooks(t *testing.T, config *rest.Config, vals map[string]any) {
+	t.Helper()
+	ctrl.SetLogger(logr.Discard())
+	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: kube.NewScheme(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted, err := newQuotas(mgr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("the manager: %v", err)
+		}
+	})
+	decoder := admission.NewDecoder(mgr.GetScheme())
+	handlers := map[string]admission.Handler{
+		PathShadowPod: shadowPods{decoder: decoder, quotas: counted},
+		PathPod:       &pods{cached: mgr.GetClient(), live: mgr.GetAPIReader(), decoder: decoder, runtimeClass: defaultRuntimeClass},
+	}
+	admin := apitesting.Client(t, config)
+	for _, object := range chart(t, vals, "MutatingWebhookConfiguration") {
+		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, configuration); err != nil {
+			t.Fatal(err)
+		}
+		for i := range configuration.Webhooks {
+			w := &configuration.Webhooks[i]
+			server := httptest.NewTLSServer(&admission.Webhook{Handler: handlers[*w.ClientConfig.Service.Path]})
+			t.Cleanup(server.Close)
+			w.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: encode("CERTIFICATE", server.Certificate().Raw)}
+		}
+		if err := admin.Create(t.Context(), configuration); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestQuotaOnAPIServer asks for ShadowPods with the groups and the rights of a consumer.
+func TestQuotaOnAPIServer(t *testing.T) {
+	config := apitesting.APIServer(t)
+	admin := apitesting.Client(t, config)
+	for _, object := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole") {
+		if err := admin.Create(t.Context(), object); err != nil {
+			t.Fatalf("creating %s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+	namespace(t, admin, "shop-rome", map[string]string{api.LabelRemoteClusterID: "rome"})
+	namespace(t, admin, "liqo-tenant-rome", map[string]string{api.LabelRemoteClusterID: "rome", api.LabelTenantNamespace: api.True})
+	ref, subjects := offload.TwinRights("rome")
+	if err := admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "twin"}, RoleRef: ref, Subjects: subjects}); err != nil {
+		t.Fatal(err)
+	}
+	as := func(user string) client.Client {
+		consumer := rest.CopyConfig(config)
+		consumer.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"rome", "system:authenticated"}}
+		return apitesting.Client(t, consumer)
+	}
+	rome := as(pool)
+	made := 0
+	shadow := func(cpu string, change func(*offloadingv1beta1.ShadowPod)) *offloadingv1beta1.ShadowPod {
+		made++
+		sp := &offloadingv1beta1.ShadowPod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: fmt.Sprint("web-", made), Labels: map[string]string{api.LabelOrigin: "rome"}},
+			Spec: offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "web", Image: "web:1", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
+			}}}},
+		}
+		if change != nil {
+			change(sp)
+		}
+		return sp
+	}
+	forged := func(as string) func(*offloadingv1beta1.ShadowPod) {
+		return func(sp *offloadingv1beta1.ShadowPod) { sp.Labels[offloadingv1beta1.LabelCreatorUser] = as }
+	}
+	refused := func(what string, err error, says string) {
+		t.Helper()
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", what, err, says)
+		}
+	}
+
+	// Before anybody answers, as with failurePolicy Ignore: nobody counts as somebody else.
+	apitesting.Eventually(t, within, "the policies to be in force", func() error {
+		sp := shadow("1", nil)
+		err := rome.Create(t.Context(), sp)
+		if err == nil {
+			return errors.Join(errors.New("not yet"), admin.Delete(t.Context(), sp))
+		}
+		if !strings.Contains(err.Error(), "creator-user is '', but this request is by "+pool) {
+			return err
+		}
+		return nil
+	})
+	refused("somebody else's", rome.Create(t.Context(), shadow("1", forged("other-0a1b2c3d4e5f"))), "but this request is by "+pool)
+	long := strings.Repeat("a", 60) + "-0a1b2c3d4e5f"
+	refused("somebody else's, by a long name", as(long).Create(t.Context(), shadow("1", forged(pool))), "but this request is by "+long)
+	own := shadow("1", forged(offload.CreatorLabel(long)))
+	if err := as(long).Create(t.Context(), own); err != nil {
+		t.Errorf("a long name: %v", err)
+	}
+
+	webhooks(t, config, values())
+	eventually := func(what string, try func() error, says string) {
+		t.Helper()
+		apitesting.Eventually(t, within, what, func() error {
+			err := try()
+			if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+				return fmt.Errorf("%w, want %q", err, says)
+			}
+			return nil
+		})
+	}
+	eventually("the webhooks to be in force", func() error { return rome.Create(t.Context(), shadow("1", nil), client.DryRunAll) }, "no Quota is for that user")
+	quota := &offloadingv1beta1.Quota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: pool},
+		Spec: offloadingv1beta1.QuotaSpec{User: pool, LimitsEnforcement: offloadingv1beta1.EnforcementNone, Resources: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("3"), corev1.ResourceMemory: resource.MustParse("1Gi"), corev1.ResourcePods: resource.MustParse("3"),
+		}},
+	}
+	if err := admin.Create(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	// The cache may be behind with the Quota, never with its absence.
+	first := shadow("1", forged("other-0a1b2c3d4e5f"))
+	if err := rome.Create(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	if label := first.Labels[offloadingv1beta1.LabelCreatorUser]; label != pool {
+		t.Errorf("creator %q", label)
+	}
+	eventually("what exists to count", func() error { return rome.Create(t.Context(), shadow("2500m", nil), client.DryRunAll) },
+		" of user "+pool+": quota liqo-tenant-rome/"+pool+": 2500m of cpu are wanted, 1 of 3 are used: ask for less")
+	refused("more than there ever is", rome.Create(t.Context(), shadow("4", nil)), "4 of cpu are wanted, 1 of 3 are used")
+	refused("what is not granted", rome.Create(t.Context(), shadow("1", func(sp *offloadingv1beta1.ShadowPod) {
+		sp.Spec.Pod.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+	})), "1 of nvidia.com/gpu are wanted and none is granted")
+	again := shadow("1", nil)
+	again.Name = first.Name
+	if err := rome.Create(t.Context(), again); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("the same once more: %v", err)
+	}
+	resize := func(cpu string) error {
+		if err := rome.Get(t.Context(), client.ObjectKeyFromObject(first), first); err != nil {
+			return err
+		}
+		changed := first.DeepCopy()
+		changed.Spec.Pod.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(cpu)
+		return rome.Patch(t.Context(), changed, client.MergeFrom(first))
+	}
+	refused("resized beyond", resize("3500m"), "3500m of cpu are wanted, 0 of 3 are used")
+
+	// One that has finished takes nothing.
+	before := first.DeepCopy()
+	first.Status.Phase = corev1.PodSucceeded
+	if err := admin.Status().Patch(t.Context(), first, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	full := shadow("3", nil)
+	eventually("room again", func() error { return rome.Create(t.Context(), full.DeepCopy()) }, "")
+	eventually("that to count", func() error { return rome.Create(t.Context(), shadow("100m", nil), client.DryRunAll) }, "100m of cpu are wanted, 3 of 3 are used")
+	if err := rome.Delete(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	eventually("room again", func() error { return rome.Create(t.Context(), shadow("3", nil), client.DryRunAll) }, "")
+
+	set := func(change func(*offloadingv1beta1.QuotaSpec)) {
+		t.Helper()
+		before := quota.DeepCopy()
+		change(&quota.Spec)
+		if err := admin.Patch(t.Context(), quota, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(func(q *offloadingv1beta1.QuotaSpec) { q.LimitsEnforcement = offloadingv1beta1.EnforcementSoft })
+	eventually("Soft", func() error { return rome.Create(t.Context(), shadow("1", nil), client.DryRunAll) }, "container web requests no memory, which enforcement Soft demands")
+	cordoned := true
+	set(func(q *offloadingv1beta1.QuotaSpec) { q.Cordoned = &cordoned })
+	eventually("the cordon", func() error { return rome.Create(t.Context(), shadow("1", nil), client.DryRunAll) }, "it is cordoned")
+}
