@@ -19,8 +19,12 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// annotationPatchHash, on the pods of a virtual kubelet, changes with the VirtualNode's offloading patch, so that they restart.
-const annotationPatchHash = "liqo.io/offloading-patch-hash"
+const (
+	// annotationPatchHash, on the pods of a virtual kubelet, changes with the VirtualNode's offloading patch, so that they restart.
+	annotationPatchHash = "liqo.io/offloading-patch-hash"
+	// annotationIdentityHash changes with the identity and the way to the provider: a mounted Secret follows only after a minute or so.
+	annotationIdentityHash = "liqo.io/identity-hash"
+)
 
 // Where the identity for the provider is in the pod of a virtual kubelet. It is mounted, so that a virtual kubelet has no right to read
 // Secrets but those of offloaded namespaces; kubelet brings a renewed one within a minute or two.
@@ -122,6 +126,8 @@ type KubeletFacts struct {
 	Options *offloadingv1beta1.VkOptionsTemplateSpec
 	// Labels and Annotations put on every object.
 	Labels, Annotations map[string]string
+	// Identity is the kubeconfig for the provider; nil while it is not known.
+	Identity []byte
 }
 
 // Kubelet returns the Deployment of a VirtualNode's virtual kubelet: the VirtualNode's own template where it has one, else what follows
@@ -150,8 +156,10 @@ func Kubelet(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) *appsv1.De
 		Selector: &metav1.LabelSelector{MatchLabels: KubeletSelector(node)},
 		Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{
-				Labels:      merged(options.ExtraLabels, labels),
-				Annotations: merged(merged(facts.Annotations, options.ExtraAnnotations), map[string]string{annotationPatchHash: hashOf(node.Spec.OffloadingPatch)}),
+				Labels: merged(options.ExtraLabels, labels),
+				Annotations: merged(merged(facts.Annotations, options.ExtraAnnotations), map[string]string{
+					annotationPatchHash: hashOf(node.Spec.OffloadingPatch), annotationIdentityHash: hashOf(facts.Identity),
+				}),
 			},
 			Spec: kubeletPod(node, facts),
 		},

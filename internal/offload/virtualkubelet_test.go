@@ -88,6 +88,17 @@ func TestKubeletIsGivenItsIdentityAlone(t *testing.T) {
 	}
 }
 
+func TestKubeletRestartsWithItsIdentity(t *testing.T) {
+	hash := func(identity string) string {
+		facts := kubeletFacts()
+		facts.Identity = []byte(identity)
+		return Kubelet(kubeletNode(), facts).Spec.Template.Annotations[annotationIdentityHash]
+	}
+	if hash("a") == hash("b") || hash("a") != hash("a") {
+		t.Errorf("hash %s of one identity, %s of another", hash("a"), hash("b"))
+	}
+}
+
 func TestKubeletRestartsWithTheOffloadingPatch(t *testing.T) {
 	node := kubeletNode()
 	hash := func() string { return Kubelet(node, kubeletFacts()).Spec.Template.Annotations[annotationPatchHash] }

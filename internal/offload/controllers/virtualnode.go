@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
@@ -42,6 +43,7 @@ const FinalizerVirtualNode = "virtualnode-controller.liqo.io/finalizer"
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-virtual-kubelet-local
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 
 // virtualNodes runs the virtual kubelet of every VirtualNode, and takes it away again without losing a pod.
 type virtualNodes struct {
@@ -74,6 +76,11 @@ func setupVirtualNode(mgr ctrl.Manager, opts Options) error {
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
 			return r.nodes(ctx, func(n *offloadingv1beta1.VirtualNode) bool { return n.Name == obj.GetName() })
 		}), builder.WithPredicates(nodeChanged)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
+			return r.nodes(ctx, func(n *offloadingv1beta1.VirtualNode) bool {
+				return n.Namespace == obj.GetNamespace() && n.Spec.KubeconfigSecretRef != nil && n.Spec.KubeconfigSecretRef.Name == obj.GetName()
+			})
+		}), builder.WithPredicates(identityChanged)).
 		Watches(&offloadingv1beta1.VkOptionsTemplate{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 			return r.nodes(ctx, func(*offloadingv1beta1.VirtualNode) bool { return true })
 		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -233,8 +240,14 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 	}); err != nil {
 		return false, err
 	}
+	// One that the cache does not have, made by hand for example, is followed by the file that is mounted.
+	identity := &corev1.Secret{}
+	if err := r.Get(ctx, client.ObjectKey{Namespace: node.Namespace, Name: node.Spec.KubeconfigSecretRef.Name}, identity); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading Secret %s: %w", node.Spec.KubeconfigSecretRef.Name, err)
+	}
 	want := offload.Kubelet(node, offload.KubeletFacts{
 		ClusterID: r.ClusterID, Options: &options.Spec, Labels: r.GlobalLabels, Annotations: r.GlobalAnnotations,
+		Identity: identity.Data[authv1beta1.KubeconfigSecretKey],
 	})
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
 	missing := false

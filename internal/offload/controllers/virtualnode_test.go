@@ -104,6 +104,24 @@ func testVirtualNode(t *testing.T, c *cluster) {
 		return nil
 	})
 
+	// A kubeconfig that leads another way is not waited for.
+	identity := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: node.Spec.KubeconfigSecretRef.Name, Labels: map[string]string{api.LabelRemoteClusterID: provider}},
+		Data:       map[string][]byte{authv1beta1.KubeconfigSecretKey: []byte("direct")},
+	}
+	c.create(t, identity)
+	generation = d.Generation
+	for _, way := range []string{"direct", "in-band"} {
+		change(t, c, identity, func(s *corev1.Secret) { s.Data[authv1beta1.KubeconfigSecretKey] = []byte(way) })
+		eventually(t, c, d, "new pods with the way "+way, func(d *appsv1.Deployment) error {
+			if d.Generation == generation {
+				return errors.New("unchanged")
+			}
+			return nil
+		})
+		generation = d.Generation
+	}
+
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "genoa"}}
 	c.create(t, lease)
 	pod := podOn("genoa-apps", "web", "genoa")

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"bytes"
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
@@ -26,6 +28,13 @@ var goneOnly = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(event.UpdateEvent) bool { return false },
 }
+
+// identityChanged passes the news of another kubeconfig.
+var identityChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*corev1.Secret)
+	after, ok2 := e.ObjectNew.(*corev1.Secret)
+	return !ok || !ok2 || !bytes.Equal(before.Data[authv1beta1.KubeconfigSecretKey], after.Data[authv1beta1.KubeconfigSecretKey])
+}}
 
 // reachabilityChanged passes the news that a provider answers, or no longer does.
 var reachabilityChanged = predicate.Funcs{
