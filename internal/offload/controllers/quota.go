@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -158,7 +160,7 @@ func (q *quotas) room(ctx context.Context, sp *offloadingv1beta1.ShadowPod) erro
 	if q == nil {
 		return nil
 	}
-	key, creator := client.ObjectKeyFromObject(sp), sp.Labels[offloadingv1beta1.LabelCreatorUser]
+	key := client.ObjectKeyFromObject(sp)
 	if err := q.settle(ctx, key); err != nil {
 		return err
 	}
@@ -170,9 +172,30 @@ func (q *quotas) room(ctx context.Context, sp *offloadingv1beta1.ShadowPod) erro
 		return err
 	}
 	usage := offload.Usage(&sp.Spec.Pod, overhead)
+	return q.take(ctx, sp, usage, usage)
+}
+
+// grow puts a Pod that is about to be resized on the account with the more of both, or tells what it waits for. What it needs less of is free when
+// the cache sees it.
+func (q *quotas) grow(ctx context.Context, sp *offloadingv1beta1.ShadowPod, before, after *corev1.Pod) error {
+	if q == nil || after == nil {
+		return nil
+	}
+	usage, wanted := offload.Usage(&before.Spec, nil), offload.Usage(&after.Spec, nil)
+	more := offload.Growth(usage, wanted)
+	if len(more) == 0 {
+		return nil
+	}
+	maps.Copy(usage, more)
+	return q.take(ctx, sp, more, usage)
+}
+
+// take puts what the Pod of a ShadowPod will take on the account, if there is room for what it wants more of.
+func (q *quotas) take(ctx context.Context, sp *offloadingv1beta1.ShadowPod, more, usage corev1.ResourceList) error {
+	key, creator := client.ObjectKeyFromObject(sp), sp.Labels[offloadingv1beta1.LabelCreatorUser]
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	refused, err := q.refusal(ctx, key, creator, usage)
+	refused, err := q.refusal(ctx, key, creator, more)
 	if err != nil {
 		return err
 	}
@@ -218,19 +241,26 @@ func (q *quotas) answered(pod *corev1.Pod, err error) {
 	}
 }
 
-// close takes a ShadowPod that is gone off the list of those that wait, and finds out what became of its Pod.
+// close takes a ShadowPod that is gone off the list of those that wait, and finds out what became of its Pod; also if long nothing was heard of it.
 func (q *quotas) close(ctx context.Context, key types.NamespacedName) error {
 	if q == nil || !q.known(key) {
 		return nil
 	}
 	found, err := exists(ctx, q.Client, &offloadingv1beta1.ShadowPod{}, key)
-	if err != nil || found {
+	if err != nil || found && !q.old(key) {
 		return err
 	}
 	q.mu.Lock()
 	delete(q.held, key)
 	q.mu.Unlock()
 	return q.settle(ctx, key)
+}
+
+// old tells whether nothing was heard for long of what was written about a Pod.
+func (q *quotas) old(key types.NamespacedName) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Contains(q.ledger.Open(q.now().Add(-openLimit)), key)
 }
 
 // known tells whether anything is open about a ShadowPod.

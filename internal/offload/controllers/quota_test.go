@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
@@ -102,7 +103,39 @@ func TestQuotasOnAPIServer(t *testing.T) {
 	change(t, c, quota, func(q *offloadingv1beta1.Quota) {
 		q.Spec.Resources[corev1.ResourceCPU] = *resource.NewQuantity(limit+1, resource.DecimalSI)
 	})
-	eventually(t, c, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "crowd", Name: "later"}}, "the pod", anything)
+	later := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "crowd", Name: "later"}}
+	eventually(t, c, later, "the pod", anything)
+
+	// A pod that is resized counts anew, and waits for room as others do.
+	sp := shadowPod("crowd", "later", "")
+	resize := func(cpu int64) {
+		t.Helper()
+		change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Annotations[kinds.AnnotationSpec] = fmt.Sprint(cpu)
+			for _, list := range []corev1.ResourceList{sp.Spec.Pod.Containers[0].Resources.Requests, sp.Spec.Pod.Containers[0].Resources.Limits} {
+				if list != nil {
+					list[corev1.ResourceCPU] = *resource.NewQuantity(cpu, resource.DecimalSI)
+				}
+			}
+			sp.Spec.Pod.Containers[0].Resources.Requests = sp.Spec.Pod.Containers[0].Resources.Limits
+		})
+	}
+	has := func(cpu int64) func(*corev1.Pod) error {
+		return func(p *corev1.Pod) error {
+			if got := p.Spec.Containers[0].Resources.Requests.Cpu().Value(); got != cpu {
+				return fmt.Errorf("%d CPUs", got)
+			}
+			return nil
+		}
+	}
+	resize(limit + 2)
+	c.stays(t, "a pod grew beyond what is granted", func() bool {
+		return c.Get(t.Context(), client.ObjectKeyFromObject(later), later) == nil && has(limit+1)(later) == nil
+	})
+	change(t, c, quota, func(q *offloadingv1beta1.Quota) {
+		q.Spec.Resources[corev1.ResourceCPU] = *resource.NewQuantity(limit+2, resource.DecimalSI)
+	})
+	eventually(t, c, later, "the pod to grow", has(limit+2))
 }
 
 func (c *cluster) pods(t *testing.T) []corev1.Pod {

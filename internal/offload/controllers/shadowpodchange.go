@@ -46,6 +46,11 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 		if write.want == nil {
 			continue
 		}
+		if write.want == changes.Resize {
+			if err := r.quotas.grow(ctx, sp, pod, changes.Resize); err != nil {
+				return err
+			}
+		}
 		patch := client.MergeFrom(pod)
 		if write.subresource == "" {
 			err = r.Patch(ctx, write.want, patch, client.FieldOwner(fieldOwner))
