@@ -50,7 +50,7 @@ func (e event) what(who string) string {
 }
 
 // audit counts our writes in the logs of both API servers and adds them to the runs.
-func (b *bench) audit(ctx context.Context, result *Result) error {
+func (b *bench) audit(ctx context.Context, runs []Run) error {
 	report("waiting %v for the audit logs", flush)
 	if !pause(ctx, flush) {
 		return ctx.Err()
@@ -60,8 +60,8 @@ func (b *bench) audit(ctx context.Context, result *Result) error {
 		if err != nil {
 			return err
 		}
-		for i := range result.Runs {
-			r := &result.Runs[i]
+		for i := range runs {
+			r := &runs[i]
 			into := &r.Consumer
 			if cluster == b.milan {
 				into = &r.Provider
@@ -71,7 +71,7 @@ func (b *bench) audit(ctx context.Context, result *Result) error {
 				who, is := e.ours(peer)
 				switch {
 				case !is:
-				case e.Received.After(r.began) && e.Received.Before(r.deleted):
+				case e.Received.After(r.began) && e.Received.Before(r.settled):
 					into.Start[e.what(who)]++
 				case e.Received.After(r.deleted) && e.Received.Before(r.ended):
 					into.Delete[e.what(who)]++

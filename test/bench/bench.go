@@ -23,7 +23,7 @@ const prefix = "bench-"
 const (
 	offloadedNamespace = "bench"        // in rome
 	twinNamespace      = "bench-rome"   // in milan, of the one above
-	directNamespace    = "bench-direct" // in milan
+	directNamespace    = "bench-direct" // in both
 )
 
 // settle is how long after the last pod is Ready, or gone, our writes still count for it.
@@ -31,6 +31,8 @@ const settle = 3 * time.Second
 
 type bench struct {
 	pods, runs int
+	// patience is how long a run waits for a quiet machine.
+	patience time.Duration
 
 	machine     playground.Machine
 	rome, milan *playground.Cluster
@@ -68,7 +70,7 @@ func (b *bench) run(ctx context.Context) (result *Result, err error) {
 			result.Runs = append(result.Runs, r)
 		}
 	}
-	if err := b.audit(ctx, result); err != nil {
+	if err := b.audit(ctx, result.Runs); err != nil {
 		return nil, err
 	}
 	result.conclude()
@@ -83,36 +85,10 @@ func (b *bench) remove(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// prepare makes the clusters, peers them and starts a few pods of both kinds, so that nothing measured is the first of its kind.
+// prepare makes the clusters and starts a few pods of both kinds, so that nothing measured is the first of its kind.
 func (b *bench) prepare(ctx context.Context) error {
-	if err := b.remove(ctx); err != nil { // what a run that was killed has left
-		return err
-	}
 	began := time.Now()
-	var group errgroup.Group
-	for id, cluster := range map[string]**playground.Cluster{"rome": &b.rome, "milan": &b.milan} {
-		group.Go(func() (err error) {
-			if *cluster, err = b.machine.Create(ctx, prefix, id, "--audit"); err != nil {
-				return err
-			}
-			return b.machine.Install(ctx, *cluster)
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	if err := b.machine.Peer(ctx, b.rome, b.milan); err != nil {
-		return err
-	}
-	for cluster, name := range map[*playground.Cluster]string{b.rome: offloadedNamespace, b.milan: directNamespace} {
-		if err := cluster.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-			return err
-		}
-	}
-	if _, err := b.machine.Liqoctl(ctx, "offload", "namespace", offloadedNamespace, "--kubeconfig", b.rome.Kubeconfig, "--timeout", "60s"); err != nil {
-		return err
-	}
-	if err := b.find(ctx); err != nil {
+	if err := b.clusters(ctx); err != nil {
 		return err
 	}
 	for _, kind := range []func(context.Context, int) (Run, error){b.direct, b.offloaded} {
@@ -124,6 +100,39 @@ func (b *bench) prepare(ctx context.Context) error {
 	return nil
 }
 
+// clusters makes them, installs Liqo with those flags and peers them.
+func (b *bench) clusters(ctx context.Context, flags ...string) error {
+	if err := b.remove(ctx); err != nil { // what a run that was killed has left
+		return err
+	}
+	var group errgroup.Group
+	for id, cluster := range map[string]**playground.Cluster{"rome": &b.rome, "milan": &b.milan} {
+		group.Go(func() (err error) {
+			if *cluster, err = b.machine.Create(ctx, prefix, id, "--audit"); err != nil {
+				return err
+			}
+			return b.machine.Install(ctx, *cluster, flags...)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := b.machine.Peer(ctx, b.rome, b.milan); err != nil {
+		return err
+	}
+	for cluster, names := range map[*playground.Cluster][]string{b.rome: {offloadedNamespace, directNamespace}, b.milan: {directNamespace}} {
+		for _, name := range names {
+			if err := cluster.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := b.machine.Liqoctl(ctx, "offload", "namespace", offloadedNamespace, "--kubeconfig", b.rome.Kubeconfig, "--timeout", "60s"); err != nil {
+		return err
+	}
+	return b.find(ctx)
+}
+
 // find finds our pods.
 func (b *bench) find(ctx context.Context) error {
 	b.processes = map[string]*corev1.Pod{}
@@ -133,9 +142,9 @@ func (b *bench) find(ctx context.Context) error {
 		namespace string
 		labels    client.MatchingLabels
 	}{
-		{"controller-manager of rome", b.rome, api.Namespace, client.MatchingLabels{"app.kubernetes.io/component": "controller-manager"}},
-		{"controller-manager of milan", b.milan, api.Namespace, client.MatchingLabels{"app.kubernetes.io/component": "controller-manager"}},
-		{"virtual-kubelet in rome", b.rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"}},
+		{consumerManager, b.rome, api.Namespace, client.MatchingLabels{"app.kubernetes.io/component": "controller-manager"}},
+		{providerManager, b.milan, api.Namespace, client.MatchingLabels{"app.kubernetes.io/component": "controller-manager"}},
+		{virtualKubelet, b.rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"}},
 	} {
 		var pods corev1.PodList
 		if err := want.cluster.List(ctx, &pods, client.InNamespace(want.namespace), want.labels); err != nil {

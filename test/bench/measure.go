@@ -4,43 +4,64 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/test/playground"
 )
 
+// place is where a Deployment is made, and what its pods ask of their node.
+type place struct {
+	cluster   *playground.Cluster
+	namespace string
+	selector  map[string]string
+}
+
+// on selects one node.
+func on(node string) map[string]string { return map[string]string{corev1.LabelHostname: node} }
+
 // direct starts the pods in milan itself.
 func (b *bench) direct(ctx context.Context, pods int) (Run, error) {
-	return b.measure(ctx, Direct, b.milan, directNamespace, b.milan.Node(), pods)
+	return b.measure(ctx, Direct, pods, nil, place{b.milan, directNamespace, on(b.milan.Node())})
 }
 
 // offloaded starts the same pods in rome, on its virtual node.
 func (b *bench) offloaded(ctx context.Context, pods int) (Run, error) {
-	return b.measure(ctx, Offloaded, b.rome, offloadedNamespace, "milan", pods)
+	return b.measure(ctx, Offloaded, pods, nil, place{b.rome, offloadedNamespace, on("milan")})
 }
 
-func (b *bench) measure(ctx context.Context, kind Kind, c *playground.Cluster, namespace, node string, pods int) (Run, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, fmt.Errorf("%d pods took too long (%s)", pods, kind))
+// measure makes a Deployment of so many pods in every place at the same moment, waits until all are Ready, does what there is to do then
+// (nil for nothing), and removes them.
+func (b *bench) measure(ctx context.Context, kind Kind, pods int, then func(context.Context) error, places ...place) (Run, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Minute, fmt.Errorf("%d pods took too long (%s)", pods, kind))
 	defer cancel()
-	run := Run{Kind: kind}
+	run := Run{Kind: kind, Pods: pods}
 	var err error
-	if run.Idle, err = quiet(ctx, 2*time.Minute); err != nil {
+	if run.Idle, err = quiet(ctx, b.patience); err != nil {
 		return run, err
 	}
-	counter, err := count(ctx, c, namespace)
-	if err != nil {
-		return run, err
+	var counters []*counter
+	for _, p := range places {
+		counter, err := count(ctx, p.cluster, p.namespace)
+		if err != nil {
+			return run, err
+		}
+		counters = append(counters, counter)
 	}
 	usage, err := b.usage()
 	if err != nil {
@@ -50,13 +71,18 @@ func (b *bench) measure(ctx context.Context, kind Kind, c *playground.Cluster, n
 	if err != nil {
 		return run, err
 	}
-
-	deployment := deployment(namespace, node, int32(pods))
-	run.began = time.Now()
-	if err := c.Create(ctx, deployment); err != nil {
-		return run, fmt.Errorf("creating the pods: %w", err)
+	cpu, err := b.clusterCPU()
+	if err != nil {
+		return run, err
 	}
-	if err := counter.wait(ctx, func(ready, _ int) bool { return ready == pods }); err != nil {
+
+	run.began = time.Now()
+	if err := each(places, func(i int) error {
+		if err := places[i].cluster.Create(ctx, places[i].deployment(int32(pods))); err != nil {
+			return fmt.Errorf("creating the pods: %w", err)
+		}
+		return counters[i].wait(ctx, func(ready, _ int) bool { return ready == pods })
+	}); err != nil {
 		return run, err
 	}
 	run.Seconds = time.Since(run.began).Seconds()
@@ -75,14 +101,30 @@ func (b *bench) measure(ctx context.Context, kind Kind, c *playground.Cluster, n
 		run.Usage[name] = now
 	}
 
-	run.deleted = time.Now()
-	if err := c.Delete(ctx, deployment, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
-		return run, fmt.Errorf("deleting the pods: %w", err)
-	}
-	if err := counter.wait(ctx, func(_, all int) bool { return all == 0 }); err != nil {
+	if run.ClusterCPU, err = b.clusterCPU(); err != nil {
 		return run, err
 	}
-	if err := b.gone(ctx, c, deployment); err != nil {
+	for name := range run.ClusterCPU {
+		run.ClusterCPU[name] -= cpu[name]
+	}
+	run.settled = time.Now()
+	if then != nil {
+		if err := then(ctx); err != nil {
+			return run, err
+		}
+	}
+
+	run.deleted = time.Now()
+	if err := each(places, func(i int) error {
+		deployment := places[i].deployment(0)
+		if err := places[i].cluster.Delete(ctx, deployment, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+			return fmt.Errorf("deleting the pods: %w", err)
+		}
+		if err := counters[i].wait(ctx, func(_, all int) bool { return all == 0 }); err != nil {
+			return err
+		}
+		return b.gone(ctx, places[i].cluster, deployment)
+	}); err != nil {
 		return run, err
 	}
 	run.DeleteSeconds = time.Since(run.deleted).Seconds()
@@ -91,19 +133,28 @@ func (b *bench) measure(ctx context.Context, kind Kind, c *playground.Cluster, n
 	return run, ctx.Err()
 }
 
-// deployment is the same for both kinds but for where it is.
-func deployment(namespace, node string, replicas int32) *appsv1.Deployment {
+// each does something for all places at once.
+func each(places []place, do func(int) error) error {
+	var group errgroup.Group
+	for i := range places {
+		group.Go(func() error { return do(i) })
+	}
+	return group.Wait()
+}
+
+// deployment is the same everywhere but for where it is.
+func (p place) deployment(replicas int32) *appsv1.Deployment {
 	labels := map[string]string{"app": "bench"}
 	grace := int64(1)
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bench"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "bench"},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas,
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					NodeSelector:                  map[string]string{corev1.LabelHostname: node},
+					NodeSelector:                  p.selector,
 					TerminationGracePeriodSeconds: &grace,
 					Containers:                    []corev1.Container{{Name: "server", Image: playground.TestServer}},
 				},
@@ -117,8 +168,9 @@ func (b *bench) gone(ctx context.Context, c *playground.Cluster, deployment *app
 	for {
 		left := 0
 		for _, namespace := range []string{directNamespace, twinNamespace} {
-			var pods corev1.PodList
-			if err := b.milan.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+			var pods metav1.PartialObjectMetadataList
+			pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+			if err := b.milan.List(ctx, &pods, client.InNamespace(namespace), client.Limit(1)); err != nil {
 				return err
 			}
 			left += len(pods.Items)
@@ -131,7 +183,7 @@ func (b *bench) gone(ctx context.Context, c *playground.Cluster, deployment *app
 			return err
 		}
 		if !pause(ctx, 100*time.Millisecond) {
-			return fmt.Errorf("waiting for %d pods in milan and their Deployment to go: %w", left, context.Cause(ctx))
+			return fmt.Errorf("waiting for the pods in milan and their Deployment to go: %w", context.Cause(ctx))
 		}
 	}
 }
@@ -139,54 +191,93 @@ func (b *bench) gone(ctx context.Context, c *playground.Cluster, deployment *app
 // counter follows the pods of a namespace.
 type counter struct {
 	changed chan struct{}
-	pods    cache.Store
+
+	mu         sync.Mutex
+	ready, all int
 }
 
-// count begins to watch; it ends with the context.
+// count begins to watch; it ends with the context. It must not be what the machine is busy with: it keeps of a pod only whether it is Ready.
 func count(ctx context.Context, c *playground.Cluster, namespace string) (*counter, error) {
-	factory := informers.NewSharedInformerFactoryWithOptions(c.Set, 0, informers.WithNamespace(namespace))
-	informer := factory.Core().V1().Pods().Informer()
-	n := &counter{changed: make(chan struct{}, 1), pods: informer.GetStore()}
-	notify := func() {
+	set, err := frugal(c)
+	if err != nil {
+		return nil, err
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(set, 0, informers.WithNamespace(namespace), informers.WithTransform(func(obj any) (any, error) {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			return &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
+				Status:     corev1.PodStatus{Conditions: pod.Status.Conditions},
+			}, nil
+		}
+		return obj, nil
+	}))
+	n := &counter{changed: make(chan struct{}, 1)}
+	add := func(ready, all int) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.ready, n.all = n.ready+ready, n.all+all
 		select {
 		case n.changed <- struct{}{}:
 		default:
 		}
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { notify() },
-		UpdateFunc: func(any, any) { notify() },
-		DeleteFunc: func(any) { notify() },
+	_, err = factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(pod any) { add(ready(pod), 1) },
+		UpdateFunc: func(before, pod any) {
+			if change := ready(pod) - ready(before); change != 0 {
+				add(change, 0)
+			}
+		},
+		DeleteFunc: func(pod any) {
+			if unknown, ok := pod.(cache.DeletedFinalStateUnknown); ok {
+				pod = unknown.Obj
+			}
+			add(-ready(pod), -1)
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
 	factory.StartWithContext(ctx)
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return nil, fmt.Errorf("watching pods: %w", context.Cause(ctx))
+	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return nil, fmt.Errorf("watching %v: %w", kind, context.Cause(ctx))
+		}
 	}
 	return n, nil
 }
 
+// frugal returns a client that costs an API server, and us, about half of what JSON does.
+func frugal(c *playground.Cluster) (kubernetes.Interface, error) {
+	config := rest.CopyConfig(c.Config)
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return kubernetes.NewForConfig(config)
+}
+
+// ready is 1 for a pod that is Ready, else 0.
+func ready(pod any) int {
+	p, ok := pod.(*corev1.Pod)
+	if ok && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	}) {
+		return 1
+	}
+	return 0
+}
+
 func (n *counter) wait(ctx context.Context, enough func(ready, all int) bool) error {
 	for {
-		ready := map[types.UID]bool{}
-		all := n.pods.List()
-		for _, object := range all {
-			pod := object.(*corev1.Pod)
-			for _, condition := range pod.Status.Conditions {
-				if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-					ready[pod.UID] = true
-				}
-			}
-		}
-		if enough(len(ready), len(all)) {
+		n.mu.Lock()
+		ready, all := n.ready, n.all
+		n.mu.Unlock()
+		if enough(ready, all) {
 			return nil
 		}
 		select {
 		case <-n.changed:
 		case <-ctx.Done():
-			return fmt.Errorf("waiting, with %d of %d pods Ready: %w", len(ready), len(all), context.Cause(ctx))
+			return fmt.Errorf("waiting, with %d of %d pods Ready: %w", ready, all, context.Cause(ctx))
 		}
 	}
 }
@@ -200,6 +291,21 @@ func (b *bench) usage() (map[string]playground.Usage, error) {
 			return nil, err
 		}
 		all[name] = used
+	}
+	return all, nil
+}
+
+// clusterCPU measures the programs of both clusters now.
+func (b *bench) clusterCPU() (map[string]float64, error) {
+	all := map[string]float64{}
+	for _, c := range []*playground.Cluster{b.rome, b.milan} {
+		used, err := playground.MeasureNode(c.Node())
+		if err != nil {
+			return nil, err
+		}
+		for name, seconds := range used {
+			all[c.ID+": "+name] = seconds
+		}
 	}
 	return all, nil
 }

@@ -47,6 +47,7 @@ type Result struct {
 // Run is one Deployment, from its creation until nothing is left of it.
 type Run struct {
 	Kind Kind `json:"kind"`
+	Pods int  `json:"pods"`
 	// Seconds until all pods were Ready, as the cluster of the Deployment saw it; DeleteSeconds until all were gone everywhere.
 	Seconds       float64 `json:"seconds"`
 	DeleteSeconds float64 `json:"deleteSeconds"`
@@ -54,12 +55,16 @@ type Run struct {
 	Idle float64 `json:"idleBefore"`
 	// MachineCPU is how many seconds all programs of the machine used until the pods were Ready.
 	MachineCPU float64 `json:"machineCPUSeconds"`
+	// ClusterCPU is what the programs of the two clusters used of that and until a little later, by cluster and program.
+	ClusterCPU map[string]float64 `json:"clusterCPUSeconds"`
 	// Usage of our processes: CPU from the creation to a little after the last pod was Ready, memory at that time.
 	Usage    map[string]playground.Usage `json:"usage"`
 	Provider Writes                      `json:"providerWrites"`
 	Consumer Writes                      `json:"consumerWrites"`
+	// Bytes went between the clusters, both ways, outside the tunnel, until a little after the last pod was Ready; 0 if nobody counted.
+	Bytes uint64 `json:"bytes,omitempty"`
 
-	began, deleted, ended time.Time
+	began, settled, deleted, ended time.Time
 }
 
 // Writes counts our requests to an API server that change something, by what and who.
@@ -152,7 +157,7 @@ func list(out io.Writer, title string, w Writes) {
 
 func verdict(reached bool) string {
 	if reached {
-		return "reached"
+		return "ok"
 	}
 	return "MISSED"
 }

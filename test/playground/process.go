@@ -113,6 +113,28 @@ func Measure(pod *corev1.Pod) (Usage, error) {
 	return usage, nil
 }
 
+// MeasureNode returns the CPU seconds that the processes of a node have used so far, by the names of their programs. Those of programs that
+// have ended are not known any more.
+func MeasureNode(node string) (map[string]float64, error) {
+	pids, err := inGroup("/" + node)
+	if err != nil {
+		return nil, err
+	}
+	total := map[string]float64{}
+	for _, pid := range pids {
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if err == nil {
+			var used Usage
+			used, err = MeasureProcesses(pid)
+			total[strings.TrimSpace(string(name))] += used.CPU
+		}
+		if err != nil && !gone(err) {
+			return nil, fmt.Errorf("measuring node %s: %w", node, err)
+		}
+	}
+	return total, nil
+}
+
 // MeasureProcesses returns the usage of processes together. What they have mapped from files, above all their programs, counts once: as much
 // as the one of them has that has most.
 func MeasureProcesses(pids ...int) (Usage, error) {

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/test/playground"
+)
+
+// Nodes that do not exist, in both clusters, with room for all pods of a run.
+const (
+	fakePrefix = "fake"
+	fakeNodes  = 10
+	// fakePods have addresses in the pod network of the clusters, in which the first node has the first part.
+	fakePods = "10.244.128.0/17"
+)
+
+// fake selects them.
+var fake = map[string]string{"playground.local/fakekubelet": fakePrefix}
+
+// addFakeNodes starts the kubelet of make-believe nodes of a cluster and keeps new pods off the real one. The programs there stay where they are.
+func (b *scaleBench) addFakeNodes(ctx context.Context, c *playground.Cluster, pods int) error {
+	cmd := exec.Command(b.machine.Root+"/bin/playground", "fake-kubelet", "--kubeconfig="+c.Kubeconfig, "--nodes="+strconv.Itoa(fakeNodes),
+		"--pods="+strconv.Itoa(2*pods/fakeNodes), "--name-prefix="+fakePrefix, "--pod-cidr="+fakePods)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the kubelet of make-believe nodes: %w", err)
+	}
+	b.kubelets = append(b.kubelets, cmd)
+	real := &corev1.Node{}
+	real.Name = c.Node()
+	if err := c.Patch(ctx, real, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`))); err != nil {
+		return fmt.Errorf("keeping pods off the real node: %w", err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("the make-believe nodes do not come"))
+	defer cancel()
+	for {
+		var nodes corev1.NodeList
+		if err := c.List(ctx, &nodes, client.MatchingLabels(fake)); err != nil {
+			return err
+		}
+		if len(nodes.Items) == fakeNodes {
+			return nil
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// stop ends the kubelets.
+func (b *scaleBench) stop() {
+	for _, cmd := range b.kubelets {
+		_ = cmd.Process.Kill() // it holds nothing that could be lost
+		_ = cmd.Wait()
+	}
+}

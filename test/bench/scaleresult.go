@@ -1,0 +1,187 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+)
+
+// What we promise at scale. Ratios are of the Deployment in both clusters, latencies in milliseconds, memory in MiB.
+const (
+	scaleRatioTarget    = 1.5
+	scaleProviderTarget = 3.0
+	scaleConsumerTarget = 4.0
+	quietTarget         = 50.0
+	busyTarget          = 250.0
+	controlPlaneTarget  = 100.0
+)
+
+// kubeletTargets are the memory of a virtual kubelet, in MiB, by pods.
+var kubeletTargets = map[int]float64{1000: 90, 5000: 200}
+
+// Names of our processes in reports.
+const (
+	consumerManager = "controller-manager of rome"
+	providerManager = "controller-manager of milan"
+	virtualKubelet  = "virtual-kubelet in rome"
+)
+
+// ScaleResult is everything that was measured.
+type ScaleResult struct {
+	Runs      []Run     `json:"runs"`
+	Latencies []Latency `json:"latencies"`
+	Lines     []Line    `json:"lines"`
+	Reached   bool      `json:"reached"`
+}
+
+// Line is one figure; Target is the most that it may be, 0 if nothing is promised.
+type Line struct {
+	What    string  `json:"what"`
+	Figure  float64 `json:"figure"`
+	Target  float64 `json:"target,omitempty"`
+	Problem string  `json:"problem,omitempty"`
+}
+
+func (l Line) reached() bool { return l.Problem == "" && (l.Target == 0 || l.Figure <= l.Target) }
+
+// of is the median of a number over the runs of a kind and size.
+func (r *ScaleResult) of(kind Kind, pods int, number func(Run) float64) float64 {
+	var values []float64
+	for _, run := range r.Runs {
+		if run.Kind == kind && run.Pods == pods {
+			values = append(values, number(run))
+		}
+	}
+	return median(values)
+}
+
+func (r *ScaleResult) conclude() {
+	add := func(figure, target float64, what string, args ...any) {
+		r.Lines = append(r.Lines, Line{What: fmt.Sprintf(what, args...), Figure: figure, Target: target})
+	}
+	var sizes []int
+	for _, run := range r.Runs {
+		if run.Kind == Direct && !slices.Contains(sizes, run.Pods) { // the last one of a round
+			sizes = append(sizes, run.Pods)
+		}
+	}
+	seconds := func(run Run) float64 { return run.Seconds }
+	cpu := func(run Run) (sum float64) {
+		for _, seconds := range run.ClusterCPU {
+			sum += seconds
+		}
+		return sum
+	}
+	for _, pods := range sizes {
+		target := scaleRatioTarget
+		if pods < objects {
+			target = 0
+		}
+		offloaded, both, alone := r.of(Offloaded, pods, seconds), r.of(Both, pods, seconds), r.of(Direct, pods, seconds)
+		add(offloaded, 0, "%d pods: seconds until Ready, offloaded", pods)
+		add(both, 0, "%d pods: seconds until Ready, directly in both", pods)
+		add(alone, 0, "%d pods: seconds until Ready, directly in the provider alone", pods)
+		add(offloaded/both, target, "%d pods: offloaded to directly in both", pods)
+		add(offloaded/alone, 0, "%d pods: offloaded to the provider alone", pods)
+		add(r.of(Offloaded, pods, cpu)/r.of(Both, pods, cpu), 0, "%d pods: CPU of the clusters, offloaded to directly in both", pods)
+		per := func(number func(Run) float64) float64 { return r.of(Offloaded, pods, number) / float64(pods) }
+		add(per(func(run Run) float64 { return float64(sum(run.Provider.Start)) }), scaleProviderTarget, "%d pods: our writes on the provider, per pod", pods)
+		add(per(func(run Run) float64 { return float64(sum(run.Consumer.Start)) }), scaleConsumerTarget, "%d pods: our writes on the consumer, per pod", pods)
+		add(per(func(run Run) float64 { return float64(run.Bytes) / 1024 }), 0, "%d pods: KiB between the clusters, per pod", pods)
+		for _, process := range []string{virtualKubelet, consumerManager, providerManager} {
+			add(1000*per(func(run Run) float64 { return run.Usage[process].CPU }), 0, "%d pods: CPU ms per pod, %s", pods, process)
+		}
+		for _, process := range []string{virtualKubelet, consumerManager, providerManager} {
+			memory := r.of(Offloaded, pods, func(run Run) float64 { return mebibytes(run.Usage[process].Resident) })
+			target := 0.0
+			if process == virtualKubelet {
+				target = kubeletTargets[pods]
+			}
+			add(memory, target, "%d pods: MiB, %s", pods, process)
+		}
+		if pods == 100 {
+			add(r.of(Offloaded, pods, func(run Run) float64 {
+				return mebibytes(run.Usage[virtualKubelet].Resident + run.Usage[consumerManager].Resident)
+			}), controlPlaneTarget, "%d pods: MiB, the control plane of rome", pods)
+		}
+	}
+	for _, l := range r.Latencies {
+		line := Line{What: fmt.Sprintf("p99 in ms of a %s, quiet (median %.0f)", l.Kind, l.P50), Figure: l.P99, Target: quietTarget, Problem: l.Problem}
+		if l.PerSecond > 0 {
+			line.What, line.Target = fmt.Sprintf("p99 in ms of a %s at %d changes a second (median %.0f)", l.Kind, l.PerSecond, l.P50), busyTarget
+		}
+		r.Lines = append(r.Lines, line)
+	}
+	r.Reached = !slices.ContainsFunc(r.Lines, func(l Line) bool { return !l.reached() })
+}
+
+func mebibytes(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
+
+// print writes tables for people.
+func (r *ScaleResult) print(out io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "PODS\tKIND\tREADY s\tGONE s\tMACHINE CPU s\tIDLE BEFORE")
+	for _, run := range r.Runs {
+		fmt.Fprintf(table, "%d\t%s\t%.2f\t%.2f\t%.2f\t%.0f %%\n", run.Pods, run.Kind, run.Seconds, run.DeleteSeconds, run.MachineCPU, 100*run.Idle)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	r.printCPU(table)
+	if run := r.last(Offloaded); run != nil {
+		fmt.Fprintf(table, "\nWRITES, LAST OFFLOADED RUN\tUNTIL READY\tDELETION\n")
+		for _, side := range []struct {
+			where  string
+			writes Writes
+		}{{"provider", run.Provider}, {"consumer", run.Consumer}} {
+			names := map[string]bool{}
+			for _, counts := range []map[string]int{side.writes.Start, side.writes.Delete} {
+				for name := range counts {
+					names[name] = true
+				}
+			}
+			for _, name := range slices.Sorted(maps.Keys(names)) {
+				fmt.Fprintf(table, "%s: %s\t%d\t%d\n", side.where, name, side.writes.Start[name], side.writes.Delete[name])
+			}
+		}
+	}
+	fmt.Fprintf(table, "\nFIGURE\tMEASURED\tTARGET\t\n")
+	for _, l := range r.Lines {
+		switch {
+		case l.Problem != "":
+			fmt.Fprintf(table, "%s\t-\t<= %g\tMISSED: %s\n", l.What, l.Target, l.Problem)
+		case l.Target == 0:
+			fmt.Fprintf(table, "%s\t%.2f\t\t\n", l.What, l.Figure)
+		default:
+			fmt.Fprintf(table, "%s\t%.2f\t<= %g\t%s\n", l.What, l.Figure, l.Target, verdict(l.reached()))
+		}
+	}
+	return table.Flush()
+}
+
+// last is the last run of a kind, nil if there is none.
+func (r *ScaleResult) last(kind Kind) *Run {
+	for i := range slices.Backward(r.Runs) {
+		if r.Runs[i].Kind == kind {
+			return &r.Runs[i]
+		}
+	}
+	return nil
+}
+
+// printCPU tells which programs the work of the last runs fell to.
+func (r *ScaleResult) printCPU(table io.Writer) {
+	offloaded, both := r.last(Offloaded), r.last(Both)
+	if offloaded == nil || both == nil {
+		return
+	}
+	fmt.Fprintf(table, "\nCPU ms PER POD, LAST RUNS\tOFFLOADED\tDIRECTLY IN BOTH\n")
+	for _, name := range slices.Sorted(maps.Keys(offloaded.ClusterCPU)) {
+		a, b := 1000*offloaded.ClusterCPU[name]/float64(offloaded.Pods), 1000*both.ClusterCPU[name]/float64(both.Pods)
+		if a >= 0.1 || b >= 0.1 {
+			fmt.Fprintf(table, "%s\t%.1f\t%.1f\n", name, a, b)
+		}
+	}
+}
