@@ -1,6 +1,7 @@
 package installer
 
 import (
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -243,6 +244,19 @@ func TestConsumerRolesStayNarrow(t *testing.T) {
 	}
 }
 
+// TestVirtualKubeletsReadNoSecrets: outside of offloaded namespaces they neither read Secrets nor act as service accounts.
+func TestVirtualKubeletsReadNoSecrets(t *testing.T) {
+	rules, _, _ := unstructured.NestedSlice(find(t, render(t, minimal), "ClusterRole", "liqo-virtual-kubelet-local").Object, "rules")
+	for _, rule := range rules {
+		resources, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resources")
+		for _, forbidden := range []string{"secrets", "serviceaccounts/token", "*"} {
+			if contains(resources, forbidden) {
+				t.Errorf("ClusterRole liqo-virtual-kubelet-local is about %s: %v", forbidden, rule)
+			}
+		}
+	}
+}
+
 // TestNetworkPoliciesAreAcceptedOnDemand: they can widen what this cluster's own ones leave open.
 func TestNetworkPoliciesAreAcceptedOnDemand(t *testing.T) {
 	for text, want := range map[string]bool{minimal: false, minimal + "\noffloading: {networkPolicies: {accept: true}}": true} {
@@ -282,6 +296,69 @@ func TestValuesThatAreRefused(t *testing.T) {
 	if _, err := Render(chart, "liqo", parse(t, minimal+"\nnetworking: {internal: false}\nauth: {config: {enableAuthentication: true}}\n")); err != nil {
 		t.Errorf("unknown keys are refused: %v", err)
 	}
+}
+
+// TestValuesWithoutEffect: what other versions know and this one has no use for is taken, the schema says why, and who asks for something else than what
+// happens is told.
+func TestValuesWithoutEffect(t *testing.T) {
+	chart, err := Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := func(text string) string {
+		t.Helper()
+		release, err := rendered(chart, "liqo", parse(t, minimal+"\n"+text))
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		return strings.Join(ignored(release), "\n")
+	}
+	for text, want := range map[string]string{
+		"nameOverride: mine":     "nameOverride: ",
+		"fullnameOverride: mine": "fullnameOverride: ",
+		"networking: {apiServerAccessThroughEndpointSlices: true}":                              "networking.apiServerAccessThroughEndpointSlices: ",
+		"networking: {gatewayTemplates: {wireguard: {preserveClientEndpoint: false}}}":          "preserveClientEndpoint: ",
+		"networking: {gateway: {mssclamp: {value: 1300}}}":                                      "mssclamp.value: ",
+		"networking: {serverResources: [{apiVersion: example.org/v1, resource: ovpnservers}]}":  "gateways of kind ovpnservers",
+		"networking: {clientResources: [{apiVersion: example.org/v1, resource: ovpngateways}]}": "gateways of kind ovpngateways",
+	} {
+		if got := told(text); !strings.Contains(got, want) {
+			t.Errorf("%s: told %q, want %q", text, got, want)
+		}
+	}
+	// The defaults of other versions, and what happens anyway.
+	defaults := `
+nameOverride: ""
+fullnameOverride: liqo
+networking:
+  denyDirectConnections: true
+  apiServerAccessThroughEndpointSlices: false
+  notrack: {enabled: true}
+  serverResources: [{apiVersion: networking.liqo.io/v1beta1, resource: wggatewayservers}]
+  clientResources: [{apiVersion: networking.liqo.io/v1beta1, resource: wggatewayclients}]
+  gateway: {mssclamp: {value: 0}}
+  gatewayTemplates: {nftablesMonitor: true, routeMonitor: true, wireguard: {preserveClientEndpoint: true}}
+  fabric: {config: {nftablesMonitor: false, routeMonitor: true, gatewayMasqueradeBypass: true}}
+`
+	if got := told(defaults); got != "" {
+		t.Errorf("told %q of values that ask for what happens", got)
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(chart.Schema, &schema); err != nil {
+		t.Fatal(err)
+	}
+	var described func(schema map[string]any, values any, path string)
+	described = func(schema map[string]any, values any, path string) {
+		object, ok := values.(map[string]any)
+		if text, _, _ := unstructured.NestedString(schema, "description"); !ok && !strings.HasPrefix(text, "Accepted for compatibility. Without effect: ") {
+			t.Errorf("%s: the schema says %q", path, text)
+		}
+		for key, value := range object {
+			sub, _, _ := unstructured.NestedMap(schema, "properties", key)
+			described(sub, value, path+"."+key)
+		}
+	}
+	described(schema, parse(t, defaults), "")
 }
 
 func TestCRDsAreEmbedded(t *testing.T) {

@@ -50,6 +50,7 @@ func TestEngineOnAPIServers(t *testing.T) {
 		"copies, one does it":               copiesOneDoesIt,
 		"plain copies follow":               plainCopiesFollow,
 		"events come back":                  eventsComeBack,
+		"events, a flood":                   eventsFlood,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newWorld(t, near, far)) })
 	}

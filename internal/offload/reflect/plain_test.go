@@ -194,3 +194,29 @@ func eventsComeBack(t *testing.T, w *world) {
 		}
 	}
 }
+
+// eventsFlood: what a provider tells does not decide what this cluster's API server has to bear, and all of it comes in the end.
+func eventsFlood(t *testing.T, w *world) {
+	w.start()
+	w.service("web", nil)
+	w.there(&corev1.Service{}, "web", "the service to follow", func() error { return nil })
+	const flood, perSecond = 160, 20
+	w.nearWrites.Store(0)
+	began := time.Now()
+	for i := range flood {
+		w.create(w.far, &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: w.twinNS, Name: fmt.Sprintf("web.%d", i)},
+			InvolvedObject: corev1.ObjectReference{Kind: "Service", Namespace: w.twinNS, Name: "web"}, Count: 1,
+		})
+	}
+	liqotesting.Eventually(t, 30*time.Second, "all events to come", func() error {
+		n := int(w.nearWrites.Load())
+		if most := 5*perSecond + 3 + int(perSecond*time.Since(began).Seconds()); n > most {
+			t.Fatalf("%d writes after %s, at most %d are allowed", n, time.Since(began), most)
+		}
+		if n < flood {
+			return fmt.Errorf("%d of %d", n, flood)
+		}
+		return nil
+	})
+}

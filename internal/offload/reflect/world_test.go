@@ -41,6 +41,8 @@ type world struct {
 	link       *link
 	// nearLink, if set, is the way of engines to the consumer.
 	nearLink *link
+	// nearUser and farUser are who engines are, administrators if empty.
+	nearUser, farUser rest.ImpersonationConfig
 	// created counts the ShadowPods that were created, by name.
 	mu      sync.Mutex
 	created map[string]int
@@ -154,9 +156,12 @@ func (w *world) start() (stop func()) {
 	if w.nearLink != nil {
 		nearConfig = w.nearLink.config(w.nearConfig)
 	}
+	farConfig := w.link.config(w.farConfig)
+	nearConfig = rest.CopyConfig(nearConfig)
+	nearConfig.Impersonate, farConfig.Impersonate = w.nearUser, w.farUser
 	near := w.counting(nearConfig, &w.nearWrites)
-	far := w.counting(w.link.config(w.farConfig), &w.farWrites)
-	health, err := remote.NewHealth(w.link.config(w.farConfig), remote.HealthOptions{
+	far := w.counting(farConfig, &w.farWrites)
+	health, err := remote.NewHealth(farConfig, remote.HealthOptions{
 		Interval: 50 * time.Millisecond, RetryInterval: 50 * time.Millisecond, Timeout: time.Second, Failures: 2,
 	})
 	if err != nil {
