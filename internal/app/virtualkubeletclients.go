@@ -43,6 +43,7 @@ func newClient(cfg *rest.Config) (client.WithWatch, error) {
 		corev1.SchemeGroupVersion.WithKind("Secret"):                            namespaced,
 		corev1.SchemeGroupVersion.WithKind("ConfigMap"):                         namespaced,
 		corev1.SchemeGroupVersion.WithKind("Service"):                           namespaced,
+		corev1.SchemeGroupVersion.WithKind("ServiceAccount"):                    namespaced,
 		corev1.SchemeGroupVersion.WithKind("Node"):                              root,
 		coordinationv1.SchemeGroupVersion.WithKind("Lease"):                     namespaced,
 		certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"): root,

@@ -20,6 +20,7 @@ type virtualKubeletOptions struct {
 	createNode, disableNetworkCheck, leaderElection           bool
 	reflectIPs, translateIPs                                  bool
 	apiServerSupport                                          bool
+	homeAPIServerHost, homeAPIServerPort                      string
 	reflection                                                map[string]*reflection
 	labelsNotReflected, annotationsNotReflected               []string
 	nodeExtraLabels, nodeExtraAnnotations                     map[string]string
@@ -81,6 +82,8 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	fs.BoolVar(&o.leaderElection, "leader-election", false, "wait to be elected: for more than one replica, of which one works")
 	fs.BoolVar(&o.reflectIPs, "reflect-ips", true, "show the addresses of offloaded pods here, and those of endpoints there")
 	fs.BoolVar(&o.translateIPs, "translate-ips", true, "translate addresses as the Configuration of the provider says; without one they stay as they are")
+	fs.StringVar(&o.homeAPIServerHost, "home-api-server-host", "", "host by which offloaded pods reach the API server of this cluster; through the network between the clusters if empty")
+	fs.StringVar(&o.homeAPIServerPort, "home-api-server-port", "", "port of that; that of Service default/kubernetes if empty")
 	fs.BoolVar(&o.apiServerSupport, "enable-apiserver-support", true, "let offloaded pods speak to the API server of this cluster, with tokens of their service accounts")
 	o.reflection = addReflectionFlags(fs)
 	fs.Func("labels-not-reflected", "keys of labels that stay here, separated by commas; a trailing * matches the rest", commaList(&o.labelsNotReflected))

@@ -61,6 +61,8 @@ type Step struct {
 	// Confirm asks to decide once more on facts read from the API servers, not from a cache: what is done can't be undone, and a
 	// cache may be late.
 	Confirm bool
+	// Again asks to look once more at once when it is done: it was only the beginning.
+	Again bool
 	// After, if not zero, asks to look again after that time.
 	After time.Duration
 }
@@ -243,6 +245,9 @@ func homeless(local *corev1.Pod, env Env) Step {
 
 // absent: there is no ShadowPod. The local Pod tells whether there was one.
 func absent(local *corev1.Pod, env Env) Step {
+	if waiting := kinds.WaitsForAPIServer(local, env.Pod); waiting != "" && !kinds.Offloaded(local) {
+		return Step{Why: waiting, Warning: "it is not offloaded yet: " + waiting}
+	}
 	if !kinds.Offloaded(local) {
 		return Step{
 			Action: CreateRemote, Object: kinds.ShadowPod(local, env.Mapping.Namespace, env.Pod), Why: "the pod is new",

@@ -54,6 +54,8 @@ type PodOptions struct {
 	TranslateIP func(string) (string, error)
 	// Unavailable tells that the provider, or the network to it, is out of reach.
 	Unavailable bool
+	// APIServer is how pods reach the API server of this cluster.
+	APIServer APIServer
 	// StorageClass is what the provider offers by default for volumes of class StorageClass; empty leaves it to the provider.
 	StorageClass string
 	// ConfigMapsReflected tells that the remote copy of the root CA will be there for pods to wait for.
@@ -184,6 +186,12 @@ func podSpec(local *corev1.Pod, namespace string, labels map[string]string, o Po
 		}
 		return out
 	}
+	nameServiceAccount(out.InitContainers, in.ServiceAccountName)
+	nameServiceAccount(out.Containers, in.ServiceAccountName)
+	if speaksHome(local, o) {
+		withAPIServer(&out, local, o)
+		return out
+	}
 	for i := range out.Volumes {
 		withoutToken(&out.Volumes[i], o)
 	}
@@ -219,12 +227,17 @@ func runtimeClass(local *corev1.Pod, patch *offv1.OffloadingPatch) *string {
 	return nil
 }
 
-// withoutToken takes the credentials for the local API server out of a volume, and gives the root CA the name of its reflected copy.
+// withoutToken takes the credentials for the local API server out of a volume.
 func withoutToken(v *corev1.Volume, o PodOptions) {
 	if v.Projected == nil {
 		return
 	}
 	v.Projected.Sources = slices.DeleteFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
+	renameRootCA(v, o)
+}
+
+// renameRootCA gives the root CA in a volume the name of its reflected copy.
+func renameRootCA(v *corev1.Volume, o PodOptions) {
 	for i := range v.Projected.Sources {
 		cm := v.Projected.Sources[i].ConfigMap
 		if cm == nil || cm.Name != rootCA {

@@ -1,6 +1,9 @@
 package reflect
 
 import (
+	"context"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -45,19 +48,34 @@ func Pods(workers int, options func() kinds.PodOptions) Kind {
 			{Object: &corev1.Pod{}, Labels: pods.String(), Strip: stripRemotePod, Matches: func(obj client.Object) bool {
 				return labels.SelectorFromSet(pods).Matches(labels.Set(obj.GetLabels()))
 			}},
+			// One that holds no tokens is let through as well.
+			{Object: &corev1.Secret{}, Labels: ours.String() + "," + kinds.LabelServiceAccount, Strip: stripTokens, Name: kinds.TokenSecret, LocalName: kinds.PodOfTokens},
+		},
+		Complete: func(ctx context.Context, here client.Client, local, obj client.Object, now time.Time) error {
+			return fillTokens(ctx, here, local, obj, options(), now)
 		},
 		Next: func(f Facts) offload.Step {
 			local, _ := f.Local.(*corev1.Pod)
 			shadow, _ := f.Remote[0].(*offv1.ShadowPod)
 			pod, _ := f.Remote[1].(*corev1.Pod)
-			return offload.Next(local, shadow, pod, offload.Env{Mapping: f.Mapping, RemoteSynced: f.RemoteSynced, Now: f.Now, Pod: options()})
+			secret, _ := f.Remote[2].(*corev1.Secret)
+			env := offload.Env{Mapping: f.Mapping, RemoteSynced: f.RemoteSynced, Now: f.Now, Pod: options()}
+			step, due, found := offload.NextToken(local, shadow, secret, env)
+			if found {
+				return step
+			}
+			step = offload.Next(local, shadow, pod, env)
+			if due > 0 && step.Action == offload.Nothing && (step.After == 0 || due < step.After) {
+				step.After = due
+			}
+			return step
 		},
 		Refused: func(obj client.Object, action offload.Action, message string) (offload.Step, bool) {
 			local, ok := obj.(*corev1.Pod)
 			switch {
 			case !ok:
 				return offload.Step{}, false
-			case action == offload.CreateRemote:
+			case action == offload.CreateRemote && !kinds.Offloaded(local):
 				return offload.Refuse(local, message), true
 			default: // it runs on as it is
 				return offload.Step{Why: message, Warning: message}, true
@@ -75,6 +93,7 @@ func stripLocalPod(obj client.Object) {
 	}
 	spec := corev1.PodSpec{
 		NodeName: pod.Spec.NodeName, RestartPolicy: pod.Spec.RestartPolicy, ReadinessGates: pod.Spec.ReadinessGates,
+		ServiceAccountName: pod.Spec.ServiceAccountName, Volumes: kinds.TokenVolumes(pod.Spec.Volumes),
 		ActiveDeadlineSeconds: pod.Spec.ActiveDeadlineSeconds, TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
 	}
 	keep := func(c *corev1.Container) corev1.Container {

@@ -57,7 +57,10 @@ func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
 				_ = r.pace.Wait(ctx) // in vain only when everything ends
 			}
 		}
-		if step.After > 0 {
+		switch {
+		case step.Again:
+			r.handle(ctx, key)
+		case step.After > 0:
 			r.queue.AddAfter(key, step.After)
 		}
 	}
@@ -126,14 +129,13 @@ func (r *reflector) facts(key types.NamespacedName) (Facts, *twin) {
 		return facts, nil
 	}
 	facts.RemoteSynced = here.hasSynced()
-	name := r.RemoteName(key.Name)
 	for _, s := range t.beside[r] {
 		facts.RemoteSynced = facts.RemoteSynced && s.hasSynced()
 		facts.Beside = append(facts.Beside, Neighbours{s, t.local})
 	}
 	for i, s := range t.stores[r] {
 		facts.RemoteSynced = facts.RemoteSynced && s.hasSynced()
-		facts.Remote[i] = s.get(types.NamespacedName{Namespace: t.remote, Name: name})
+		facts.Remote[i] = s.get(types.NamespacedName{Namespace: t.remote, Name: r.remoteName(i, key.Name)})
 	}
 	if r.About != nil && facts.Remote[0] != nil {
 		facts.About, facts.Twin = r.engine.pair(t, facts.Remote[0], r.About)
@@ -159,11 +161,11 @@ func (r *reflector) read(ctx context.Context, key types.NamespacedName, facts Fa
 		return facts, fmt.Errorf("reading %s: %w", key, err)
 	}
 	facts.Remote = make([]client.Object, len(r.Remote))
-	remoteKey := types.NamespacedName{Namespace: facts.Mapping.Namespace, Name: r.RemoteName(key.Name)}
-	if remoteKey.Namespace == "" || remoteKey.Name == "" {
-		return facts, nil
-	}
 	for i, resource := range r.Remote {
+		remoteKey := types.NamespacedName{Namespace: facts.Mapping.Namespace, Name: r.remoteName(i, key.Name)}
+		if remoteKey.Namespace == "" || remoteKey.Name == "" {
+			continue
+		}
 		if facts.Remote[i], err = get(ctx, r.engine.opts.Remote, remoteKey, resource); err != nil {
 			return facts, fmt.Errorf("reading remote %s: %w", remoteKey, err)
 		}
@@ -196,6 +198,11 @@ func (r *reflector) do(ctx context.Context, t *twin, key types.NamespacedName, l
 		obj, ok := step.Object.(client.Object)
 		if !ok {
 			return fmt.Errorf("obeying %s: %T is not an object", step.Action, step.Object)
+		}
+		if r.Complete != nil && (step.Action == offload.CreateRemote || step.Action == offload.PatchRemote) {
+			if err := r.Complete(ctx, r.engine.opts.Local, local, obj, r.engine.opts.Clock.Now()); err != nil {
+				return err
+			}
 		}
 		if err := r.write(ctx, t, step, obj); err != nil {
 			return err

@@ -28,6 +28,9 @@ type Resource struct {
 	Labels, Fields string
 	// Matches tells whether an object that was read by name belongs to the set; nil means any does.
 	Matches func(client.Object) bool
+	// Name is the name, there, of the object that belongs to one of that name here, and LocalName the way back, empty where there is none. Nil means
+	// as the Kind says. Only for what is watched in the provider.
+	Name, LocalName func(string) string
 	// Strip removes from an object, in place, what nobody reads, before it is kept; nil keeps all.
 	Strip func(client.Object)
 	// Index returns the values by which an object, stripped, is found beside its name; nil for none.

@@ -1,0 +1,80 @@
+package app
+
+import (
+	"context"
+	"os"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/reflect"
+)
+
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch
+
+// defaultAPIServerPort is that of Service kubernetes where nobody says another one.
+const defaultAPIServerPort = "443"
+
+// homeServer tells how offloaded pods reach the API server of this cluster: as the flags say, else by the IP object that makes it known to peers.
+type homeServer struct {
+	// on is false where no pod gets tokens.
+	on bool
+	// host and port are those of the flags, empty if they say nothing.
+	host, port string
+	// own is the address by which this process reaches the API server, and ownPort its port.
+	own, ownPort string
+	// network tells whether a network of ours leads to the provider.
+	network func() bool
+	ips     *reflect.View
+}
+
+func newHome(o *virtualKubeletOptions, network func() bool, changed func()) *homeServer {
+	h := &homeServer{
+		on: o.apiServerSupport && o.workers("serviceaccount") > 0, host: o.homeAPIServerHost, port: o.homeAPIServerPort,
+		own: os.Getenv("KUBERNETES_SERVICE_HOST"), ownPort: os.Getenv("KUBERNETES_SERVICE_PORT"), network: network,
+	}
+	if h.ownPort == "" {
+		h.ownPort = defaultAPIServerPort
+	}
+	if h.port == "" {
+		h.port = h.ownPort
+	}
+	h.ips = reflect.NewView(reflect.Resource{Object: &ipamv1alpha1.IP{}, Labels: ipamv1alpha1.LabelIPType + "=" + ipamv1alpha1.IPTypeAPIServer}, changed)
+	return h
+}
+
+func (h *homeServer) run(ctx context.Context, local client.WithWatch) error {
+	return h.ips.Run(ctx, local, "")
+}
+
+// apiServer is how pods reach it now. Anybody may make an IP object with that label: only the API server's own address counts.
+func (h *homeServer) apiServer() kinds.APIServer {
+	switch {
+	case !h.on:
+		return kinds.APIServer{}
+	case h.host != "":
+		return kinds.APIServer{Host: h.host, Port: h.port}
+	case h.own == "" || !h.network():
+		return kinds.APIServer{}
+	case !h.ips.Synced():
+		return kinds.APIServer{Waiting: "the IP object of the API server was not read yet"}
+	}
+	var ips []*ipamv1alpha1.IP
+	for _, obj := range h.ips.List() {
+		if ip, ok := obj.(*ipamv1alpha1.IP); ok {
+			ips = append(ips, ip)
+		}
+	}
+	slices.SortFunc(ips, func(a, b *ipamv1alpha1.IP) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	address, err := offload.ExposedAddress(h.own, "", ips)
+	switch {
+	case err != nil:
+		return kinds.APIServer{Waiting: "pods that use the API server wait until peers reach it: " + err.Error()}
+	case address == "":
+		return kinds.APIServer{Waiting: "the IP object of the API server has no address yet"}
+	}
+	return kinds.APIServer{Host: kinds.HomeAPIServer, Port: h.port, Address: address}
+}

@@ -1,0 +1,38 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
+)
+
+// translationRetry is how often a Pod that waits to hear where its consumer's API server is looks again: Configurations change seldom.
+const translationRetry = 2 * time.Second
+
+// leadHome gives a Pod that is about to be made the address under which its consumer's API server is seen here.
+func (r *shadowPods) leadHome(ctx context.Context, sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {
+	if r.addresses == nil || !offload.CallsHome(pod) {
+		return nil
+	}
+	translate, waiting, err := r.addresses.Translation(ctx, r.Client, sp.Labels[api.LabelOrigin])
+	switch {
+	case err != nil:
+		return fmt.Errorf("finding out where addresses of the consumer of pod %s/%s appear here: %w", sp.Namespace, sp.Name, err)
+	case waiting != "":
+		return kube.WaitFor(translationRetry, offloadingv1beta1.ReasonNoTranslation, "%s", waiting)
+	case translate == nil:
+		return nil
+	}
+	if err := offload.LeadHome(pod, translate); err != nil {
+		r.events.Eventf(sp, nil, corev1.EventTypeWarning, "FailedCreatePod", "Create", "%v", err)
+		return kube.Invalid(offloadingv1beta1.ReasonAddressRefused, "%v", err)
+	}
+	return nil
+}
