@@ -17,8 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
@@ -47,20 +49,40 @@ type shadowPods struct {
 	now    func() metav1.Time
 	// addresses is nil where addresses are nobody's concern.
 	addresses Addresses
+	// quotas is nil where nothing is counted.
+	quotas *quotas
+	kind   reconcile.Reconciler
 }
 
 func setupShadowPod(mgr ctrl.Manager, opts Options) error {
 	r := &shadowPods{Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: mgr.GetEventRecorder("shadowpod"), now: opts.now, addresses: opts.Addresses}
-	return ctrl.NewControllerManagedBy(mgr).Named("shadowpod").
-		For(&offloadingv1beta1.ShadowPod{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+	r.kind = &kube.Reconciler[*offloadingv1beta1.ShadowPod]{Name: "shadowpod", Client: mgr.GetClient(), Sync: r.sync}
+	pods := ctrl.NewControllerManagedBy(mgr).Named("shadowpod")
+	if opts.EnforceQuotas {
+		var err error
+		if r.quotas, err = newQuotas(mgr, r.events, opts.Now); err != nil {
+			return err
+		}
+		pods.Watches(&offloadingv1beta1.Quota{}, handler.EnqueueRequestsFromMapFunc(r.quotas.changed), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+			WatchesRawSource(source.Func(r.quotas.start))
+	}
+	return pods.For(&offloadingv1beta1.ShadowPod{}, builder.WithPredicates(predicate.Or(
+		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&corev1.Pod{}, builder.WithPredicates(podChanged)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: opts.ShadowPodWorkers,
 			// A pod refused for want of quota comes soon after some is free.
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, foreignRetry),
 		}).
-		Complete(&kube.Reconciler[*offloadingv1beta1.ShadowPod]{Name: "shadowpod", Client: mgr.GetClient(), Sync: r.sync})
+		Complete(r)
+}
+
+// Reconcile does one pass over a ShadowPod; of one that is gone the account is closed.
+func (r *shadowPods) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if err := r.quotas.close(ctx, req.NamespacedName); err != nil {
+		return reconcile.Result{}, err
+	}
+	return r.kind.Reconcile(ctx, req)
 }
 
 // podChanged drops the news of a Pod that nothing follows from: most of what kubelet reports.
@@ -109,11 +131,15 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 // create makes the Pod. When the name is taken it finds out by whom: a Pod of this ShadowPod, or of an earlier one, is only news that the
 // cache does not have yet; anything else is foreign and left alone.
 func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
+	if err := r.quotas.room(ctx, sp); err != nil {
+		return err
+	}
 	pod := offload.Pod(sp)
 	if err := r.leadHome(ctx, sp, pod); err != nil {
 		return err
 	}
 	err := r.Create(ctx, pod, client.FieldOwner(fieldOwner))
+	r.quotas.answered(pod, err)
 	switch {
 	case err == nil:
 		return nil
