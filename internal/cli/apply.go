@@ -106,6 +106,9 @@ func (u *undoing) apply(ctx context.Context, step *console.Step, ready *prepared
 	if err != nil {
 		return err
 	}
+	for _, ignored := range u.applied.Ignored {
+		u.Warn("No effect: %s", ignored)
+	}
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: u.cluster.namespace, Name: deploymentName}}
 	err = u.wait(ctx, step, deployment, func() verdict { return deploymentAvailable(deployment) })
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/common"
@@ -79,6 +80,28 @@ func UserValues(files, set, setString []string) (map[string]any, error) {
 
 // Render returns the manifests of the chart with these values, without asking any cluster: what "helm template" prints.
 func Render(chart *chartv2.Chart, namespace string, vals map[string]any) (string, error) {
+	release, err := rendered(chart, namespace, vals)
+	if err != nil {
+		return "", err
+	}
+	return release.Manifest, nil
+}
+
+// withoutEffect begins the lines in the notes of a release that name values which do nothing here.
+const withoutEffect = "No effect: "
+
+// ignored are those lines: key and reason.
+func ignored(release *releasev1.Release) []string {
+	var out []string
+	for line := range strings.Lines(release.Info.Notes) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), withoutEffect); ok {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+func rendered(chart *chartv2.Chart, namespace string, vals map[string]any) (*releasev1.Release, error) {
 	config := action.NewConfiguration()
 	config.SetHookOutputFunc(func(_, _, _ string) io.Writer { return io.Discard })
 	run := action.NewInstall(config)
@@ -88,11 +111,11 @@ func Render(chart *chartv2.Chart, namespace string, vals map[string]any) (string
 	run.KubeVersion = &common.KubeVersion{Version: "v1.34.0", Major: "1", Minor: "34"}
 	result, err := run.Run(chart, vals)
 	if err != nil {
-		return "", fmt.Errorf("rendering the chart: %w", err)
+		return nil, fmt.Errorf("rendering the chart: %w", err)
 	}
 	release, ok := result.(*releasev1.Release)
 	if !ok {
-		return "", fmt.Errorf("rendering the chart: unexpected release type %T", result)
+		return nil, fmt.Errorf("rendering the chart: unexpected release type %T", result)
 	}
-	return release.Manifest, nil
+	return release, nil
 }

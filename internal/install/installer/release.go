@@ -69,6 +69,8 @@ type Applied struct {
 	release *Release
 	// before is the revision to go back to; 0 means that there was none.
 	before int
+	// Ignored are the values that were given and do nothing in this version, each with the reason.
+	Ignored []string
 }
 
 // Fresh tells whether nothing was installed before.
@@ -107,8 +109,12 @@ func (r *Release) Apply(chart *chartv2.Chart, vals map[string]any, dryRun bool) 
 		run.DryRunStrategy = action.DryRunServer
 	}
 	applied := &Applied{release: r, before: last.Version}
-	if _, err := run.Run(install.Release, chart, vals); err != nil {
+	result, err := run.Run(install.Release, chart, vals)
+	if err != nil {
 		return applied, fmt.Errorf("upgrading Helm release %s in namespace %s: %w", install.Release, r.namespace, err)
+	}
+	if release, ok := result.(*releasev1.Release); ok {
+		applied.Ignored = ignored(release)
 	}
 	return applied, nil
 }
@@ -126,8 +132,12 @@ func (r *Release) install(chart *chartv2.Chart, vals map[string]any, dryRun bool
 		run.DryRunStrategy = action.DryRunServer
 	}
 	applied := &Applied{release: r}
-	if _, err := run.Run(chart, vals); err != nil {
+	result, err := run.Run(chart, vals)
+	if err != nil {
 		return applied, fmt.Errorf("installing Helm release %s in namespace %s: %w", install.Release, r.namespace, err)
+	}
+	if release, ok := result.(*releasev1.Release); ok {
+		applied.Ignored = ignored(release)
 	}
 	return applied, nil
 }
