@@ -115,9 +115,9 @@ func (g *gatewayAgent) input(now time.Time) (gateway.Input, bool) {
 	return in, true
 }
 
-// recentDevice is what WireGuard said not long ago: of all that is decided only a change of keys is urgent.
+// recentDevice is what WireGuard said not long ago: of all that is decided only a change of keys, and whether the peer is there, are urgent.
 func (g *gatewayAgent) recentDevice(now time.Time) gateway.Device {
-	if !g.session.Begun() || g.session.Rotating() || now.Sub(g.asked) >= deviceInterval {
+	if !g.session.Begun() || g.session.Rotating() || g.session.Silent(g.pinger.Pulse(), now) || now.Sub(g.asked) >= deviceInterval {
 		g.said, g.asked = g.device(), now
 	}
 	return g.said

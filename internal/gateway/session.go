@@ -30,6 +30,10 @@ type Session struct {
 	left bool
 	// anew says that WireGuard must forget the peer before it gets it again.
 	anew bool
+	// counted is what had come through the tunnel when it was looked at last while no pong came, received when it was more than before.
+	counted  int64
+	counting bool
+	received time.Time
 }
 
 // NewSession returns one that has not begun.
@@ -45,7 +49,7 @@ type Input struct {
 	Private dataplane.PrivateKey
 	// Endpoints are the addresses that a client may dial, the best first.
 	Endpoints []netip.AddrPort
-	// Device as it is, and what came through the tunnel lately.
+	// Device as it is (as it was a moment ago, while pongs come), and what came through the tunnel lately.
 	Device Device
 	Pulse  Pulse
 	// Self is the name of this pod, Siblings what the other ones answered: an entry for each.
@@ -98,9 +102,10 @@ func (s *Session) Step(in Input) (again time.Time, changed bool) {
 		s.replica.Session++
 		s.replica.Made = in.Now
 	}
+	s.count(in)
 	carrying, _ := in.Device.carrying()
 	s.replica, again = s.replica.Next(in.Peer.Role, network.Seen{
-		Now: in.Now, Pong: in.Pulse.Last, Handshake: carrying.Handshake, RTT: in.Pulse.RTT, Self: in.Self, Siblings: in.Siblings,
+		Now: in.Now, Pong: in.Pulse.Last, Received: s.received, Handshake: carrying.Handshake, RTT: in.Pulse.RTT, Self: in.Self, Siblings: in.Siblings,
 	}, s.timing)
 	if s.replica.Session != before.Session {
 		s.anew = true
@@ -120,6 +125,23 @@ func (s *Session) Step(in Input) (again time.Time, changed bool) {
 		s.local = in.Peer.Port
 	}
 	return again, first || before.Session != s.replica.Session || before.Peered != s.replica.Peered || rotation != s.rotation || private != s.private
+}
+
+// Silent tells whether a replica at work misses a pong.
+func (s *Session) Silent(pulse Pulse, now time.Time) bool {
+	return s.replica.State == network.Active && now.Sub(pulse.Last) >= s.timing.Lost/2
+}
+
+// count takes note of what comes through the tunnel while no pong does.
+func (s *Session) count(in Input) {
+	silent := s.Silent(in.Pulse, in.Now)
+	if received, _ := in.Device.Traffic(); silent {
+		if s.counting && received > s.counted {
+			s.received = in.Now
+		}
+		s.counted = received
+	}
+	s.counting = silent
 }
 
 // PeerLeft tells that the far replica is about to end: a client dials another one with the next Step.

@@ -261,3 +261,35 @@ func TestEndpointThatMoves(t *testing.T) {
 	l.after(time.Millisecond)
 	l.is(l.session.Replica().State, elsewhere, 20002)
 }
+
+// TestPongsAreLateBehindTraffic: while something comes through the tunnel it is not dialed anew for pongs that are late, up to a limit: a peer
+// that does not hear this side sends, too.
+func TestPongsAreLateBehindTraffic(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		received int64 // every 100 ms
+		lost     time.Duration
+	}{
+		{"nothing comes", 0, timing.Lost},
+		{"a stream comes", 1 << 20, timing.Deaf},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := newLab(t, network.Client)
+			l.after(0)
+			l.apply()
+			l.pong()
+			l.after(0)
+			if state := l.session.Replica().State; state != network.Active {
+				t.Fatalf("it is %s", state)
+			}
+			began := l.in.Now
+			for l.session.Replica().State == network.Active && l.in.Now.Sub(began) < time.Minute {
+				l.in.Device.Peers[0].Received += test.received
+				l.after(100 * time.Millisecond)
+			}
+			if took := l.in.Now.Sub(began); took < test.lost || took > test.lost+100*time.Millisecond {
+				t.Errorf("the tunnel counts as lost after %s, want %s", took, test.lost)
+			}
+		})
+	}
+}

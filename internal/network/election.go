@@ -43,8 +43,9 @@ func (h Heard) alive(now time.Time, t Timing) bool {
 
 // Timing is how long what takes.
 type Timing struct {
-	// Lost is how long the tunnel may be without a pong before it counts as lost: ping interval times loss threshold.
-	Lost time.Duration
+	// Lost is how long the tunnel may be without a pong before it counts as lost: ping interval times loss threshold. Deaf is how long it may be
+	// while something comes through it: then pongs are late behind it, or this side is not heard any more.
+	Lost, Deaf time.Duration
 	// Redial is how long a client waits for the first pong before it dials again: twice the round trip where that is longer, and more at each
 	// vain attempt after the second, up to four times that, since the round trip may be long and is not known before the first pong.
 	Redial time.Duration
@@ -66,7 +67,7 @@ type Timing struct {
 // DefaultTiming is the timing for pings every interval of which threshold may be lost.
 func DefaultTiming(interval time.Duration, threshold int) Timing {
 	return Timing{
-		Lost: interval * time.Duration(threshold), Redial: 500 * time.Millisecond, Again: 60 * time.Millisecond,
+		Lost: interval * time.Duration(threshold), Deaf: 4 * interval * time.Duration(threshold), Redial: 500 * time.Millisecond, Again: 60 * time.Millisecond,
 		Silence: 500 * time.Millisecond, Rank: 500 * time.Millisecond,
 		Yield: 5 * time.Second, Forget: 3 * time.Second, Ask: 100 * time.Millisecond, Watch: 250 * time.Millisecond,
 	}
@@ -95,8 +96,9 @@ type Replica struct {
 // Seen is what a replica sees when it decides.
 type Seen struct {
 	Now time.Time
-	// Pong is when the last answer to a ping came through the tunnel, Handshake when WireGuard last shook hands; zero for never.
-	Pong, Handshake time.Time
+	// Pong is when the last answer to a ping came through the tunnel, Received when it was last known that anything did, Handshake when WireGuard
+	// last shook hands; zero for never.
+	Pong, Received, Handshake time.Time
 	// RTT is the round trip through the tunnel, 0 while unknown.
 	RTT time.Duration
 	// Self is the name of this replica's pod, Siblings what the other pods of the gateway answered, by name: one entry for each, also
@@ -192,9 +194,13 @@ func (r Replica) dial(s Seen, t Timing) (Replica, time.Time) {
 	return r.into(Dialing, s.Now).redial(s.Now), s.Now.Add(r.attempt(s, t))
 }
 
-// works tells whether a pong came in this session, and lately.
+// works tells whether a pong came in this session, and lately. On a host that is busy pongs are late behind other traffic, which tells as much.
 func (r Replica) works(s Seen, t Timing) bool {
-	return r.Peered && s.Pong.After(r.Made) && s.Now.Sub(s.Pong) < t.Lost
+	heard := s.Pong
+	if s.Now.Sub(s.Pong) < t.Deaf {
+		heard = latest(s.Pong, s.Received)
+	}
+	return r.Peered && s.Pong.After(r.Made) && s.Now.Sub(heard) < t.Lost
 }
 
 // outdone tells whether a sibling is at work instead of this client. Of two active ones the newer stays, because its session is the one
