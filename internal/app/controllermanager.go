@@ -140,6 +140,7 @@ func setupNetwork(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 func setupWebhooks(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return offloadwebhook.Setup(mgr, offloadwebhook.Options{
 		Namespace: opts.LiqoNamespace, Service: opts.WebhookService, Port: opts.WebhookPort, EnforceQuotas: opts.EnforceResources,
+		RuntimeClass: opts.RuntimeClass,
 		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
 	})
 }

@@ -34,6 +34,8 @@ type ControllerManagerOptions struct {
 	LoadBalancerClasses []authv1beta1.LoadBalancerType
 	// DefaultLimitsEnforcement is written into Quotas.
 	DefaultLimitsEnforcement offloadingv1beta1.LimitsEnforcement
+	// RuntimeClass asks for a virtual node.
+	RuntimeClass string
 	// EnforceResources refuses pods of consumers that exceed their Quotas.
 	EnforceResources bool
 	// DefaultClassEnabled tells whether ResourceSlices of the default class are answered.
@@ -83,6 +85,7 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	}))
 	o.DefaultLimitsEnforcement = offloadingv1beta1.EnforcementNone
 	flags.Func("default-limits-enforcement", "what new Quotas say about how strictly they count: None, Soft or Hard", o.setEnforcement)
+	flags.StringVar(&o.RuntimeClass, "runtime-class", "liqo", "RuntimeClass that asks for a virtual node")
 	flags.BoolVar(&o.EnforceResources, "enable-resource-enforcement", true, "refuse pods of consumers that exceed their Quotas")
 	flags.BoolVar(&o.DefaultClassEnabled, "default-resource-slice-class-enabled", true, "answer ResourceSlices of the default class")
 	flags.BoolVar(&o.TLSCompatibilityMode, "tls-compatibility-mode", false, "make RSA keys, for control planes that refuse Ed25519")

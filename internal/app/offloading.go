@@ -30,7 +30,7 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace,
 		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
 		Addresses: addresses{liqoNamespace: opts.LiqoNamespace, translate: opts.EnableNetworking, told: opts.OwnCIDRs, nodes: nodes},
-		RealNodes: nodes, EnforceQuotas: opts.EnforceResources,
+		RealNodes: nodes, EnforceQuotas: opts.EnforceResources, RuntimeClass: opts.RuntimeClass,
 	}
 	if opts.EnableNetworking {
 		if out.OffloadedPods, err = offloadcontrollers.OffloadedPods(mgr); err != nil {
@@ -134,7 +134,8 @@ func (a addresses) Translation(ctx context.Context, c client.Reader, consumer st
 	return nil, "where cluster " + consumer + " appears here is not known", nil
 }
 
-// Views returns where a provider is seen here.
+// Views returns where a provider is seen here, nothing while it is the only cluster that a network of ours joins: then there is nobody who would
+// reach its pods through this cluster, and what that takes is not made. The news of a Configuration have it asked again.
 func (a addresses) Views(ctx context.Context, c client.Reader, provider string) ([]netip.Prefix, bool, error) {
 	if !a.translate {
 		return nil, true, nil
@@ -143,7 +144,12 @@ func (a addresses) Views(ctx context.Context, c client.Reader, provider string) 
 	if err := c.List(ctx, &configurations, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, false, fmt.Errorf("listing Configurations: %w", err)
 	}
-	if !slices.ContainsFunc(configurations.Items, func(one networkingv1beta1.Configuration) bool { return concerns(&one, provider) }) {
+	joined, others := false, false
+	for i := range configurations.Items {
+		is := concerns(&configurations.Items[i], provider)
+		joined, others = joined || is, others || !is && configurations.Items[i].DeletionTimestamp == nil
+	}
+	if !joined || !others {
 		return nil, true, nil
 	}
 	t, _, ok := network.GatherTranslation(&network.Objects{LiqoNamespace: a.liqoNamespace, Configurations: configurations.Items}, provider)

@@ -38,6 +38,20 @@ func MutatePod(pod *corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec,
 	}
 }
 
+// Left returns the names of the pods of an offloaded namespace that do not follow its strategy, for they were made before it was known: they
+// stay where they are. Pods that every node has, and those that have finished, are left out.
+func Left(pods []corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string) []string {
+	var names []string
+	for i := range pods {
+		pod := &pods[i]
+		if pod.DeletionTimestamp.IsZero() && !Finished(pod.Status.Phase) && Drainable(pod) && MutatePod(pod.DeepCopy(), spec, runtimeClass) {
+			names = append(names, pod.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 func tolerateVirtualNodes(pod *corev1.Pod) bool {
 	toleration := corev1.Toleration{
 		Key: api.TaintVirtualNode, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,

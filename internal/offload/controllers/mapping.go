@@ -43,6 +43,9 @@ func setupMapping(mgr ctrl.Manager, opts Options) error {
 			}
 			return clusterRequest(node.Spec.ClusterID)
 		})).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
+			return clusterRequest(obj.GetLabels()[api.LabelRemoteClusterID])
+		}), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&offloadingv1beta1.NamespaceOffloading{}, handler.EnqueueRequestsFromMapFunc(r.allClusters),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
@@ -128,11 +131,11 @@ func clusterRequest(id string) []reconcile.Request {
 
 // nodesOf lists the VirtualNodes of a cluster, by namespace and name.
 func nodesOf(ctx context.Context, c client.Client, cluster string) ([]offloadingv1beta1.VirtualNode, error) {
-	var list offloadingv1beta1.VirtualNodeList
-	if err := c.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("listing VirtualNodes: %w", err)
+	list, err := selectable(ctx, c)
+	if err != nil {
+		return nil, err
 	}
-	nodes := slices.DeleteFunc(list.Items, func(n offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID != cluster })
+	nodes := slices.DeleteFunc(list, func(n offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID != cluster })
 	slices.SortFunc(nodes, func(a, b offloadingv1beta1.VirtualNode) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})

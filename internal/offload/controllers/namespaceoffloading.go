@@ -3,9 +3,12 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,14 +34,24 @@ const FinalizerNamespaceOffloading = "namespaceoffloading-controller.liqo.io/fin
 type namespaceOffloadings struct {
 	client.Client
 	Options
+	// live reads past the cache, which does not hold pods of users.
+	live   client.Reader
+	events events.EventRecorder
 }
 
+// admissionDelay is how long the API server may take to ask about the pods of a namespace after that was labelled.
+const admissionDelay = time.Second
+
+// reasonLeft is the reason of the event that tells of pods that are older than the strategy.
+const reasonLeft = "PodsCreatedBefore"
+
 func setupNamespaceOffloading(mgr ctrl.Manager, opts Options) error {
-	r := &namespaceOffloadings{Client: mgr.GetClient(), Options: opts}
+	r := &namespaceOffloadings{Client: mgr.GetClient(), Options: opts, live: mgr.GetAPIReader(), events: mgr.GetEventRecorder("namespaceoffloading")}
 	return ctrl.NewControllerManagedBy(mgr).Named("namespaceoffloading").
 		For(&offloadingv1beta1.NamespaceOffloading{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(offloadingsOf)).
 		Complete(&kube.Reconciler[*offloadingv1beta1.NamespaceOffloading]{
 			Name: "namespaceoffloading", Client: mgr.GetClient(), Finalizer: FinalizerNamespaceOffloading, Sync: r.sync, Finalize: r.finalize,
@@ -46,19 +59,51 @@ func setupNamespaceOffloading(mgr ctrl.Manager, opts Options) error {
 }
 
 func (r *namespaceOffloadings) sync(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) error {
-	if err := r.label(ctx, o.Namespace, o.Spec.PodOffloadingStrategy != offloadingv1beta1.PodsLocal); err != nil {
+	follows := o.Spec.PodOffloadingStrategy != offloadingv1beta1.PodsLocal
+	labelled, err := r.label(ctx, o.Namespace, follows)
+	if err != nil {
 		return err
 	}
+	observed := o.Status.ObservedGeneration
 	involved, err := r.report(ctx, o)
 	if err != nil {
 		return err
 	}
-	return r.letRead(ctx, o, involved)
+	if err := r.letRead(ctx, o, involved); err != nil {
+		return err
+	}
+	if !follows || observed == o.Generation {
+		return nil
+	}
+	if labelled { // what is observed takes effect on all pods from now on: not before the API server asks about them
+		o.Status.ObservedGeneration = observed
+		return kube.WaitFor(admissionDelay, "Labelled", "waiting for the API server to hear of the label of namespace %s", o.Namespace)
+	}
+	return r.tellLeft(ctx, o)
 }
+
+// tellLeft tells of the pods that are older than the strategy.
+func (r *namespaceOffloadings) tellLeft(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) error {
+	var pods corev1.PodList
+	if err := r.live.List(ctx, &pods, client.InNamespace(o.Namespace)); err != nil {
+		return fmt.Errorf("listing the pods of namespace %s: %w", o.Namespace, err)
+	}
+	left := offload.Left(pods.Items, &o.Spec, r.RuntimeClass)
+	if len(left) == 0 {
+		return nil
+	}
+	r.events.Eventf(o, nil, corev1.EventTypeWarning, reasonLeft, "Offload",
+		"%d pods were made before strategy %s was in force and stay where they are, delete them to have them made anew: %s",
+		len(left), o.Spec.PodOffloadingStrategy, strings.Join(left[:min(len(left), leftShown)], ", "))
+	return nil
+}
+
+// leftShown is how many pods are told by name.
+const leftShown = 5
 
 // finalize lets go when no provider holds the namespace, or is asked to hold it, any more.
 func (r *namespaceOffloadings) finalize(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) error {
-	if err := r.label(ctx, o.Namespace, false); err != nil {
+	if _, err := r.label(ctx, o.Namespace, false); err != nil {
 		return err
 	}
 	left, err := r.report(ctx, o)
@@ -73,9 +118,9 @@ func (r *namespaceOffloadings) finalize(ctx context.Context, o *offloadingv1beta
 
 // report compiles the status, and returns the clusters that hold the namespace or are asked to.
 func (r *namespaceOffloadings) report(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) (involved []string, err error) {
-	var nodes offloadingv1beta1.VirtualNodeList
-	if err := r.List(ctx, &nodes); err != nil {
-		return nil, fmt.Errorf("listing VirtualNodes: %w", err)
+	nodes, err := selectable(ctx, r.Client)
+	if err != nil {
+		return nil, err
 	}
 	var maps offloadingv1beta1.NamespaceMapList
 	if err := r.List(ctx, &maps); err != nil {
@@ -94,18 +139,18 @@ func (r *namespaceOffloadings) report(ctx context.Context, o *offloadingv1beta1.
 			involved = append(involved, m.Name)
 		}
 	}
-	o.Status = offload.Compile(o, nodes.Items, current, r.ClusterID, r.now())
+	o.Status = offload.Compile(o, nodes, current, r.ClusterID, r.now())
 	return involved, nil
 }
 
-// label marks, or unmarks, a namespace as one whose pods admission looks at.
-func (r *namespaceOffloadings) label(ctx context.Context, name string, on bool) error {
+// label marks, or unmarks, a namespace as one whose pods admission looks at, and tells whether that was news.
+func (r *namespaceOffloadings) label(ctx context.Context, name string, on bool) (bool, error) {
 	ns := &corev1.Namespace{}
 	if err := r.Get(ctx, client.ObjectKey{Name: name}, ns); err != nil {
-		return client.IgnoreNotFound(err)
+		return false, client.IgnoreNotFound(err)
 	}
 	if _, is := ns.Labels[offloadingv1beta1.LabelSchedulingEnabled]; is == on && (!on || ns.Labels[offloadingv1beta1.LabelSchedulingEnabled] == api.True) {
-		return nil
+		return false, nil
 	}
 	before := ns.DeepCopy()
 	if on {
@@ -114,9 +159,29 @@ func (r *namespaceOffloadings) label(ctx context.Context, name string, on bool) 
 		delete(ns.Labels, offloadingv1beta1.LabelSchedulingEnabled)
 	}
 	if err := r.Patch(ctx, ns, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("labelling namespace %s: %w", name, err)
+		return false, fmt.Errorf("labelling namespace %s: %w", name, err)
 	}
-	return nil
+	return true, nil
+}
+
+// selectable lists the VirtualNodes with the labels that their Nodes really have beside their own: a cluster selector is held against Nodes by the
+// scheduler, too.
+func selectable(ctx context.Context, c client.Client) ([]offloadingv1beta1.VirtualNode, error) {
+	var list offloadingv1beta1.VirtualNodeList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing VirtualNodes: %w", err)
+	}
+	for i := range list.Items {
+		host := &corev1.Node{}
+		found, err := exists(ctx, c, host, client.ObjectKey{Name: list.Items[i].Name})
+		if err != nil {
+			return nil, err
+		}
+		if found && host.Labels[api.LabelRemoteClusterID] == list.Items[i].Spec.ClusterID {
+			list.Items[i].Labels = merge(list.Items[i].Labels, host.Labels)
+		}
+	}
+	return list.Items, nil
 }
 
 // all returns every NamespaceOffloading: a virtual node that changed may be selected by any.

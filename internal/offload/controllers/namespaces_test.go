@@ -3,6 +3,7 @@ package controllers
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -33,6 +34,7 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 	c.create(t, virtualNode(tenant, "turin", provider))
 
 	offloading := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "offloading"}}
+	c.create(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "early"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}})
 	c.create(t, offloading)
 	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: provider}}
 	eventually(t, c, m, "the NamespaceMap to ask for the twin", func(m *offloadingv1beta1.NamespaceMap) error {
@@ -69,9 +71,38 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 		})
 	}
 	labelled("true")
+	apitesting.Eventually(t, within, "the pod to be told that was made before", func() error {
+		var events corev1.EventList
+		if err := c.List(t.Context(), &events, client.InNamespace("demo")); err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.Reason == reasonLeft && strings.HasSuffix(e.Message, ": early") {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", events.Items)
+	})
 	report(t, c, m, func(m *offloadingv1beta1.NamespaceMap) {
 		m.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"demo": {RemoteNamespace: "demo-rome", Phase: offloadingv1beta1.MappingAccepted}}
 	})
+	phase(offloadingv1beta1.PhaseReady)
+
+	// A selector may ask for what only the Node tells.
+	change(t, c, offloading, func(o *offloadingv1beta1.NamespaceOffloading) {
+		o.Spec.ClusterSelector = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: "kubernetes.io/arch", Operator: corev1.NodeSelectorOpIn, Values: []string{"arm64"}},
+		}}}}
+	})
+	phase(offloadingv1beta1.PhaseNoClusterSelected)
+	host := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "turin", Labels: map[string]string{
+		"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": provider, "kubernetes.io/arch": "arm64",
+	}}}
+	c.create(t, host)
+	phase(offloadingv1beta1.PhaseReady)
+	c.remove(t, host)
+	phase(offloadingv1beta1.PhaseNoClusterSelected)
+	change(t, c, offloading, func(o *offloadingv1beta1.NamespaceOffloading) { o.Spec.ClusterSelector = nil })
 	phase(offloadingv1beta1.PhaseReady)
 
 	change(t, c, offloading, func(o *offloadingv1beta1.NamespaceOffloading) {

@@ -34,6 +34,8 @@ type Options struct {
 	GlobalLabels, GlobalAnnotations map[string]string
 	// ShadowPodWorkers is how many ShadowPods are handled at a time; 0 means 10.
 	ShadowPodWorkers int
+	// RuntimeClass whose pods Kubernetes itself sends to virtual nodes.
+	RuntimeClass string
 	// EnforceQuotas holds ShadowPods back that exceed what is granted to their creators.
 	EnforceQuotas bool
 	// Addresses knows the network; nil means that addresses are nobody's concern.

@@ -65,7 +65,7 @@ func replace(there bool, path string, value any) jsonpatch.Operation {
 	return jsonpatch.NewOperation(operation, path, value)
 }
 
-// offloading returns the NamespaceOffloading of a namespace, nil when there is none.
+// offloading returns the NamespaceOffloading of a namespace, nil when there is none, or it goes.
 func (h *pods) offloading(ctx context.Context, namespace string) (*offloadingv1beta1.NamespaceOffloading, error) {
 	o := &offloadingv1beta1.NamespaceOffloading{}
 	key := client.ObjectKey{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName}
@@ -74,7 +74,7 @@ func (h *pods) offloading(ctx context.Context, namespace string) (*offloadingv1b
 		// The API server asks only about namespaces that carry the label of offloaded ones: this cache may be behind.
 		err = h.live.Get(ctx, key, o)
 	}
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || err == nil && !o.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
 	return o, err

@@ -41,6 +41,12 @@ func offloadingOf(strategy offloadingv1beta1.PodOffloadingStrategy) *offloadingv
 	}
 }
 
+func going(o *offloadingv1beta1.NamespaceOffloading) *offloadingv1beta1.NamespaceOffloading {
+	now := metav1.Now()
+	o.DeletionTimestamp, o.Finalizers = &now, []string{"x"}
+	return o
+}
+
 func reader(objs ...client.Object) client.Reader {
 	return fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objs...).Build()
 }
@@ -64,6 +70,7 @@ func TestPods(t *testing.T) {
 		"remote, tolerating everything":  {reader(offloadingOf(offloadingv1beta1.PodsRemote)), reader(), everything, patch{"add /spec/affinity"}},
 		"local":                          {reader(offloadingOf(offloadingv1beta1.PodsLocal)), reader(), pod, nil},
 		"the cache is behind":            {reader(), reader(offloadingOf(offloadingv1beta1.PodsLocalAndRemote)), pod, patch{"add /spec/tolerations"}},
+		"no longer":                      {reader(going(offloadingOf(offloadingv1beta1.PodsRemote))), reader(), pod, nil},
 		"labelled by hand: not our pods": {reader(), reader(), pod, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
