@@ -104,4 +104,8 @@ func TestViewsOfAProvider(t *testing.T) {
 			t.Errorf("%s: %v, %v, %v", name, got, known, err)
 		}
 	}
+	alone := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(configuration(nil)).Build()
+	if got, known, err := (addresses{liqoNamespace: "liqo", translate: true}).Views(t.Context(), alone, "milan"); err != nil || !known || len(got) > 0 {
+		t.Errorf("the only peer: %v, %v, %v", got, known, err)
+	}
 }
