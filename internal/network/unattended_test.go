@@ -23,6 +23,14 @@ func TestUnattended(t *testing.T) {
 		}
 		return p
 	}
+	lost := func(status corev1.ConditionStatus, since int64) corev1.Pod { // what Kubernetes says of a pod whose node is silent
+		p := pod(status, since)
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		return p
+	}
+	restarting := lost("False", 60) // the agent, while the tunnel runs
+	restarting.Status.Conditions[1].Status = corev1.ConditionFalse
 	told := func(value string, condition, latency int64) networkingv1beta1.ConnectionStatus {
 		s := networkingv1beta1.ConnectionStatus{Value: value, MTU: 1400, Conditions: []metav1.Condition{{
 			Type: ConnectionCondition, Status: metav1.ConditionTrue, Reason: value, LastTransitionTime: at(condition)}}}
@@ -40,8 +48,10 @@ func TestUnattended(t *testing.T) {
 	}{
 		"at work":                        {told("Connected", 10, 90), []corev1.Pod{pod("True", 20)}, 100, "Connected", 0},
 		"one of two left":                {told("Connected", 10, 90), []corev1.Pod{pod("False", 95), pod("True", 20)}, 200, "Connected", 0},
-		"its node died":                  {told("Connected", 10, 50), []corev1.Pod{pod("False", 90)}, 100, "Error", 0},
-		"both nodes died":                {told("Connected", 10, 80), []corev1.Pod{pod("False", 60), pod("Unknown", 90)}, 100, "Error", 0},
+		"its node died":                  {told("Connected", 10, 50), []corev1.Pod{lost("False", 90)}, 100, "Error", 0},
+		"its agent starts anew":          {told("Connected", 10, 50), []corev1.Pod{restarting}, 100, "Connected", 0},
+		"nothing of it runs":             {told("Connected", 10, 50), []corev1.Pod{pod("False", 90)}, 100, "Error", 0},
+		"both nodes died":                {told("Connected", 10, 80), []corev1.Pod{lost("False", 60), lost("Unknown", 90)}, 100, "Error", 0},
 		"just now":                       {told("Connected", 10, 50), []corev1.Pod{pod("False", 98)}, 100, "Connected", 3 * time.Second},
 		"a new one begins":               {told("Connected", 10, 50), []corev1.Pod{pod("", 99)}, 100, "Connected", 4 * time.Second},
 		"a new one does not become any":  {told("Connected", 10, 50), []corev1.Pod{pod("", 60)}, 100, "Error", 0},

@@ -141,10 +141,17 @@ func stripPod(obj any) (any, error) {
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP},
 	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			stripped.Status.Conditions = []corev1.PodCondition{{Type: condition.Type, Status: condition.Status, LastTransitionTime: condition.LastTransitionTime}}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady || c.Type == corev1.ContainersReady {
+			stripped.Status.Conditions = append(stripped.Status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
 		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		status := corev1.ContainerStatus{Name: c.Name}
+		if c.State.Running != nil {
+			status.State.Running = &corev1.ContainerStateRunning{}
+		}
+		stripped.Status.ContainerStatuses = append(stripped.Status.ContainerStatuses, status)
 	}
 	return stripped, nil
 }
