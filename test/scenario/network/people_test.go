@@ -80,7 +80,7 @@ func (p *people) clear() {
 	p.Step("without pods", func() {
 		p.Must(p.Rome.DeleteAllOf(p.Context(), &appsv1.Deployment{}, client.InNamespace(p.ns)))
 		p.Must(p.Rome.DeleteAllOf(p.Context(), &corev1.Pod{}, client.InNamespace(p.ns)))
-		p.PodsReady(p.Rome, p.ns, 0, start)
+		p.PodsReady(p.Rome, p.ns, 0, 2*start)
 		_, err := p.Liqoctl(p.Context(), "unoffload", "namespace", p.ns, "--kubeconfig", p.Rome.Kubeconfig)
 		p.Must(err)
 	})
