@@ -75,6 +75,7 @@ func TestTutorials(t *testing.T) {
 		b.guide("docs/guide/offloading.md")
 		world := story.Join(b.machine, b.cluster("rome"), b.cluster("milan"))
 		world.Tell(t, "shop", shop)
+		world.Tell(t, "home", home)
 		world.Tell(t, "partition", partition)
 		others.Wait() // what follows is timed
 		world.Tell(t, "burst", burst)

@@ -59,11 +59,14 @@ func NewShell(t *testing.T, folder string, environment ...string) *Shell {
 	return s
 }
 
-// run types commands and returns what they printed, and the exit code of the last one. Questions are answered with yes.
+// run types commands and returns what they printed, and the exit code of the last one. Questions are answered with yes, a shell that
+// was opened is left.
 func (s *Shell) run(ctx context.Context, commands, typed string) (string, int, error) {
 	in, out := filepath.Join(s.dir, "in"), filepath.Join(s.dir, "out")
 	if typed == "" {
 		typed = strings.Repeat("y\n", 5)
+	} else {
+		typed += "exit\n" // on a terminal the end of a file ends nothing
 	}
 	if err := os.WriteFile(in, []byte(typed), 0o600); err != nil {
 		return "", 0, err
@@ -104,6 +107,7 @@ func (s *Shell) Do(step Step) {
 	if step.Background {
 		commands = fmt.Sprintf("{ %s } <&- >%s 2>&1 &", step.Commands, filepath.Join(s.dir, "background"))
 	}
+	var first error // what came the first time often says more than what came in the end
 	title := "$ " + strings.ReplaceAll(strings.TrimSpace(step.Commands), "\n", "\n               ")
 	for {
 		said, code, err := s.run(ctx, commands, step.Typed)
@@ -120,8 +124,11 @@ func (s *Shell) Do(step Step) {
 			fmt.Printf("   %6.1f s  %s: %s\n", time.Since(began).Seconds(), s.t.Name(), title)
 			return
 		}
+		if first == nil {
+			first = fmt.Errorf("%w\n%s", differs, said)
+		}
 		if !step.again() || time.Since(began) > patience {
-			s.t.Fatalf("%s\nline %d: %v\n%s", title, step.Line, differs, said)
+			s.t.Fatalf("%s\nline %d: %v\n%s\nat first: %v", title, step.Line, differs, said, first)
 		}
 		select {
 		case <-ctx.Done():

@@ -82,7 +82,7 @@ func TestShell(t *testing.T) {
 	for _, step := range []Step{
 		{Commands: "A=1\ncd /\n"},
 		{Commands: "echo $A $B; pwd\n", Shows: "1 2\n/\n"},
-		{Commands: "watch cat\n", Typed: "typed\n", Shows: "typed\n"},
+		{Commands: "watch sh\n", Typed: "echo typed\n", Shows: "typed\n"},
 		{Commands: "read answer\necho $answer\n", Shows: "y\n"},
 		{Commands: "echo Error: no; false\n", Shows: "Error: no\n"},
 		{Commands: "sleep 1000\n", Background: true},

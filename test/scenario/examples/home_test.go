@@ -1,0 +1,141 @@
+package examples
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/test/playground"
+	"liqo.io/liqo/test/scenario/story"
+)
+
+// mount is where Kubernetes puts what a pod needs to speak with its API server.
+const mount = "/var/run/secrets/kubernetes.io/serviceaccount/"
+
+// home: a pod in milan speaks with the API server of rome, as its ServiceAccount and with no other rights; one that opts out has no token.
+func home(s *story.Story) {
+	const ns, account = "home", "reader"
+	rome := s.Rome
+	s.Step("a pod in milan, of a ServiceAccount that may list ConfigMaps", func() {
+		s.Offload(ns)
+		meta := metav1.ObjectMeta{Namespace: ns, Name: account}
+		s.Must(rome.Create(s.Context(), &corev1.ServiceAccount{ObjectMeta: meta}))
+		s.Must(rome.Create(s.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}}}))
+		s.Must(rome.Create(s.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: account}},
+		}))
+		for _, name := range []string{"caller", "shy"} {
+			pod := story.PodOn("milan", ns, name, playground.TestServer)
+			pod.Spec.ServiceAccountName = account
+			if name == "shy" {
+				pod.Annotations = map[string]string{"liqo.io/api-server-support": "disabled"}
+			}
+			s.Must(rome.Create(s.Context(), pod))
+		}
+		s.PodReady(rome, ns, "caller", start)
+		s.PodReady(rome, ns, "shy", start)
+	})
+	s.Step("it lists ConfigMaps of rome, and nothing else", func() {
+		read := func(file string) string {
+			said := s.Exec(rome, story.WebSocket, ns, "caller", "", "/testserver", "cat", file)
+			if said.Code != 0 {
+				s.Fatalf("reading %s: %+v", file, said)
+			}
+			return said.Out
+		}
+		environment := map[string]string{}
+		for _, variable := range strings.Split(read("/proc/1/environ"), "\x00") {
+			name, value, _ := strings.Cut(variable, "=")
+			environment[name] = value
+		}
+		host, port := environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
+		if host == "" || port == "" {
+			s.Fatalf("the pod is not told where its API server is: %v", environment)
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM([]byte(read(mount + "ca.crt"))) {
+			s.Fatal("the pod is given no certificate authority")
+		}
+		if got := read(mount + "namespace"); got != ns {
+			s.Errorf("the pod is told that its namespace is %q, want %q", got, ns)
+		}
+		api := caller{
+			from: inside(s, s.Milan, story.Twin(ns), "caller"), host: host, port: port, address: address(host, read("/etc/hosts")),
+			roots: roots, token: strings.TrimSpace(read(mount + "token")),
+		}
+		for path, want := range map[string]int{
+			"/api/v1/namespaces/" + ns + "/configmaps":           http.StatusOK,
+			"/api/v1/namespaces/" + ns + "/secrets":              http.StatusForbidden,
+			"/api/v1/namespaces/kube-system/configmaps":          http.StatusForbidden,
+			"/api/v1/namespaces/" + story.Twin(ns) + "/services": http.StatusForbidden,
+		} {
+			status, said, err := api.get(s.Context(), path)
+			s.Must(err)
+			if status != want {
+				s.Errorf("%s: status %d, want %d: %s", path, status, want, said)
+			}
+		}
+	})
+	s.Step("one that opts out has no token", func() {
+		if said := s.Exec(rome, story.WebSocket, ns, "shy", "", "/testserver", "cat", mount+"token"); said.Code == 0 {
+			s.Error("it has one")
+		}
+	})
+}
+
+// caller speaks with an API server out of a pod.
+type caller struct {
+	from                playground.Inside
+	host, port, address string
+	roots               *x509.CertPool
+	token               string
+}
+
+// address is what a hosts file says about a name, or the name itself if that is an address.
+func address(name, hosts string) string {
+	for line := range strings.Lines(hosts) {
+		fields := strings.Fields(line)
+		for i := 1; i < len(fields); i++ {
+			if fields[i] == name {
+				return fields[0]
+			}
+		}
+	}
+	return name
+}
+
+func (c caller) get(ctx context.Context, path string) (int, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: c.roots, ServerName: c.host, MinVersion: tls.VersionTLS12},
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return c.from.Dial(ctx, network, net.JoinHostPort(c.address, c.port))
+		},
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+net.JoinHostPort(c.host, c.port)+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	request.Header.Set("Authorization", "Bearer "+c.token)
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, "", fmt.Errorf("asking the API server at %s: %w", c.address, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	said, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(said), err
+}
