@@ -115,11 +115,15 @@ func testGatewayServer(t *testing.T, c *cluster) {
 	})
 	for _, name := range []string{"gw-genoa-a", "gw-genoa-b"} {
 		change(t, c, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: gw.Namespace, Name: name}}, func(p *corev1.Pod) {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: lost}}
+			p.Status.Conditions = []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: lost},
+				{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: lost}, // heard last
+			}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "wireguard", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		})
 	}
 	eventually(t, c, connection, "lost", func(c *networkingv1beta1.Connection) bool {
-		return c.Status.Value == networkingv1beta1.ConnectionError && is(c.Status.Conditions, network.ConnectionCondition, metav1.ConditionFalse, "Error", "no pod of this gateway has been ready")
+		return c.Status.Value == networkingv1beta1.ConnectionError && is(c.Status.Conditions, network.ConnectionCondition, metav1.ConditionFalse, "Error", "no pod of this gateway has been running")
 	})
 	eventually(t, c, gw, "lost", func(gw *networkingv1beta1.GatewayServer) bool {
 		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionFalse, "Error", "")
