@@ -141,7 +141,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		if err != nil {
 			return err
 		}
-		server, err := node.NewServer(remoteConfig, engine, reflect.PodKind, log)
+		server, err := node.NewServer(remoteConfig, engine, opts.nodeName, reflect.PodKind, log)
 		if err != nil {
 			return err
 		}

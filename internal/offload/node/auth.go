@@ -34,7 +34,7 @@ const (
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
 // Gate lets through who may speak to this node's kubelet API, as a kubelet decides it: a client certificate of the cluster's client CA, or
-// a bearer token that the API server knows, and the right to nodes/proxy of this node.
+// a bearer token that the API server knows, and the right to nodes/proxy of this node (nodes/metrics and nodes/stats for those).
 type Gate struct {
 	client client.Client
 	node   string
@@ -69,12 +69,13 @@ func (g *Gate) Wrap(next http.Handler) http.Handler {
 			http.Error(w, "Unauthorized: "+err.Error(), http.StatusUnauthorized)
 			return
 		}
-		allowed, err := g.authorize(ctx, user, r.Method)
+		about := subresource(r.URL.Path)
+		allowed, err := g.authorize(ctx, user, r.Method, about)
 		switch {
 		case err != nil:
 			http.Error(w, "asking for the rights of "+user.Username+": "+err.Error(), http.StatusInternalServerError)
 		case !allowed:
-			http.Error(w, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource=proxy)", user.Username, verb(r.Method)), http.StatusForbidden)
+			http.Error(w, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource=%s)", user.Username, verb(r.Method), about), http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -150,16 +151,26 @@ func (g *Gate) token(ctx context.Context, token string) (authenticationv1.UserIn
 	return known.user, nil
 }
 
-// authorize asks whether the user may use this node's proxy subresource.
-func (g *Gate) authorize(ctx context.Context, user authenticationv1.UserInfo, method string) (bool, error) {
-	key := strings.Join(append([]string{verb(method), user.Username, user.UID}, user.Groups...), "\x00")
+// subresource is the one of this node that stands for a path, as kubelets have it.
+func subresource(path string) string {
+	for _, about := range []string{"metrics", "stats"} {
+		if path == "/"+about || strings.HasPrefix(path, "/"+about+"/") {
+			return about
+		}
+	}
+	return "proxy"
+}
+
+// authorize asks whether the user may use that subresource of this node.
+func (g *Gate) authorize(ctx context.Context, user authenticationv1.UserInfo, method, about string) (bool, error) {
+	key := strings.Join(append([]string{verb(method), about, user.Username, user.UID}, user.Groups...), "\x00")
 	known, found := recall(g, g.rights, key)
 	if found {
 		return known.ok, nil
 	}
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user.Username, UID: user.UID, Groups: user.Groups,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb(method), Version: "v1", Resource: "nodes", Subresource: "proxy", Name: g.node},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb(method), Version: "v1", Resource: "nodes", Subresource: about, Name: g.node},
 	}}
 	for k, v := range user.Extra {
 		if review.Spec.Extra == nil {

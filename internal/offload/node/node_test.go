@@ -111,7 +111,7 @@ func TestNodeOnAPIServer(t *testing.T) {
 	must(err)
 	certificate, err := NewCertificate(n)
 	must(err)
-	server, err := NewServer(&rest.Config{Host: "http://127.0.0.1:1"}, onePod{}, "Pod", log)
+	server, err := NewServer(&rest.Config{Host: "http://127.0.0.1:1"}, onePod{}, "milan", "Pod", log)
 	must(err)
 	gate := NewGate(watching, "milan", clock.RealClock{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -285,19 +285,22 @@ func whoMayAsk(t *testing.T, environment *envtest.Environment, c client.Client, 
 		ObjectMeta: metav1.ObjectMeta{Name: "kubelet-reader"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: role.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "reader"}},
 	}
-	for _, obj := range []client.Object{role, binding} {
+	scraping, scraper := role.DeepCopy(), binding.DeepCopy()
+	scraping.Name, scraping.Rules[0].Resources = "kubelet-scraper", []string{"nodes/metrics"}
+	scraper.Name, scraper.RoleRef.Name, scraper.Subjects[0].Name = "kubelet-scraper", "kubelet-scraper", "scraper"
+	for _, obj := range []client.Object{role, binding, scraping, scraper} {
 		if err := c.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ask := func(method string, certificate *tls.Certificate) (int, string) {
+	ask := func(method, path string, certificate *tls.Certificate) (int, string) {
 		tlsConfig := &tls.Config{InsecureSkipVerify: true}
 		if certificate != nil {
 			tlsConfig.Certificates = []tls.Certificate{*certificate}
 		}
 		transport := &http.Transport{TLSClientConfig: tlsConfig}
 		defer transport.CloseIdleConnections()
-		req, err := http.NewRequestWithContext(t.Context(), method, address+"/pods", nil)
+		req, err := http.NewRequestWithContext(t.Context(), method, address+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -323,16 +326,20 @@ func whoMayAsk(t *testing.T, environment *envtest.Environment, c client.Client, 
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	for name, test := range map[string]struct {
 		method string
+		path   string
 		with   *tls.Certificate
 		want   int
 	}{
-		"nobody":                   {http.MethodGet, nil, http.StatusUnauthorized},
-		"a certificate of another": {http.MethodGet, selfSignedClient(t, "reader", key), http.StatusUnauthorized},
-		"somebody without rights":  {http.MethodGet, user("nobody-special"), http.StatusForbidden},
-		"who may read":             {http.MethodGet, user("reader"), http.StatusOK},
-		"who may only read":        {http.MethodPost, user("reader"), http.StatusForbidden},
+		"nobody":                   {http.MethodGet, "/pods", nil, http.StatusUnauthorized},
+		"a certificate of another": {http.MethodGet, "/pods", selfSignedClient(t, "reader", key), http.StatusUnauthorized},
+		"somebody without rights":  {http.MethodGet, "/pods", user("nobody-special"), http.StatusForbidden},
+		"who may read":             {http.MethodGet, "/pods", user("reader"), http.StatusOK},
+		"who may only read":        {http.MethodPost, "/pods", user("reader"), http.StatusForbidden},
+		"who may scrape":           {http.MethodGet, "/metrics/resource", user("scraper"), http.StatusOK},
+		"who may only scrape":      {http.MethodGet, "/pods", user("scraper"), http.StatusForbidden},
+		"who may read, scraping":   {http.MethodGet, "/stats/summary", user("reader"), http.StatusForbidden},
 	} {
-		if got, body := ask(test.method, test.with); got != test.want {
+		if got, body := ask(test.method, test.path, test.with); got != test.want {
 			t.Errorf("%s: %d %s", name, got, body)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -39,11 +40,12 @@ type Server struct {
 	kind  string
 	base  *url.URL
 	proxy *httputil.ReverseProxy
+	stats *stats
 	log   *slog.Logger
 }
 
-// NewServer makes the kubelet API for the pods, which Local knows under kind; remote reaches the provider's API server.
-func NewServer(remote *rest.Config, pods Pods, kind string, log *slog.Logger) (*Server, error) {
+// NewServer makes the kubelet API of a node for its pods, which Local knows under kind; remote reaches the provider's API server.
+func NewServer(remote *rest.Config, pods Pods, node, kind string, log *slog.Logger) (*Server, error) {
 	base, _, err := rest.DefaultServerUrlFor(remote)
 	if err != nil {
 		return nil, fmt.Errorf("reading address %s: %w", remote.Host, err)
@@ -55,6 +57,11 @@ func NewServer(remote *rest.Config, pods Pods, kind string, log *slog.Logger) (*
 		return nil, fmt.Errorf("making a client for %s: %w", remote.Host, err)
 	}
 	s := &Server{pods: pods, kind: kind, base: base, log: log}
+	s.stats = &stats{
+		pods: pods, kind: kind, node: node, base: base, log: log, clock: clock.RealClock{},
+		// A provider must not send us anywhere, with what we are known by.
+		http: http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	}
 	s.proxy = &httputil.ReverseProxy{
 		Rewrite:        func(*httputil.ProxyRequest) {}, // done before: the target is already in the request
 		Transport:      transport,
@@ -120,6 +127,8 @@ func (s *Server) Handler() http.Handler {
 			s.pass(w, r, "portforward", query)
 		})
 	}
+	mux.HandleFunc("GET /metrics/resource", s.stats.resource)
+	mux.HandleFunc("GET /stats/summary", s.stats.summary)
 	mux.HandleFunc("GET /pods", s.list)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	return mux

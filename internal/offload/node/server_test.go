@@ -32,7 +32,7 @@ func kubelet(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	provider := httptest.NewServer(handler)
 	t.Cleanup(provider.Close)
-	s, err := NewServer(&rest.Config{Host: provider.URL, BearerToken: "ours"}, onePod{}, "Pod", slog.New(slog.DiscardHandler))
+	s, err := NewServer(&rest.Config{Host: provider.URL, BearerToken: "ours"}, onePod{}, "milan", "Pod", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

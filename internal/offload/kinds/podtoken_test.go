@@ -1,0 +1,163 @@
+package kinds
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// atHome are the options of a node whose pods reach our API server.
+func atHome() PodOptions {
+	o := options
+	o.APIServer = APIServer{Host: HomeAPIServer, Port: "443", Address: "10.70.0.3"}
+	o.ConfigMapsReflected = true
+	return o
+}
+
+// access is a pod as the API server makes it: with a token, the CA and the namespace.
+func access(p *corev1.Pod) {
+	p.Spec.ServiceAccountName = "app"
+	p.Spec.Volumes = []corev1.Volume{{Name: "kube-api-access-x", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(3607))}},
+		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: rootCA}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}}}},
+		{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+			{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
+			{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
+		}}},
+	}}}}}
+	p.Spec.Containers[0].Env = []corev1.EnvVar{
+		{Name: "ACCOUNT", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.serviceAccountName"}}},
+		{Name: "KUBERNETES_SERVICE_PORT", Value: "own"},
+	}
+}
+
+func TestPodsSpeakHome(t *testing.T) {
+	spec := ShadowPod(pod(access), "shop-rome", atHome()).Spec.Pod
+	key := "kube-api-access-x-3c469e" // of "token"
+	secret := func(key, path string) corev1.VolumeProjection {
+		return corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "web-token"}, Items: []corev1.KeyToPath{{Key: key, Path: path}}}}
+	}
+	want := []corev1.VolumeProjection{
+		secret(key, "token"),
+		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt.rome"}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}}}},
+		secret("namespace", "namespace"),
+		{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}},
+	}
+	if diff := cmp.Diff(want, spec.Volumes[0].Projected.Sources); diff != "" {
+		t.Error(diff)
+	}
+	env := []corev1.EnvVar{
+		{Name: "KUBERNETES_SERVICE_HOST", Value: "kubernetes.default"}, {Name: "KUBERNETES_SERVICE_PORT_HTTPS", Value: "443"},
+		{Name: "KUBERNETES_PORT", Value: "tcp://kubernetes.default:443"}, {Name: "KUBERNETES_PORT_443_TCP", Value: "tcp://kubernetes.default:443"},
+		{Name: "KUBERNETES_PORT_443_TCP_PROTO", Value: "tcp"}, {Name: "KUBERNETES_PORT_443_TCP_ADDR", Value: "kubernetes.default"},
+		{Name: "KUBERNETES_PORT_443_TCP_PORT", Value: "443"}, {Name: "ACCOUNT", Value: "app"}, {Name: "KUBERNETES_SERVICE_PORT", Value: "own"},
+	}
+	if diff := cmp.Diff(env, spec.Containers[0].Env); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]corev1.HostAlias{{IP: "10.70.0.3", Hostnames: []string{"kubernetes.default", "kubernetes.default.svc"}}}, spec.HostAliases); diff != "" {
+		t.Error(diff)
+	}
+	if *spec.AutomountServiceAccountToken || spec.ServiceAccountName != "" {
+		t.Errorf("it has an account of the provider: %v %q", *spec.AutomountServiceAccountToken, spec.ServiceAccountName)
+	}
+	if diff := cmp.Diff([]Token{{Key: key, Seconds: 3600}}, Tokens(pod(access), atHome())); diff != "" {
+		t.Error(diff)
+	}
+	stripped := pod(access)
+	stripped.Spec.Volumes = TokenVolumes(stripped.Spec.Volumes)
+	if diff := cmp.Diff(Tokens(pod(access), atHome()), Tokens(stripped, atHome())); diff != "" {
+		t.Errorf("stripped: %s", diff)
+	}
+}
+
+// TestPodsThatKeepOff: those that are told to, ask for no token, or could not reach our API server.
+func TestPodsThatKeepOff(t *testing.T) {
+	by := func(support string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { access(p); p.Annotations = map[string]string{AnnotationAPIServerSupport: support} }
+	}
+	for name, test := range map[string]struct {
+		change  func(*corev1.Pod)
+		server  APIServer
+		tokens  int
+		aliases int
+	}{
+		"ordinary":             {access, atHome().APIServer, 1, 1},
+		"by a host of its own": {access, APIServer{Host: "api.rome.example", Port: "6443"}, 1, 0},
+		"disabled":             {by(APIServerDisabled), atHome().APIServer, 0, 0},
+		"remote":               {by(APIServerRemote), atHome().APIServer, 0, 0},
+		"without a token":      {nil, atHome().APIServer, 0, 0},
+		"out of reach":         {access, APIServer{}, 0, 0},
+	} {
+		o := atHome()
+		o.APIServer = test.server
+		spec := ShadowPod(pod(test.change), "shop-rome", o).Spec.Pod
+		if n := len(Tokens(pod(test.change), o)); n != test.tokens || len(spec.HostAliases) != test.aliases {
+			t.Errorf("%s: %d tokens, aliases %v", name, n, spec.HostAliases)
+		}
+		var own int
+		for _, v := range spec.Volumes {
+			for _, s := range v.Projected.Sources {
+				if s.ServiceAccountToken != nil && name != "remote" {
+					t.Errorf("%s: the provider is asked for a token of its own", name)
+				}
+				if s.Secret != nil {
+					own++
+				}
+			}
+		}
+		if (own > 0) != (test.tokens > 0) {
+			t.Errorf("%s: %d sources are of the Secret", name, own)
+		}
+	}
+	waiting := atHome()
+	waiting.APIServer = APIServer{Waiting: "no address"}
+	if WaitsForAPIServer(pod(access), waiting) == "" || WaitsForAPIServer(pod(nil), waiting) != "" || WaitsForAPIServer(pod(by(APIServerDisabled)), waiting) != "" {
+		t.Error("who needs the API server waits for it, and nobody else")
+	}
+}
+
+func TestTokensAreReplacedInTime(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	local, wanted := pod(access), Tokens(pod(access), atHome())
+	secret := TokensSecret(local, "shop-rome", atHome())
+	if secret.Name != "web-token" || string(secret.Data["namespace"]) != "shop" || !OwnsTokens(secret, options) || PodOfTokens(secret.Name) != "web" || PodOfTokens("web") != "" {
+		t.Errorf("%+v", secret)
+	}
+	if TokensDue(secret, local, wanted, now) != 0 {
+		t.Error("one without tokens serves")
+	}
+	FillTokens(secret, map[string]string{wanted[0].Key: "t"}, now, now.Add(time.Hour))
+	if due := TokensDue(secret, local, wanted, now); due != 48*time.Minute {
+		t.Errorf("due in %s, want four fifths of an hour", due)
+	}
+	if due := TokensDue(secret, local, wanted, now.Add(time.Hour)); due != 0 {
+		t.Errorf("too late, due in %s", due)
+	}
+	later := local.DeepCopy()
+	if later.UID = "u2"; TokensDue(secret, later, wanted, now) != 0 {
+		t.Error("tokens of another pod serve")
+	}
+	if TokensDue(secret, local, append(wanted, Token{Key: "more"}), now) != 0 {
+		t.Error("one of two tokens serves")
+	}
+	FillTokens(secret, nil, now, now.Add(-time.Hour)) // by a clock that goes wrong
+	if due := TokensDue(secret, local, wanted, now); due != time.Minute {
+		t.Errorf("they are replaced all the time: due in %s", due)
+	}
+	other := options
+	if other.Node = "another"; OwnsTokens(secret, other) || OwnsTokens(&corev1.Secret{}, options) {
+		t.Error("somebody else's Secret is ours")
+	}
+}
+
+func TestLongNamesOfServiceAccounts(t *testing.T) {
+	local := pod(access)
+	local.Spec.ServiceAccountName = strings.Repeat("a", 100)
+	if v, found := TokensSecret(local, "", options).Labels[LabelServiceAccount]; !found || v != "" {
+		t.Errorf("label %q", v)
+	}
+}

@@ -1,0 +1,220 @@
+package node
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+const (
+	// statsAge is how old an answer may be: the provider measures every 15 s at most.
+	statsAge = 5 * time.Second
+	// statsTimeout bounds all questions to the provider for one answer.
+	statsTimeout = 8 * time.Second
+	// statsLimit bounds the answer of a provider about one namespace.
+	statsLimit = 32 << 20
+)
+
+// stats tells what the pods of a virtual node use, as a kubelet does, from what the provider's metrics API says.
+type stats struct {
+	pods  Pods
+	kind  string
+	node  string
+	base  *url.URL
+	http  http.Client
+	log   *slog.Logger
+	clock clock.PassiveClock
+
+	mu     sync.Mutex
+	asked  time.Time
+	usage  usage
+	failed string
+}
+
+// podMetrics is a list of metrics.k8s.io/v1beta1 PodMetrics, as far as it is read.
+type podMetrics struct {
+	Items []struct {
+		Metadata   metav1.ObjectMeta `json:"metadata"`
+		Timestamp  metav1.Time       `json:"timestamp"`
+		Window     metav1.Duration   `json:"window"`
+		Containers []struct {
+			Name  string                       `json:"name"`
+			Usage map[string]resource.Quantity `json:"usage"`
+		} `json:"containers"`
+	} `json:"items"`
+}
+
+// look returns what is used now and the pods here by name, and whether the provider told all of it. The caller must not keep what is returned: it is
+// called back with it.
+func (s *stats) look(ctx context.Context, tell func(u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool)) {
+	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+	defer cancel()
+	pods, namespaces := map[types.NamespacedName]*corev1.Pod{}, map[string]bool{}
+	for _, obj := range s.pods.Local(s.kind) {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			pods[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = pod
+			namespaces[pod.Namespace] = true
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.clock.Now(); s.asked.IsZero() || now.Sub(s.asked) >= statsAge {
+		var samples []sample
+		var failed error
+		for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+			of, err := s.ask(ctx, namespace)
+			failed = errors.Join(failed, err)
+			samples = append(samples, slices.DeleteFunc(of, func(one sample) bool { return pods[one.pod] == nil })...)
+		}
+		s.asked = now
+		s.report(failed)
+		s.usage.take(samples, now)
+	}
+	tell(&s.usage, pods, s.failed != "")
+}
+
+// report logs that the provider tells nothing, once, and that it does again.
+func (s *stats) report(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != s.failed {
+		if s.failed = text; text != "" {
+			s.log.Warn("The provider does not tell what pods use", "error", text)
+		} else {
+			s.log.Info("The provider tells what pods use")
+		}
+	}
+}
+
+// ask returns what the containers of this node's pods in one namespace use.
+func (s *stats) ask(ctx context.Context, namespace string) ([]sample, error) {
+	remote, mapped := s.pods.RemoteNamespace(namespace)
+	if !mapped {
+		return nil, nil
+	}
+	at := s.base.JoinPath("apis", "metrics.k8s.io", "v1beta1", "namespaces", remote, "pods")
+	at.RawQuery = url.Values{"labelSelector": {offv1.LabelNodeName + "=" + s.node}}.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the metrics of namespace %s: %w", remote, err)
+	}
+	req.Header.Set("Accept", "application/json")
+	resp, err := s.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the metrics of namespace %s: %w", remote, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, statsLimit))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading the metrics of namespace %s: %w", remote, err)
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("asking for the metrics of namespace %s: %s (does the provider run a metrics server?)", remote, resp.Status)
+	}
+	var list podMetrics
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, fmt.Errorf("reading the metrics of namespace %s: %w", remote, err)
+	}
+	var out []sample
+	for i := range list.Items {
+		item := &list.Items[i]
+		for _, c := range item.Containers {
+			cpu, memory := c.Usage[string(corev1.ResourceCPU)], c.Usage[string(corev1.ResourceMemory)]
+			out = append(out, sample{
+				pod: types.NamespacedName{Namespace: namespace, Name: item.Metadata.Name}, container: c.Name,
+				at: item.Timestamp.Time, window: item.Window.Duration,
+				cores: max(0, cpu.AsApproximateFloat64()), bytes: max(0, memory.AsApproximateFloat64()),
+			})
+		}
+	}
+	return out, nil
+}
+
+// resource answers as the /metrics/resource of a kubelet, in the text format of Prometheus.
+func (s *stats) resource(w http.ResponseWriter, r *http.Request) {
+	var out bytes.Buffer
+	s.look(r.Context(), func(u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool) {
+		writeResource(&out, u, pods, failed)
+	})
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	_, _ = w.Write(out.Bytes())
+}
+
+// writeResource writes the metrics in the order of their names.
+func writeResource(out io.Writer, u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool) {
+	keys := slices.SortedFunc(maps.Keys(u.containers), func(a, b containerKey) int {
+		return cmp.Or(cmp.Compare(a.pod.String(), b.pod.String()), cmp.Compare(a.container, b.container))
+	})
+	family := func(name, kind, help string, lines func(line func(labels string, value float64, at time.Time))) {
+		_, _ = fmt.Fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+		lines(func(labels string, value float64, at time.Time) {
+			stamp := ""
+			if !at.IsZero() {
+				stamp = " " + strconv.FormatInt(at.UnixMilli(), 10)
+			}
+			_, _ = fmt.Fprintf(out, "%s%s %s%s\n", name, labels, strconv.FormatFloat(value, 'g', -1, 64), stamp)
+		})
+	}
+	each := func(value func(*reading) float64) func(func(string, float64, time.Time)) {
+		return func(line func(string, float64, time.Time)) {
+			for _, key := range keys {
+				r := u.containers[key]
+				line(fmt.Sprintf("{container=%q,namespace=%q,pod=%q}", key.container, key.pod.Namespace, key.pod.Name), value(r), r.at)
+			}
+		}
+	}
+	one := func(value float64, at time.Time) func(func(string, float64, time.Time)) {
+		return func(line func(string, float64, time.Time)) { line("", value, at) }
+	}
+	family("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the container in core-seconds", each(func(r *reading) float64 { return r.seconds }))
+	family("container_memory_working_set_bytes", "gauge", "Current working set of the container in bytes", each(func(r *reading) float64 { return r.bytes }))
+	family("container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds", func(line func(string, float64, time.Time)) {
+		for _, key := range keys {
+			if start := started(pods[key.pod], key.container); !start.IsZero() {
+				line(fmt.Sprintf("{container=%q,namespace=%q,pod=%q}", key.container, key.pod.Namespace, key.pod.Name), float64(start.Unix()), time.Time{})
+			}
+		}
+	})
+	family("node_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the node in core-seconds", one(u.node.seconds, u.node.at))
+	family("node_memory_working_set_bytes", "gauge", "Current working set of the node in bytes", one(u.node.bytes, u.node.at))
+	trouble := 0.0
+	if failed {
+		trouble = 1
+	}
+	family("resource_scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise", one(trouble, time.Time{}))
+}
+
+// started is when a container of a Pod began, zero if it does not run.
+func started(pod *corev1.Pod, container string) time.Time {
+	if pod == nil {
+		return time.Time{}
+	}
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if c.Name == container && c.State.Running != nil {
+			return c.State.Running.StartedAt.Time
+		}
+	}
+	return time.Time{}
+}

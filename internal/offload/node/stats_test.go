@@ -1,0 +1,138 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+// TestTotalsFollowRates: who reads totals twice and divides, as a metrics server does, finds what the provider said.
+func TestTotalsFollowRates(t *testing.T) {
+	web := types.NamespacedName{Namespace: "shop", Name: "web"}
+	key := containerKey{web, "c"}
+	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	of := func(after time.Duration, cores, bytes float64) []sample {
+		return []sample{{pod: web, container: "c", at: t0.Add(after), window: 15 * time.Second, cores: cores, bytes: bytes}}
+	}
+	u := usage{}
+	u.take(of(0, 0, 0), t0)
+	if c, n := u.containers[key], u.node; c.seconds == 0 || c.bytes == 0 || n.seconds == 0 || n.bytes == 0 {
+		t.Errorf("an idle container looks like one of which nothing is known: %+v, %+v", c, n)
+	}
+	before, nodeBefore := *u.containers[key], u.node
+	u.take(of(15*time.Second, 0.2, 1000), t0)
+	for what, got := range map[string][2]reading{"container": {before, *u.containers[key]}, "node": {nodeBefore, u.node}} {
+		if rate := (got[1].seconds - got[0].seconds) / got[1].at.Sub(got[0].at).Seconds(); rate < 0.199 || rate > 0.201 || got[1].bytes != 1000 {
+			t.Errorf("%s: %f cores, %f bytes", what, rate, got[1].bytes)
+		}
+	}
+	same := *u.containers[key]
+	u.take(of(15*time.Second, 0.2, 1000), t0)
+	if *u.containers[key] != same {
+		t.Error("the same sample counts twice")
+	}
+	total := u.node.seconds
+	u.take(nil, t0.Add(time.Minute))
+	if len(u.containers) != 0 || u.node.seconds != total || !u.node.at.Equal(t0.Add(time.Minute)) || u.node.cores != 0 {
+		t.Errorf("without pods: %+v", u)
+	}
+}
+
+func TestWhatPodsUse(t *testing.T) {
+	asked, broken := atomic.Int32{}, atomic.Bool{}
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		want := "/apis/metrics.k8s.io/v1beta1/namespaces/shop-rome/pods?labelSelector=offloading.liqo.io%2Fnodename%3Dmilan"
+		if r.URL.String() != want || r.Header.Get("Authorization") != "Bearer ours" {
+			t.Errorf("%s, want %s; %v", r.URL, want, r.Header)
+		}
+		if broken.Load() {
+			http.Error(w, "no such thing", http.StatusNotFound)
+			return
+		}
+		_, _ = io.WriteString(w, `{"items":[
+			{"metadata":{"name":"web"},"timestamp":"2026-01-01T00:00:00Z","window":"15s","containers":[{"name":"c","usage":{"cpu":"200m","memory":"4Ki"}}]},
+			{"metadata":{"name":"of-another-node"},"timestamp":"2026-01-01T00:00:00Z","window":"15s","containers":[{"name":"c","usage":{"cpu":"7","memory":"1Gi"}}]}]}`)
+	}))
+	defer provider.Close()
+	var logged strings.Builder
+	s, err := NewServer(&rest.Config{Host: provider.URL, BearerToken: "ours"}, onePod{}, "milan", "Pod", slog.New(slog.NewTextHandler(&logged, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := testclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 10, 0, time.UTC))
+	s.stats.clock = clock.PassiveClock(now)
+	server := httptest.NewServer(s.Handler())
+	defer server.Close()
+	get := func(path string) string {
+		t.Helper()
+		resp, err := http.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s, %s, %v", path, resp.Status, body, err)
+		}
+		return string(body)
+	}
+	const at = 1767225600000
+	text := get("/metrics/resource")
+	for _, want := range []string{
+		fmt.Sprintf(`container_cpu_usage_seconds_total{container="c",namespace="shop",pod="web"} 3.001 %d`, at),
+		fmt.Sprintf(`container_memory_working_set_bytes{container="c",namespace="shop",pod="web"} 4096 %d`, at),
+		fmt.Sprintf("node_cpu_usage_seconds_total 3.001 %d", at),
+		fmt.Sprintf("node_memory_working_set_bytes 4096 %d", at),
+		"resource_scrape_error 0\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "of-another-node") {
+		t.Errorf("pods of others are told:\n%s", text)
+	}
+	var told summary
+	if err := json.Unmarshal([]byte(get("/stats/summary")), &told); err != nil {
+		t.Fatal(err)
+	}
+	if told.Node.NodeName != "milan" || len(told.Pods) != 1 || told.Pods[0].PodRef.Name != "web" || told.Pods[0].CPU.UsageNanoCores != 200_000_000 || told.Pods[0].Containers[0].Memory.WorkingSetBytes != 4096 {
+		t.Errorf("%+v", told)
+	}
+	if asked.Load() != 1 {
+		t.Errorf("the provider was asked %d times for two answers", asked.Load())
+	}
+	broken.Store(true)
+	for range 3 {
+		now.SetTime(now.Now().Add(time.Minute))
+		if text := get("/metrics/resource"); !strings.Contains(text, "resource_scrape_error 1\n") || strings.Contains(text, `pod="web"`) {
+			t.Errorf("a provider that tells nothing:\n%s", text)
+		}
+	}
+	if n := strings.Count(logged.String(), "does not tell"); n != 1 {
+		t.Errorf("it was logged %d times:\n%s", n, &logged)
+	}
+}
+
+func TestWhatAPathIsAbout(t *testing.T) {
+	for path, want := range map[string]string{
+		"/metrics/resource": "metrics", "/stats/summary": "stats", "/pods": "proxy", "/exec/a/b/c": "proxy", "/metricsandmore": "proxy", "/run/metrics/": "proxy",
+	} {
+		if got := subresource(path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
