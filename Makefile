@@ -77,7 +77,7 @@ generate: bin/tools/controller-gen ## Deep copies, CRDs and RBAC from the source
 ##@ Test
 
 .PHONY: test
-test: lint unit api datapath playground-test scenario network-scenario ## Everything: levels 0 to 4 and the checks.
+test: lint unit api datapath playground-test scenario network-scenario examples ## Everything: levels 0 to 4 and the checks.
 
 .PHONY: lint
 lint: bin/tools/golangci-lint bin/tools/govulncheck ## Format, vet, linters, drift of generated code, known vulnerabilities.
@@ -108,6 +108,10 @@ scenario: build ## Level 4: stories on real clusters.
 .PHONY: network-scenario
 network-scenario: build ## Level 4: stories of the network, on three clusters of two nodes.
 	$(call timed,level 4 of the network,go test ./test/scenario/network -count=1 -timeout 30m -v)
+
+.PHONY: examples
+examples: build ## Level 4: the tutorials as they are written, an application over two clusters, long partitions, bursts.
+	$(call timed,level 4 of the examples,go test ./test/scenario/examples ./test/scenario/tutorial -count=1 -timeout 30m -v)
 
 .PHONY: bench
 bench: build ## The figures we promise, measured side by side.
