@@ -5,16 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -43,17 +37,6 @@ const (
 	quietPause = 20 * time.Millisecond
 )
 
-// subject is one kind whose changes are followed.
-type subject struct {
-	kind string
-	// names are those of the objects, in a namespace of rome and its twin.
-	names []string
-	// change makes the change with that number; number reads it from a twin.
-	change func(ctx context.Context, name string, n int) error
-	number func(runtime.Object) (int, bool)
-	watch  func(ctx context.Context) (watch.Interface, error)
-}
-
 // latencies measures all kinds, with the pods of the run that is going on.
 func (b *scaleBench) latencies(ctx context.Context) ([]Latency, error) {
 	rome, err := frugal(b.rome)
@@ -70,6 +53,10 @@ func (b *scaleBench) latencies(ctx context.Context) ([]Latency, error) {
 		if err != nil {
 			return nil, fmt.Errorf("preparing latencies: %w", err)
 		}
+		if err := s.twins(ctx); err != nil {
+			all = append(all, Latency{Kind: s.kind, Problem: err.Error()})
+			continue
+		}
 		for _, rate := range []int{0, busyRate} {
 			latency, err := s.measure(ctx, rate)
 			if err != nil {
@@ -81,8 +68,32 @@ func (b *scaleBench) latencies(ctx context.Context) ([]Latency, error) {
 				break
 			}
 		}
+		if s.remove != nil {
+			if err := s.remove(ctx); err != nil {
+				return nil, fmt.Errorf("removing objects of kind %s: %w", s.kind, err)
+			}
+		}
 	}
 	return all, nil
+}
+
+// twins waits until all objects have theirs, so that no change waits behind them.
+func (s *subject) twins(ctx context.Context) error {
+	if s.count == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		n, err := s.count(ctx)
+		if err == nil && n >= len(s.names) {
+			pause(ctx, settle)
+			return nil
+		}
+		if !pause(ctx, 500*time.Millisecond) {
+			return fmt.Errorf("after a minute %d of %d have a twin: %w", n, len(s.names), errors.Join(err, context.Cause(ctx)))
+		}
+	}
 }
 
 // measure makes changes, that many a second or, for 0, each after the news of the one before.
@@ -210,108 +221,4 @@ func (a *arrivals) wait(ctx context.Context, first, count int, limit time.Durati
 			return false
 		}
 	}
-}
-
-// several makes as many objects, some at a time, and returns their names.
-func several(create func(name string) error) ([]string, error) {
-	var group errgroup.Group
-	group.SetLimit(8)
-	var names []string
-	for i := range objects {
-		name := "bench-" + strconv.Itoa(i)
-		names = append(names, name)
-		group.Go(func() error { return create(name) })
-	}
-	return names, group.Wait()
-}
-
-func configMaps(ctx context.Context, rome, milan kubernetes.Interface) (subject, error) {
-	here := rome.CoreV1().ConfigMaps(offloadedNamespace)
-	names, err := several(func(name string) error {
-		_, err := here.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		return err
-	})
-	return subject{
-		kind: "ConfigMap", names: names,
-		watch: func(ctx context.Context) (watch.Interface, error) {
-			return milan.CoreV1().ConfigMaps(twinNamespace).Watch(ctx, metav1.ListOptions{})
-		},
-		change: func(ctx context.Context, name string, n int) error {
-			_, err := here.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"data":{%q:"%d"}}`, dataKey, n), metav1.PatchOptions{})
-			return err
-		},
-		number: func(obj runtime.Object) (int, bool) {
-			object, ok := obj.(*corev1.ConfigMap)
-			if !ok {
-				return 0, false
-			}
-			n, err := strconv.Atoi(object.Data[dataKey])
-			return n, err == nil
-		},
-	}, err
-}
-
-// services have no address and no selector, so that only we have work with them.
-func services(ctx context.Context, rome, milan kubernetes.Interface) (subject, error) {
-	here := rome.CoreV1().Services(offloadedNamespace)
-	names, err := several(func(name string) error {
-		_, err := here.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{
-			ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Port: 80}},
-		}}, metav1.CreateOptions{})
-		return err
-	})
-	return subject{
-		kind: "Service", names: names,
-		watch: func(ctx context.Context) (watch.Interface, error) {
-			return milan.CoreV1().Services(twinNamespace).Watch(ctx, metav1.ListOptions{})
-		},
-		change: func(ctx context.Context, name string, n int) error {
-			_, err := here.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, changeKey, n), metav1.PatchOptions{})
-			return err
-		},
-		number: func(obj runtime.Object) (int, bool) {
-			object, ok := obj.(*corev1.Service)
-			if !ok {
-				return 0, false
-			}
-			n, err := strconv.Atoi(object.Annotations[changeKey])
-			return n, err == nil
-		},
-	}, err
-}
-
-// podStatuses are changed in milan; the twin is the pod in rome. A condition that no kubelet knows is left alone by all.
-func podStatuses(ctx context.Context, rome, milan kubernetes.Interface) (subject, error) {
-	there := milan.CoreV1().Pods(twinNamespace)
-	list, err := there.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return subject{}, err
-	}
-	var names []string
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return subject{
-		kind: "pod status", names: names,
-		watch: func(ctx context.Context) (watch.Interface, error) {
-			return rome.CoreV1().Pods(offloadedNamespace).Watch(ctx, metav1.ListOptions{})
-		},
-		change: func(ctx context.Context, name string, n int) error {
-			_, err := there.Patch(ctx, name, types.StrategicMergePatchType,
-				fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":"True","message":"%d"}]}}`, changeKey, n), metav1.PatchOptions{}, "status")
-			return err
-		},
-		number: func(obj runtime.Object) (int, bool) {
-			object, ok := obj.(*corev1.Pod)
-			if !ok {
-				return 0, false
-			}
-			i := slices.IndexFunc(object.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == changeKey })
-			if i < 0 {
-				return 0, false
-			}
-			n, err := strconv.Atoi(object.Status.Conditions[i].Message)
-			return n, err == nil
-		},
-	}, nil
 }

@@ -20,7 +20,7 @@ func TestScaleTargets(t *testing.T) {
 	}
 	for _, spoil := range []func(){
 		func() { result.Runs[1].Seconds = 6.1 },
-		func() { result.Runs[1].Consumer.Start["create ips by us"] = 4001 },
+		func() { result.Runs[1].Consumer.Start["create ips by us"] = 4010 },
 		func() { result.Latencies[0].P99 = 51 },
 		func() { result.Latencies[1].Problem = "not all changes arrived" },
 	} {
