@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/kube"
 )
@@ -38,5 +39,24 @@ func TestInfoShowsTheGivenRangesOnAPIServer(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s%s", want, out, errOut)
 		}
+	}
+}
+
+// infoPeer: info peer.
+func (n networks) infoPeer() {
+	t := n.T
+	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}, Status: corev1beta1.ForeignClusterStatus{Role: corev1beta1.RoleUnknown}}
+	create(t, n.rome, foreign)
+	for query, want := range map[string]string{
+		"network.CIDRs.remote.external.0": "10.70.0.0/16\n", "network.CIDRs.remapped.external.0": "10.71.0.0/16\n", "network.CIDRs.remapped.pod.0": "10.2.0.0/16\n",
+		"network.gateway.role": "Client\n", "network.gateway.address": "192.0.2.2\n", "network.gateway.port": "51840\n", "network.gateway.connection": "Connected\n",
+	} {
+		if _, out, errOut := n.in(n.rome, "info peer milan -g "+query); out != want {
+			t.Errorf("%s: %q, want %q: %s", query, out, want, errOut)
+		}
+	}
+	n.has(n.must(n.in(n.rome, "info peer milan")), "External CIDR: 10.70.0.0/16, seen here as 10.71.0.0/16", "Gateway: Client", "192.0.2.2, port 51840", "Connection: Connected")
+	if err := n.rome.Delete(t.Context(), foreign); err != nil {
+		t.Fatal(err)
 	}
 }

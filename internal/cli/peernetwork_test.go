@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -104,5 +106,38 @@ func TestViewOf(t *testing.T) {
 		if got, err := viewOf(c, "10.70.0.5"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, %v, want %q", got, err, want)
 		}
+	}
+}
+
+// inBand: in-band.
+func (n networks) inBand() {
+	t := n.T
+	a := newApp(genericiooptions.NewTestIOStreamsDiscard())
+	a.kubeconfig.KubeConfig = &n.rome.kubeconfig
+	remote := connectionFlags()
+	remote.KubeConfig = &n.milan.kubeconfig
+	p, err := a.pair(t.Context(), remote)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: ipamv1alpha1.IPAPIServerProxy}, Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.7"}}
+	create(t, n.milan, proxy, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxyService}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8118}}},
+	})
+	proxy.Status.IP = "10.70.0.9"
+	if err := n.milan.Status().Update(t.Context(), proxy); err != nil {
+		t.Fatal(err)
+	}
+	// rome sees milan's external CIDR at 10.71.0.0/16.
+	if url, err := p.inBandURL(t.Context()); err != nil || url != "http://10.71.0.9:8118" {
+		t.Errorf("%s, %v", url, err)
+	}
+	// Only a flag that was typed changes the way of a peering that exists.
+	none, typed := func(string) bool { return false }, func(name string) bool { return name == "in-band" }
+	if url, err := p.proxyURL(t.Context(), &authFlags{given: none}); err != nil || url != nil {
+		t.Errorf("%v, %v", url, err)
+	}
+	if url, err := p.proxyURL(t.Context(), &authFlags{given: typed}); err != nil || url == nil || *url != "" {
+		t.Errorf("%v, %v", url, err)
 	}
 }

@@ -14,10 +14,8 @@ import (
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/network"
 )
-
-// keySize is that of every WireGuard key, in bytes.
-const keySize = 32
 
 // publicKey is the key of a peer's gateway.
 func publicKey(namespace, name, peer string, key []byte) *networkingv1beta1.PublicKey {
@@ -39,12 +37,12 @@ func (c *cluster) gatewayKey(ctx context.Context, namespace string, gateway *gat
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: gateway.secret()}}
 	err := c.wait(ctx, step, secret, func() verdict {
 		switch key := secret.Data[networkingv1beta1.SecretPublicKey]; len(key) {
-		case keySize:
+		case network.KeyLength:
 			return yes()
 		case 0:
 			return notYet("the controller manager has not written data.%s", networkingv1beta1.SecretPublicKey)
 		default:
-			return never("data.%s has %d bytes, a key has %d: delete the Secret, a new pair is made", networkingv1beta1.SecretPublicKey, len(key), keySize)
+			return never("data.%s has %d bytes, a key has %d: delete the Secret, a new pair is made", networkingv1beta1.SecretPublicKey, len(key), network.KeyLength)
 		}
 	})
 	return secret.Data[networkingv1beta1.SecretPublicKey], err
@@ -93,8 +91,8 @@ func (a *app) createPublicKeyCommand() *cobra.Command {
 				return err
 			}
 			key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
-			if err != nil || len(key) != keySize {
-				return fmt.Errorf("--public-key %s: want the %d bytes of a WireGuard public key in base64, 44 characters", text, keySize)
+			if err != nil || len(key) != network.KeyLength {
+				return fmt.Errorf("--public-key %s: want the %d bytes of a WireGuard public key in base64, 44 characters", text, network.KeyLength)
 			}
 			local, err := a.installed(cmd.Context())
 			if err != nil {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/ecdh"
 	"crypto/rand"
 	"fmt"
 	"time"
@@ -11,19 +10,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/network"
 )
 
-// newKeys makes a pair of WireGuard keys, which are those of Curve25519 (RFC 7748).
-func newKeys() (private, public []byte, err error) {
-	key, err := ecdh.X25519().GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, nil, fmt.Errorf("making a pair of keys: %w", err)
+// newKeys makes the data of a gateway's Secret.
+func newKeys() (map[string][]byte, error) {
+	var random [network.KeyLength]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return nil, fmt.Errorf("making a pair of keys: %w", err)
 	}
-	// Stored as WireGuard shows it: with the bits fixed that do not count.
-	private = key.Bytes()
-	private[0] &= 0b1111_1000
-	private[31] = private[31]&0b0111_1111 | 0b0100_0000
-	return private, key.PublicKey().Bytes(), nil
+	return network.KeyPair(random)
 }
 
 // rotateKeys gives the gateway of the local cluster new keys. The order keeps the tunnel up: the other end lets the new key in beside the
@@ -40,11 +36,11 @@ func (p *pair) rotateKeys(ctx context.Context) error {
 	if local.gateways.name() == "" || remote.gateways.name() == "" {
 		return fmt.Errorf("there is no tunnel between %s and %s whose keys could be changed: liqoctl network connect makes one", p.local.id, p.remote.id)
 	}
-	private, public, err := newKeys()
+	keys, err := newKeys()
 	if err != nil {
 		return err
 	}
-	if err := remote.ensureKey(ctx, remote.namespace, remote.peer, public, "holds the new key too"); err != nil {
+	if err := remote.ensureKey(ctx, remote.namespace, remote.peer, keys[networkingv1beta1.SecretPublicKey], "holds the new key too"); err != nil {
 		return err
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: local.namespace, Name: local.gateways.secret()}}
@@ -52,7 +48,7 @@ func (p *pair) rotateKeys(ctx context.Context) error {
 		if secret.ResourceVersion == "" {
 			return fmt.Errorf("there is no Secret %s in namespace %s with the keys of %s", secret.Name, secret.Namespace, local.gateways.describe())
 		}
-		secret.Data = map[string][]byte{networkingv1beta1.SecretPrivateKey: private, networkingv1beta1.SecretPublicKey: public}
+		secret.Data = keys
 		return nil
 	}); err != nil {
 		return err

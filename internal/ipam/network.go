@@ -20,15 +20,6 @@ func DefaultPools() []netip.Prefix {
 	}
 }
 
-// unusable are the ranges that no network between clusters may use: "this" network, loopback, link-local (the tunnels' own addresses are
-// of it), multicast and what is reserved for ever (RFC 6890).
-func unusable() []netip.Prefix {
-	return []netip.Prefix{
-		netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
-		netip.MustParsePrefix("224.0.0.0/3"),
-	}
-}
-
 // Host is an address that is in use around the cluster, such as that of a node: no range that is chosen holds it.
 type Host struct {
 	// Name tells people whose address it is.

@@ -60,7 +60,7 @@ func (o *Owner) Selector() map[string]string {
 
 // ChildLabels are on everything that is made for the gateway.
 func (o *Owner) ChildLabels() map[string]string {
-	return layered(o.Labels, o.Selector(), map[string]string{
+	return Layered(o.Labels, o.Selector(), map[string]string{
 		"app.kubernetes.io/managed-by": "liqo", "app.kubernetes.io/part-of": "liqo",
 		"app.kubernetes.io/name": networkingv1beta1.ComponentGateway, "app.kubernetes.io/component": "networking",
 	})
@@ -82,14 +82,14 @@ func (o *Owner) Deployment(r *Rendered) *appsv1.Deployment {
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: o.Namespace, Name: o.Child(),
-			Labels: layered(r.Deployment.Metadata.Labels, o.ChildLabels()), Annotations: layered(o.Annotations, r.Deployment.Metadata.Annotations),
+			Labels: Layered(r.Deployment.Metadata.Labels, o.ChildLabels()), Annotations: Layered(o.Annotations, r.Deployment.Metadata.Annotations),
 		},
 		Spec: *r.Deployment.Spec.DeepCopy(),
 	}
 	// Which pods are its, and as whom they run, is no matter of taste.
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: o.Selector()}
-	d.Spec.Template.Labels = layered(d.Spec.Template.Labels, o.ChildLabels())
-	d.Spec.Template.Annotations = layered(o.Annotations, d.Spec.Template.Annotations)
+	d.Spec.Template.Labels = Layered(d.Spec.Template.Labels, o.ChildLabels())
+	d.Spec.Template.Annotations = Layered(o.Annotations, d.Spec.Template.Annotations)
 	d.Spec.Template.Spec.ServiceAccountName, d.Spec.Template.Spec.DeprecatedServiceAccount = o.Child(), ""
 	return d
 }
@@ -100,8 +100,8 @@ func (o *Owner) Service(spec *networkingv1beta1.GatewayServerSpec, r *Rendered) 
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: o.Namespace, Name: o.Child(),
-			Labels:      layered(r.Service.Metadata.Labels, spec.ServiceLabels, o.ChildLabels()),
-			Annotations: layered(o.Annotations, r.Service.Metadata.Annotations, spec.ServiceAnnotations),
+			Labels:      Layered(r.Service.Metadata.Labels, spec.ServiceLabels, o.ChildLabels()),
+			Annotations: Layered(o.Annotations, r.Service.Metadata.Annotations, spec.ServiceAnnotations),
 		},
 		Spec: *r.Service.Spec.DeepCopy(),
 	}
@@ -160,7 +160,7 @@ func UpdateDeployment(have, want *appsv1.Deployment) {
 		have.Spec.Selector = selector // immutable
 	}
 	if restarted != "" {
-		have.Spec.Template.Annotations = layered(have.Spec.Template.Annotations, map[string]string{annotationRestarted: restarted})
+		have.Spec.Template.Annotations = Layered(have.Spec.Template.Annotations, map[string]string{annotationRestarted: restarted})
 	}
 }
 
@@ -210,8 +210,8 @@ func updateMeta(have, want *metav1.ObjectMeta, spec any) bool {
 	if err != nil {
 		panic(fmt.Sprintf("marshalling names: %v", err)) // strings always marshal
 	}
-	have.Labels = layered(have.Labels, want.Labels)
-	have.Annotations = layered(have.Annotations, want.Annotations, map[string]string{annotationRendered: hash, annotationNames: string(now)})
+	have.Labels = Layered(have.Labels, want.Labels)
+	have.Annotations = Layered(have.Annotations, want.Annotations, map[string]string{annotationRendered: hash, annotationNames: string(now)})
 	return changed
 }
 
@@ -270,8 +270,8 @@ func hashJSON(value any) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// layered returns one map with the entries of all, later ones on top; nil when there are none.
-func layered(all ...map[string]string) map[string]string {
+// Layered returns one map with the entries of all, later ones on top; nil when there are none.
+func Layered(all ...map[string]string) map[string]string {
 	var result map[string]string
 	for _, m := range all {
 		if len(m) > 0 && result == nil {

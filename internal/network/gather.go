@@ -12,6 +12,7 @@ import (
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/ipam"
 )
 
 // Objects are what an API server tells of the network. Their order means nothing.
@@ -123,7 +124,7 @@ func (g *gathering) local() {
 			continue
 		}
 		prefix, err := netip.ParsePrefix(n.Status.CIDR)
-		if err != nil || specialPrefix(prefix) != "" {
+		if err != nil || ipam.SpecialPrefix(prefix) != "" {
 			g.problem("", name, "status.cidr %q is no IPv4 range that a cluster may have: set spec.cidr right and make the Network anew", n.Status.CIDR)
 			continue
 		}
@@ -153,7 +154,7 @@ func (g *gathering) nodes() {
 		node := Node{Name: n.Name}
 		for _, a := range n.Status.Addresses {
 			ip, err := netip.ParseAddr(a.Address)
-			if err != nil || special(ip) != "" || a.Type != corev1.NodeInternalIP && a.Type != corev1.NodeExternalIP {
+			if err != nil || ipam.Special(ip) != "" || a.Type != corev1.NodeInternalIP && a.Type != corev1.NodeExternalIP {
 				continue
 			}
 			node.Addresses = append(node.Addresses, ip)
@@ -220,11 +221,11 @@ func podIP(pod *corev1.Pod) netip.Addr {
 	if pod.Spec.HostNetwork || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return netip.Addr{}
 	}
-	if ip, err := netip.ParseAddr(pod.Status.PodIP); err == nil && special(ip) == "" {
+	if ip, err := netip.ParseAddr(pod.Status.PodIP); err == nil && ipam.Special(ip) == "" {
 		return ip
 	}
 	for _, p := range pod.Status.PodIPs {
-		if ip, err := netip.ParseAddr(p.IP); err == nil && special(ip) == "" {
+		if ip, err := netip.ParseAddr(p.IP); err == nil && ipam.Special(ip) == "" {
 			return ip
 		}
 	}

@@ -65,8 +65,8 @@ func (g *gathering) expose(ip *ipamv1alpha1.IP, views []netip.Prefix) (Exposed, 
 	name := named("IP", ip)
 	e := Exposed{Kind: KindHost, Object: ip.Namespace + "/" + ip.Name}
 	var err error
-	if e.Real, err = netip.ParseAddr(ip.Spec.IP); err != nil || special(e.Real) != "" {
-		g.problem("", name, "spec.ip %q can't be exposed, it is %s: make an IP object with another address", ip.Spec.IP, cmp.Or(special(e.Real), "no address"))
+	if e.Real, err = netip.ParseAddr(ip.Spec.IP); err != nil || ipam.Special(e.Real) != "" {
+		g.problem("", name, "spec.ip %q can't be exposed, it is %s: make an IP object with another address", ip.Spec.IP, cmp.Or(ipam.Special(e.Real), "no address"))
 		return e, false
 	}
 	if contains(g.facts.Pods, e.Real) {

@@ -145,10 +145,10 @@ func remap(real, view string) (ipam.Remap, string) {
 		return r, "has no IPv4 range here: delete the Network of this range, another one is made"
 	}
 	r.Real, r.View = r.Real.Masked(), r.View.Masked()
-	if why := specialPrefix(r.Real); why != "" {
+	if why := ipam.SpecialPrefix(r.Real); why != "" {
 		return r, "is " + why + ", which no cluster may have: correct it in spec.remote"
 	}
-	if why := specialPrefix(r.View); why != "" || !r.Valid() {
+	if why := ipam.SpecialPrefix(r.View); why != "" || !r.Valid() {
 		return r, "does not fit where it appears here: delete the Network of this range, another one is made"
 	}
 	return r, ""

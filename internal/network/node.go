@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"liqo.io/liqo/internal/dataplane"
+	"liqo.io/liqo/internal/ipam"
 )
 
 // Host is what an agent knows by itself of the node that it runs on.
@@ -70,7 +71,7 @@ func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
 			exposed = append(exposed, e.Real)
 		}
 	}
-	own = slices.DeleteFunc(own, func(a netip.Addr) bool { return special(a) != "" || slices.Contains(exposed, a) })
+	own = slices.DeleteFunc(own, func(a netip.Addr) bool { return ipam.Special(a) != "" || slices.Contains(exposed, a) })
 
 	drop := func(m dataplane.Match) dataplane.FilterRule {
 		return dataplane.FilterRule{Match: m, Counter: true, Verdict: dataplane.Drop}

@@ -13,6 +13,7 @@ import (
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/ipam"
 )
 
 // RemoteNetwork is a range of a peer that wants a place here.
@@ -44,7 +45,7 @@ func RemoteNetworks(c *networkingv1beta1.Configuration) ([]RemoteNetwork, error)
 				return nil, fmt.Errorf("spec.remote.cidr.%s[%d] is %q, want an IPv4 range like 10.42.0.0/16", list.kind, i, text)
 			}
 			prefix = prefix.Masked()
-			if why := specialPrefix(prefix); why != "" {
+			if why := ipam.SpecialPrefix(prefix); why != "" {
 				return nil, fmt.Errorf("spec.remote.cidr.%s[%d] is %s, %s, which no cluster has", list.kind, i, prefix, why)
 			}
 			for _, other := range all {

@@ -47,7 +47,7 @@ func newTranslation(clusterID string, pods, external []ipam.Remap, ours []netip.
 // ToView is where we see an address that the peer tells of: one of its pods, or of its external CIDR. Every other address is refused: a
 // peer must not name an address that is not its own.
 func (t Translation) ToView(told netip.Addr) (netip.Addr, error) {
-	if why := special(told); why != "" {
+	if why := ipam.Special(told); why != "" {
 		return netip.Addr{}, fmt.Errorf("translating address %s told by cluster %q: it is %s", told, t.ClusterID, why)
 	}
 	for _, r := range t.remaps() {
@@ -97,40 +97,6 @@ func (t Translation) FromWire(wire netip.Addr) (netip.Addr, error) {
 }
 
 func (t Translation) remaps() []ipam.Remap { return slices.Concat(t.Pods, t.External) }
-
-// special says what an address is that no cluster may have, empty for all others.
-func special(a netip.Addr) string {
-	switch {
-	case !a.IsValid():
-		return "no address"
-	case !a.Is4():
-		return "not an IPv4 address: IPv6 is not supported by this version"
-	case a.As4()[0] == 0:
-		return "an address of this very host (0.0.0.0/8)"
-	case a.IsLoopback():
-		return "a loopback address"
-	case a.IsLinkLocalUnicast():
-		return "a link-local address"
-	case a.IsMulticast():
-		return "a multicast address"
-	case a.As4()[0] >= 240:
-		return "a reserved address (240.0.0.0/4)"
-	}
-	return ""
-}
-
-// specialPrefix says what a prefix contains that no cluster may have, empty if nothing.
-func specialPrefix(p netip.Prefix) string {
-	if !p.Addr().Is4() {
-		return special(p.Addr())
-	}
-	for _, bad := range []string{"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4"} {
-		if bad := netip.MustParsePrefix(bad); p.Overlaps(bad) {
-			return fmt.Sprintf("a range that overlaps %s (%s)", bad, special(bad.Addr()))
-		}
-	}
-	return ""
-}
 
 func contains(prefixes []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })

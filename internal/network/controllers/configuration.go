@@ -154,8 +154,8 @@ func (r *configurations) ensure(ctx context.Context, c *networkingv1beta1.Config
 		if n.UID != "" && !metav1.IsControlledBy(n, c) {
 			return fmt.Errorf("there is Network %s/%s, which was not made for this Configuration: %w", n.Namespace, n.Name, errRefused)
 		}
-		n.Labels = merge(r.Labels, n.Labels, map[string]string{api.LabelRemoteClusterID: cluster, networkingv1beta1.LabelCIDRType: w.Type})
-		n.Annotations = merge(r.Annotations, n.Annotations)
+		n.Labels = network.Layered(r.Labels, n.Labels, map[string]string{api.LabelRemoteClusterID: cluster, networkingv1beta1.LabelCIDRType: w.Type})
+		n.Annotations = network.Layered(r.Annotations, n.Annotations)
 		n.Spec.CIDR = w.CIDR.String()
 		return controllerutil.SetControllerReference(c, n, r.client.Scheme())
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -75,8 +74,8 @@ func (r *gateways) makeKeys(ctx context.Context, g *gateway, key client.ObjectKe
 	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: key.Namespace, Name: key.Name, Annotations: merge(r.Annotations),
-			Labels: merge(g.ChildLabels(), map[string]string{networkingv1beta1.LabelGatewayResource: api.True}),
+			Namespace: key.Namespace, Name: key.Name, Annotations: network.Layered(r.Annotations),
+			Labels: network.Layered(g.ChildLabels(), map[string]string{networkingv1beta1.LabelGatewayResource: api.True}),
 		},
 		Data: data,
 	}
@@ -119,7 +118,7 @@ func (r *gateways) rights(ctx context.Context, g *gateway, secret string) error 
 			return kube.WaitFor(secretDelay, reasonNameTaken, "%s belongs to gateway %s/%s: give one of the two another name", r.describe(wide), namespace, name)
 		}
 		r.stamp(g, wide)
-		wide.Annotations = merge(wide.Annotations, map[string]string{annotationOwner: string(g.UID)})
+		wide.Annotations = network.Layered(wide.Annotations, map[string]string{annotationOwner: string(g.UID)})
 		wide.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: network.GatewayClusterRole}
 		wide.Subjects = g.Subjects()
 		return nil
@@ -170,8 +169,8 @@ func (r *gateways) deployment(ctx context.Context, g *gateway, rendered *network
 
 // stamp labels a child.
 func (r *gateways) stamp(g *gateway, child client.Object) {
-	child.SetLabels(merge(child.GetLabels(), g.ChildLabels()))
-	child.SetAnnotations(merge(child.GetAnnotations(), r.Annotations))
+	child.SetLabels(network.Layered(child.GetLabels(), g.ChildLabels()))
+	child.SetAnnotations(network.Layered(child.GetAnnotations(), r.Annotations))
 }
 
 // ensure is kube.Ensure for a child in the gateway's namespace. What was not made for the gateway is never changed.
@@ -238,16 +237,4 @@ func (r *gateways) warn(g *gateway, reason, action, format string, args ...any) 
 	if condition := meta.FindStatusCondition(*g.conditions, kube.ConditionReady); condition == nil || condition.Reason != reason {
 		r.events.Eventf(g.object, nil, corev1.EventTypeWarning, reason, action, format, args...)
 	}
-}
-
-// merge returns one map with the entries of all, later ones on top; nil when there are none.
-func merge(all ...map[string]string) map[string]string {
-	var result map[string]string
-	for _, m := range all {
-		if len(m) > 0 && result == nil {
-			result = map[string]string{}
-		}
-		maps.Copy(result, m)
-	}
-	return result
 }

@@ -95,8 +95,8 @@ func (r *systemIPs) ensure(ctx context.Context, w network.SystemIP) error {
 		default:
 			return fmt.Errorf("IP %s/%s stands for %s and was not made by Liqo, which needs the name for %s: delete it", ip.Namespace, ip.Name, ip.Spec.IP, w.Address)
 		}
-		ip.Labels = merge(r.Labels, ip.Labels, map[string]string{ipamv1alpha1.LabelIPType: w.Type})
-		ip.Annotations = merge(r.Annotations, ip.Annotations)
+		ip.Labels = network.Layered(r.Labels, ip.Labels, map[string]string{ipamv1alpha1.LabelIPType: w.Type})
+		ip.Annotations = network.Layered(r.Annotations, ip.Annotations)
 		ip.Spec.IP = w.Address
 		return nil
 	})

@@ -1,0 +1,49 @@
+package ipam
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// unusable are the ranges that no network between clusters may use: "this" network, loopback, link-local (the tunnels' own addresses are
+// of it), multicast and what is reserved for ever (RFC 6890). Special says the same of addresses.
+func unusable() []netip.Prefix {
+	return []netip.Prefix{
+		netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
+		netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("240.0.0.0/4"),
+	}
+}
+
+// Special says what an address is that no cluster may have, empty for all others.
+func Special(a netip.Addr) string {
+	switch {
+	case !a.IsValid():
+		return "no address"
+	case !a.Is4():
+		return "not an IPv4 address: IPv6 is not supported by this version"
+	case a.As4()[0] == 0:
+		return "an address of this very host (0.0.0.0/8)"
+	case a.IsLoopback():
+		return "a loopback address"
+	case a.IsLinkLocalUnicast():
+		return "a link-local address"
+	case a.IsMulticast():
+		return "a multicast address"
+	case a.As4()[0] >= 240:
+		return "a reserved address (240.0.0.0/4)"
+	}
+	return ""
+}
+
+// SpecialPrefix says what a range contains that no cluster may have, empty if nothing.
+func SpecialPrefix(p netip.Prefix) string {
+	if !p.Addr().Is4() {
+		return Special(p.Addr())
+	}
+	for _, bad := range unusable() {
+		if bad.Overlaps(p) {
+			return fmt.Sprintf("a range that overlaps %s (%s)", bad, Special(bad.Addr()))
+		}
+	}
+	return ""
+}
