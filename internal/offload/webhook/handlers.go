@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
 )
@@ -34,7 +35,9 @@ func (h *pods) Handle(ctx context.Context, req admission.Request) admission.Resp
 	case err != nil:
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("reading the NamespaceOffloading of namespace %s: %w", req.Namespace, err))
 	case offloading == nil:
-		return admission.Allowed("the namespace is not offloaded")
+		return h.early(ctx, req.Namespace)
+	case !offloading.DeletionTimestamp.IsZero():
+		return admission.Allowed("the namespace is no longer offloaded")
 	}
 	pod := &corev1.Pod{}
 	if err := h.decoder.Decode(req, pod); err != nil {
@@ -65,7 +68,21 @@ func replace(there bool, path string, value any) jsonpatch.Operation {
 	return jsonpatch.NewOperation(operation, path, value)
 }
 
-// offloading returns the NamespaceOffloading of a namespace, nil when there is none, or it goes.
+// early answers for a namespace that carries the label of offloaded ones and is none. Whoever put it there wants its pods to wait for the
+// NamespaceOffloading, so that none of them is scheduled before it is known where they may run.
+func (h *pods) early(ctx context.Context, namespace string) admission.Response {
+	ns := &corev1.Namespace{}
+	if err := h.live.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("reading namespace %s: %w", namespace, err))
+	}
+	if ns.Labels[offloadingv1beta1.LabelSchedulingEnabled] != api.True {
+		return admission.Allowed("the namespace is not offloaded") // it was, and the API server has not noticed yet
+	}
+	return admission.Denied(fmt.Sprintf("namespace %s is labelled %s=%s, and not offloaded yet: offload it (liqoctl offload namespace %s), or remove the label",
+		namespace, offloadingv1beta1.LabelSchedulingEnabled, api.True, namespace))
+}
+
+// offloading returns the NamespaceOffloading of a namespace, nil when there is none.
 func (h *pods) offloading(ctx context.Context, namespace string) (*offloadingv1beta1.NamespaceOffloading, error) {
 	o := &offloadingv1beta1.NamespaceOffloading{}
 	key := client.ObjectKey{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName}
@@ -74,7 +91,7 @@ func (h *pods) offloading(ctx context.Context, namespace string) (*offloadingv1b
 		// The API server asks only about namespaces that carry the label of offloaded ones: this cache may be behind.
 		err = h.live.Get(ctx, key, o)
 	}
-	if apierrors.IsNotFound(err) || err == nil && !o.DeletionTimestamp.IsZero() {
+	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	return o, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -71,7 +72,7 @@ func TestPods(t *testing.T) {
 		"local":                          {reader(offloadingOf(offloadingv1beta1.PodsLocal)), reader(), pod, nil},
 		"the cache is behind":            {reader(), reader(offloadingOf(offloadingv1beta1.PodsLocalAndRemote)), pod, patch{"add /spec/tolerations"}},
 		"no longer":                      {reader(going(offloadingOf(offloadingv1beta1.PodsRemote))), reader(), pod, nil},
-		"labelled by hand: not our pods": {reader(), reader(), pod, nil},
+		"no longer, and not noticed yet": {reader(), reader(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}), pod, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &pods{cached: c.cached, live: c.live, decoder: admission.NewDecoder(kube.NewScheme()), runtimeClass: "liqo"}
@@ -87,6 +88,16 @@ func TestPods(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestPodsWaitForTheirNamespace: a namespace that was labelled by hand takes no pods before it is offloaded.
+func TestPodsWaitForTheirNamespace(t *testing.T) {
+	labelled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo", Labels: map[string]string{offloadingv1beta1.LabelSchedulingEnabled: "true"}}}
+	h := &pods{cached: reader(), live: reader(labelled), decoder: admission.NewDecoder(kube.NewScheme())}
+	response := h.Handle(t.Context(), review(t, &corev1.Pod{}))
+	if response.Allowed || !strings.Contains(response.Result.Message, "liqoctl offload namespace demo") {
+		t.Errorf("%+v", response)
 	}
 }
 
