@@ -148,10 +148,16 @@ func (s *Story) Eventually(within time.Duration, what string, check func(context
 // Offload makes a namespace in rome and offloads it to all providers; its twin there is called name-rome. The story's end deletes it.
 func (s *Story) Offload(name string, flags ...string) {
 	s.Helper()
-	s.Must(s.Rome.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-	s.namespaces = append(s.namespaces, name)
+	s.Namespace(name, nil)
 	_, err := s.Liqoctl(s.Context(), append([]string{"offload", "namespace", name, "--kubeconfig", s.Rome.Kubeconfig, "--timeout", "60s"}, flags...)...)
 	s.Must(err)
+}
+
+// Namespace makes a namespace in rome. The story's end deletes it.
+func (s *Story) Namespace(name string, labels map[string]string) {
+	s.Helper()
+	s.Must(s.Rome.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}))
+	s.namespaces = append(s.namespaces, name)
 }
 
 // Twin is the name of an offloaded namespace in the providers.

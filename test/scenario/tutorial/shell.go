@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,6 +29,9 @@ type Shell struct {
 
 // patience is how long a step that only looks may take until it shows what it should.
 const patience = time.Minute
+
+// prompt is what a shell that somebody types into prints before a line, and how it asks its terminal where it is.
+var prompt = regexp.MustCompile(`(?m)^(\x1b\[6n|\x1b\[J|(/ )?[#$] )+`)
 
 // NewShell opens a shell in a folder; environment is added to that of the test. It ends with the test.
 func NewShell(t *testing.T, folder string, environment ...string) *Shell {
@@ -65,8 +69,12 @@ func (s *Shell) run(ctx context.Context, commands, typed string) (string, int, e
 	in, out := filepath.Join(s.dir, "in"), filepath.Join(s.dir, "out")
 	if typed == "" {
 		typed = strings.Repeat("y\n", 5)
-	} else {
-		typed += "exit\n" // on a terminal the end of a file ends nothing
+	} else { // a shell that somebody types into has a terminal, on which the end of a file ends nothing
+		file := filepath.Join(s.dir, "commands")
+		if err := os.WriteFile(file, []byte(commands), 0o600); err != nil {
+			return "", 0, err
+		}
+		commands, typed = fmt.Sprintf("script --quiet --return --command 'bash %s' /dev/null", file), typed+"exit\n"
 	}
 	if err := os.WriteFile(in, []byte(typed), 0o600); err != nil {
 		return "", 0, err
@@ -118,6 +126,9 @@ func (s *Shell) Do(step Step) {
 		if failed := code != 0; failed != step.fails() {
 			differs = fmt.Errorf("the exit code is %d", code)
 		} else if step.Shows != "" {
+			if step.Typed != "" {
+				said = prompt.ReplaceAllString(said, "")
+			}
 			differs = Match(step.Shows, said)
 		}
 		if differs == nil {

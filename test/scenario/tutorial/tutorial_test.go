@@ -80,9 +80,9 @@ func TestMatch(t *testing.T) {
 func TestShell(t *testing.T) {
 	s := NewShell(t, t.TempDir(), "B=2")
 	for _, step := range []Step{
-		{Commands: "A=1\ncd /\n"},
+		{Commands: "A=1\ncd /\nwatch true\n"},
 		{Commands: "echo $A $B; pwd\n", Shows: "1 2\n/\n"},
-		{Commands: "watch sh\n", Typed: "echo typed\n", Shows: "typed\n"},
+		{Commands: "sh\n", Typed: "echo ty''ped\n", Shows: "...\ntyped\n...\n"},
 		{Commands: "read answer\necho $answer\n", Shows: "y\n"},
 		{Commands: "echo Error: no; false\n", Shows: "Error: no\n"},
 		{Commands: "sleep 1000\n", Background: true},

@@ -1,0 +1,194 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/test/playground"
+	"liqo.io/liqo/test/scenario/story"
+)
+
+// skipReflection is the annotation by which an object stays at home.
+const skipReflection = "liqo.io/skip-reflection"
+
+// copied is one kind that follows a namespace.
+type copied struct {
+	client.Object
+	// change makes another one of it, says what it says that has to be the same in every cluster.
+	change func(client.Object)
+	says   func(client.Object) any
+}
+
+func kinds() []copied {
+	host := func(name string) []networkingv1.IngressRule { return []networkingv1.IngressRule{{Host: name}} }
+	return []copied{
+		{&corev1.ConfigMap{Data: map[string]string{"a": "1"}, BinaryData: map[string][]byte{"b": {0, 1}}},
+			func(o client.Object) { o.(*corev1.ConfigMap).Data["a"] = "2" },
+			func(o client.Object) any { c := o.(*corev1.ConfigMap); return []any{c.Data, c.BinaryData} }},
+		{&corev1.Secret{Type: corev1.SecretTypeBasicAuth, Data: map[string][]byte{"username": []byte("u"), "password": []byte("p")}},
+			func(o client.Object) { o.(*corev1.Secret).Data["password"] = []byte("other") },
+			func(o client.Object) any { c := o.(*corev1.Secret); return []any{c.Data, c.Type} }},
+		{&corev1.Service{Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "x"}, Ports: []corev1.ServicePort{{Name: "web", Port: 80}},
+			SessionAffinity: corev1.ServiceAffinityClientIP}},
+			func(o client.Object) { o.(*corev1.Service).Spec.Ports[0].Port = 81 },
+			func(o client.Object) any {
+				c := o.(*corev1.Service).Spec
+				return []any{c.Selector, c.Ports[0].Port, c.SessionAffinity, c.SessionAffinityConfig}
+			}},
+		{&networkingv1.Ingress{Spec: networkingv1.IngressSpec{Rules: host("shop.example")}},
+			func(o client.Object) { o.(*networkingv1.Ingress).Spec.Rules = host("blog.example") },
+			func(o client.Object) any { return o.(*networkingv1.Ingress).Spec.Rules }},
+	}
+}
+
+// copies: what a namespace holds follows it to the providers and stays the same there; what is somebody else's stays theirs.
+func copies(s *story.Story) {
+	const ns = "copies"
+	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
+	s.Step("offload a namespace", func() { s.Offload(ns) })
+	all := kinds()
+	s.Step("ConfigMaps, Secrets, Services and Ingresses follow", func() {
+		for _, k := range all {
+			k.SetNamespace(ns)
+			k.SetName("it")
+			k.SetLabels(map[string]string{"team": "blue"})
+			s.Must(rome.Create(s.Context(), k.Object))
+		}
+		for _, k := range all {
+			alike(s, milan, k, twin)
+			alike(s, s.Naples, k, twin)
+		}
+	})
+	s.Step("changes follow", func() {
+		for _, k := range all {
+			k.change(k.Object)
+			s.Must(rome.Update(s.Context(), k.Object))
+		}
+		for _, k := range all {
+			alike(s, milan, k, twin)
+		}
+	})
+	s.Step("what is changed or deleted in milan comes back", func() {
+		for i, k := range all {
+			there := k.there(twin)
+			s.Must(milan.Get(s.Context(), client.ObjectKeyFromObject(there), there))
+			if i%2 == 0 {
+				s.Must(milan.Delete(s.Context(), there))
+			} else {
+				there.GetLabels()["team"] = "red"
+				s.Must(milan.Update(s.Context(), there))
+			}
+		}
+		for _, k := range all {
+			alike(s, milan, k, twin)
+		}
+	})
+	s.Step("what is annotated leaves milan, and comes back without the annotation", func() {
+		for _, annotations := range []map[string]string{{skipReflection: "true"}, nil} {
+			for _, k := range all {
+				s.Must(rome.Get(s.Context(), client.ObjectKeyFromObject(k.Object), k.Object))
+				k.SetAnnotations(annotations)
+				s.Must(rome.Update(s.Context(), k.Object))
+			}
+			for _, k := range all {
+				if annotations != nil {
+					s.Gone(milan, k.there(twin), start)
+				} else {
+					alike(s, milan, k, twin)
+				}
+			}
+		}
+	})
+	s.Step("what milan has already of that name stays milan's, and rome says so", func() {
+		theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "theirs"}, Data: map[string]string{"of": "milan"}}
+		s.Must(milan.Create(s.Context(), theirs))
+		s.Must(rome.Create(s.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "theirs"}, Data: map[string]string{"of": "rome"}}))
+		event(s, rome, ns, "theirs", func(e corev1.Event) bool { return e.Type == corev1.EventTypeWarning && e.Reason == "FailedReflection" })
+		var now corev1.ConfigMap
+		s.Must(milan.Get(s.Context(), client.ObjectKeyFromObject(theirs), &now))
+		if now.ResourceVersion != theirs.ResourceVersion {
+			s.Errorf("milan's own ConfigMap was touched: %+v", now)
+		}
+		s.Must(milan.Delete(s.Context(), &now))
+		s.Eventually(start, "rome's ConfigMap to take the free name", func(ctx context.Context) error {
+			var now corev1.ConfigMap
+			if err := milan.Get(ctx, client.ObjectKeyFromObject(theirs), &now); err != nil || now.Data["of"] != "rome" {
+				return fmt.Errorf("%v: %w", now.Data, err)
+			}
+			return nil
+		})
+	})
+	s.Step("what happens to a pod in milan is told in rome", func() {
+		pod := story.PodOn("milan", ns, "nothing", "registry.local/nothing:1")
+		pod.Spec.Containers[0].ImagePullPolicy = corev1.PullNever
+		s.Must(rome.Create(s.Context(), pod))
+		event(s, rome, ns, "nothing", func(e corev1.Event) bool {
+			return e.Reason == "ErrImageNeverPull" && strings.HasSuffix(e.Source.Component, " (remote)") && e.InvolvedObject.UID == pod.UID
+		})
+		s.Must(rome.Delete(s.Context(), pod))
+		s.Gone(rome, pod, start)
+	})
+	s.Step("what is deleted goes", func() {
+		for _, k := range all {
+			s.Must(rome.Delete(s.Context(), k.Object))
+		}
+		for _, k := range all {
+			s.Gone(milan, k.there(twin), start)
+			s.Gone(s.Naples, k.there(twin), start)
+		}
+	})
+}
+
+// there is an object to read the copy into.
+func (k copied) there(twin string) client.Object {
+	there, ok := k.DeepCopyObject().(client.Object)
+	if !ok {
+		panic("copies of objects are objects")
+	}
+	there.SetNamespace(twin)
+	return there
+}
+
+// alike waits until a provider has the copy of an object, with its labels and all that it says.
+func alike(s *story.Story, c *playground.Cluster, k copied, twin string) {
+	s.Helper()
+	there := k.there(twin)
+	s.Eventually(start, fmt.Sprintf("%s to have the %T of rome", c.ID, k.Object), func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(there), there); err != nil {
+			return err
+		}
+		if diff := cmp.Diff(k.says(k.Object), k.says(there)); diff != "" || there.GetDeletionTimestamp() != nil || there.GetLabels()["team"] != "blue" {
+			return fmt.Errorf("labels %v, deleted %v, difference %s", there.GetLabels(), there.GetDeletionTimestamp(), diff)
+		}
+		return nil
+	})
+}
+
+// event waits for an event about an object.
+func event(s *story.Story, c *playground.Cluster, namespace, about string, is func(corev1.Event) bool) {
+	s.Helper()
+	s.Eventually(start, "an event about "+about, func(ctx context.Context) error {
+		var list corev1.EventList
+		if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		var others []string
+		for _, e := range list.Items {
+			if e.InvolvedObject.Name != about {
+				continue
+			}
+			if is(e) {
+				return nil
+			}
+			others = append(others, fmt.Sprintf("%s %s of %s: %s", e.Type, e.Reason, e.Source.Component, e.Message))
+		}
+		return fmt.Errorf("there are %q", others)
+	})
+}

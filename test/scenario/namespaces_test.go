@@ -1,0 +1,156 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/test/playground"
+	"liqo.io/liqo/test/scenario/story"
+)
+
+// namespaces: where pods run is decided for their namespace, whatever they ask for; a namespace that somebody has already is not taken.
+func namespaces(s *story.Story) {
+	rome, milan, naples := s.Rome, s.Milan, s.Naples
+	s.Step("Remote, and a selector: pods that ask for nothing run in naples", func() {
+		s.Offload("remote", "--pod-offloading-strategy", "Remote", "--namespace-mapping-strategy", "EnforceSameName", "--selector", api.LabelRemoteClusterID+"=naples")
+		s.Must(rome.Create(s.Context(), anywhere("remote", 2)))
+		runOn(s, s.PodsReady(rome, "remote", 2, start), "naples")
+		s.PodsReady(naples, "remote", 2, start)
+		absent(s, milan, "remote")
+	})
+	s.Step("those that insist on milan, or on staying at home, wait", func() {
+		for _, node := range []string{"milan", rome.Node()} {
+			pod := story.PodOn(node, "remote", "insists-on-"+node, playground.TestServer)
+			pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+			s.Must(rome.Create(s.Context(), pod))
+			waits(s, rome, "remote", pod.Name)
+		}
+	})
+	s.Step("Local: pods run at home, and those that insist on milan wait", func() {
+		s.Offload("local", "--pod-offloading-strategy", "Local")
+		s.Must(rome.Create(s.Context(), anywhere("local", 2)))
+		runOn(s, s.PodsReady(rome, "local", 2, start), rome.Node())
+		pod := story.PodOn("milan", "local", "insists", playground.TestServer)
+		s.Must(rome.Create(s.Context(), pod))
+		waits(s, rome, "local", pod.Name)
+	})
+	s.Step("a namespace that milan has already is not taken, and naples gets its twin", func() {
+		theirs := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "taken"}}
+		s.Must(milan.Create(s.Context(), theirs))
+		s.Namespace("taken", nil)
+		s.Must(rome.Create(s.Context(), &offloadingv1beta1.NamespaceOffloading{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "taken", Name: offloadingv1beta1.NamespaceOffloadingName},
+			Spec:       offloadingv1beta1.NamespaceOffloadingSpec{NamespaceMappingStrategy: offloadingv1beta1.EnforceSameName},
+		}))
+		offloaded(s, "taken", offloadingv1beta1.PhaseSomeFailed, map[string]string{
+			"milan": offloadingv1beta1.ReasonCreationLoopBackOff, "naples": offloadingv1beta1.ReasonNamespaceCreated,
+		})
+		var now corev1.Namespace
+		s.Must(milan.Get(s.Context(), key("taken"), &now))
+		if now.UID != theirs.UID || now.ResourceVersion != theirs.ResourceVersion || now.DeletionTimestamp != nil {
+			s.Errorf("milan's own namespace was touched: %+v", now.ObjectMeta)
+		}
+		s.Must(milan.Delete(s.Context(), theirs))
+		offloaded(s, "taken", offloadingv1beta1.PhaseReady, map[string]string{
+			"milan": offloadingv1beta1.ReasonNamespaceCreated, "naples": offloadingv1beta1.ReasonNamespaceCreated,
+		})
+	})
+	s.Step("pods of a namespace that is about to be offloaded are refused until it is", func() {
+		s.Namespace("early", map[string]string{offloadingv1beta1.LabelSchedulingEnabled: api.True})
+		pod := story.PodOn("milan", "early", "early", playground.TestServer)
+		if err := rome.Create(s.Context(), pod.DeepCopy()); err == nil || apierrors.IsAlreadyExists(err) {
+			s.Fatalf("the pod was admitted though nobody knows yet where it may run: %v", err)
+		}
+		_, err := s.Liqoctl(s.Context(), "offload", "namespace", "early", "--kubeconfig", rome.Kubeconfig)
+		s.Must(err)
+		s.Eventually(start, "the pod to be admitted", func(ctx context.Context) error { return rome.Create(ctx, pod.DeepCopy()) })
+		s.PodReady(rome, "early", "early", start)
+	})
+	s.Step("taken back", func() {
+		for _, ns := range []string{"remote", "local", "taken", "early"} {
+			s.Must(rome.DeleteAllOf(s.Context(), &appsv1.Deployment{}, client.InNamespace(ns)))
+			s.Must(rome.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(ns), client.GracePeriodSeconds(1)))
+		}
+		for _, ns := range []string{"remote", "local", "taken", "early"} {
+			s.PodsReady(rome, ns, 0, start)
+			_, err := s.Liqoctl(s.Context(), "unoffload", "namespace", ns, "--kubeconfig", rome.Kubeconfig)
+			s.Must(err)
+			for _, c := range []*playground.Cluster{milan, naples} {
+				absent(s, c, ns)
+				absent(s, c, story.Twin(ns))
+			}
+		}
+	})
+}
+
+// anywhere is a Deployment whose pods ask for no node.
+func anywhere(namespace string, replicas int32) *appsv1.Deployment {
+	d := story.DeploymentOn("", namespace, "web", replicas, playground.TestServer)
+	d.Spec.Template.Spec.NodeSelector = nil
+	return d
+}
+
+func runOn(s *story.Story, pods []corev1.Pod, node string) {
+	s.Helper()
+	for _, pod := range pods {
+		if pod.Spec.NodeName != node {
+			s.Errorf("pod %s/%s runs on %s, want %s", pod.Namespace, pod.Name, pod.Spec.NodeName, node)
+		}
+	}
+}
+
+// waits checks that no node is good for a pod, and that the scheduler says so.
+func waits(s *story.Story, c *playground.Cluster, namespace, name string) {
+	s.Helper()
+	s.Eventually(start, "pod "+name+" to wait for a node", func(ctx) error {
+		pod := s.Pod(c, namespace, name)
+		if pod.Spec.NodeName != "" {
+			s.Fatalf("pod %s/%s is on node %s", namespace, name, pod.Spec.NodeName)
+		}
+		if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable
+		}) {
+			return fmt.Errorf("conditions %v", pod.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+func absent(s *story.Story, c *playground.Cluster, namespace string) {
+	s.Helper()
+	if err := c.Get(s.Context(), key(namespace), &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+		s.Errorf("%s has a namespace %s: %v", c.ID, namespace, err)
+	}
+}
+
+// offloaded waits until a NamespaceOffloading is in a phase, for a reason in each cluster.
+func offloaded(s *story.Story, namespace string, phase offloadingv1beta1.OffloadingPhase, reasons map[string]string) {
+	s.Helper()
+	s.Eventually(time.Minute, fmt.Sprintf("namespace %s to be %s", namespace, phase), func(ctx context.Context) error {
+		var object offloadingv1beta1.NamespaceOffloading
+		if err := s.Rome.Get(ctx, client.ObjectKey{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName}, &object); err != nil {
+			return err
+		}
+		if object.Status.OffloadingPhase != phase {
+			return fmt.Errorf("its status is %+v", object.Status)
+		}
+		for id, reason := range reasons {
+			if !slices.ContainsFunc(object.Status.RemoteNamespacesConditions[id], func(c offloadingv1beta1.RemoteNamespaceCondition) bool {
+				return c.Type == offloadingv1beta1.RemoteNamespaceReady && c.Reason == reason
+			}) {
+				return fmt.Errorf("cluster %s: %+v, want %s", id, object.Status.RemoteNamespacesConditions[id], reason)
+			}
+		}
+		return nil
+	})
+}
