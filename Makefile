@@ -87,7 +87,7 @@ lint: bin/tools/golangci-lint bin/tools/govulncheck ## Format, vet, linters, dri
 
 .PHONY: unit
 unit: ## Levels 0 and 1: pure and faked, needs nothing.
-	$(call timed,levels 0 and 1,go test ./api/... ./internal/... ./cmd/... ./charts/... ./test/bench ./test/playground -skip OnAPIServer && (cd playground && go test $$(go list ./... | grep -v '/test$$')))
+	$(call timed,levels 0 and 1,go test ./api/... ./internal/... ./cmd/... ./charts/... ./test/bench ./test/playground ./test/scenario/tutorial -skip OnAPIServer && (cd playground && go test $$(go list ./... | grep -v '/test$$')))
 
 .PHONY: api
 api: components ## Level 2: against real API servers.
@@ -111,7 +111,7 @@ network-scenario: build ## Level 4: stories of the network, on three clusters of
 
 .PHONY: examples
 examples: build ## Level 4: the tutorials as they are written, an application over two clusters, long partitions, bursts.
-	$(call timed,level 4 of the examples,go test ./test/scenario/examples ./test/scenario/tutorial -count=1 -timeout 30m -v)
+	$(call timed,level 4 of the examples,go test ./test/scenario/examples -count=1 -timeout 30m -v)
 
 .PHONY: bench
 bench: build ## The figures we promise, measured side by side.
