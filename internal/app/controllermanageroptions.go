@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"net/netip"
+	"path"
 	"strings"
 	"time"
 
@@ -34,6 +35,9 @@ type ControllerManagerOptions struct {
 	LoadBalancerClasses []authv1beta1.LoadBalancerType
 	// DefaultLimitsEnforcement is written into Quotas.
 	DefaultLimitsEnforcement offloadingv1beta1.LimitsEnforcement
+	// RefusedNamespaces are patterns of names that no consumer gets, NamespaceLimit how many namespaces each gets.
+	RefusedNamespaces []string
+	NamespaceLimit    int
 	// RuntimeClass asks for a virtual node.
 	RuntimeClass string
 	// EnforceResources refuses pods of consumers that exceed their Quotas.
@@ -85,6 +89,17 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	}))
 	o.DefaultLimitsEnforcement = offloadingv1beta1.EnforcementNone
 	flags.Func("default-limits-enforcement", "what new Quotas say about how strictly they count: None, Soft or Hard", o.setEnforcement)
+	flags.Func("refused-namespaces", "names of namespaces that no consumer gets here, * stands for anything: *-system,...", func(value string) error {
+		o.RefusedNamespaces = nil
+		for pattern := range strings.SplitSeq(value, ",") {
+			if _, err := path.Match(pattern, ""); err != nil {
+				return fmt.Errorf("reading pattern %q: %w", pattern, err)
+			}
+			o.RefusedNamespaces = append(o.RefusedNamespaces, pattern)
+		}
+		return nil
+	})
+	flags.IntVar(&o.NamespaceLimit, "namespace-limit", 0, "how many namespaces each consumer gets here; 0 for any number")
 	flags.StringVar(&o.RuntimeClass, "runtime-class", "liqo", "RuntimeClass that asks for a virtual node")
 	flags.BoolVar(&o.EnforceResources, "enable-resource-enforcement", true, "refuse pods of consumers that exceed their Quotas")
 	flags.BoolVar(&o.DefaultClassEnabled, "default-resource-slice-class-enabled", true, "answer ResourceSlices of the default class")

@@ -51,9 +51,9 @@ func MapKey(m *offloadingv1beta1.NamespaceMap) string { return m.Namespace + "/"
 
 // Enforce plans what a provider does for a NamespaceMap (the replicated copy), given the metadata of the namespaces that exist. A namespace
 // that this map did not make for that very local namespace is never touched: its phase is CreationLoopBackOff until it is gone. Of two
-// local namespaces that ask for one remote name, the one that has it keeps it, else the first by name gets it. A map that is
-// being deleted desires nothing.
-func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.ObjectMeta, liqoNamespace string) Enforcement {
+// local namespaces that ask for one remote name, the one that has it keeps it, else the first by name gets it. What the policy refuses is not
+// made; what there is stays. A map that is being deleted desires nothing.
+func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.ObjectMeta, policy NamespacePolicy) Enforcement {
 	plan := Enforcement{Status: map[string]offloadingv1beta1.RemoteNamespaceStatus{}}
 	desired := m.Spec.DesiredMapping
 	if !m.DeletionTimestamp.IsZero() {
@@ -80,16 +80,21 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 		plan.Status[local] = status(remote, offloadingv1beta1.MappingTerminating)
 	}
 	taken := map[string]bool{}
+	many := len(holder)
 	for _, local := range slices.Sorted(maps.Keys(desired)) {
 		remote := desired[local]
 		meta, exists := existing[remote]
+		full := !exists && policy.Limit > 0 && many >= policy.Limit
 		switch {
 		case exists && holder[remote] == local && !meta.DeletionTimestamp.IsZero():
 			plan.Status[local] = status(remote, offloadingv1beta1.MappingTerminating)
 			continue
-		case exists && holder[remote] != local, ReservedNamespace(remote, liqoNamespace), taken[remote]:
+		case exists && holder[remote] != local, !exists && policy.Refuses(remote), taken[remote], full:
 			plan.Status[local] = status(remote, offloadingv1beta1.MappingCreationLoopBackOff)
 			continue
+		}
+		if !exists {
+			many++
 		}
 		taken[remote] = true
 		plan.Present = append(plan.Present, Twin{Local: local, Remote: remote})
@@ -198,8 +203,8 @@ func twinCondition(name, cluster string, twin offloadingv1beta1.RemoteNamespaceS
 			fmt.Sprintf("An earlier namespace %s is still being deleted in cluster %s", name, cluster))
 	default:
 		return condition(offloadingv1beta1.RemoteNamespaceReady, false, offloadingv1beta1.ReasonCreationLoopBackOff,
-			fmt.Sprintf("Cluster %s can't make namespace %s: a namespace of that name exists there and is not this one's, or the name is reserved; "+
-				"it is made as soon as the name is free", cluster, name))
+			fmt.Sprintf("Cluster %s can't make namespace %s: a namespace of that name exists there and is not this one's, the name is kept back there, or there "+
+				"are as many as it allows; it is made as soon as it can", cluster, name))
 	}
 }
 

@@ -76,6 +76,8 @@ func world(namespaces map[string]string) map[string]metav1.ObjectMeta {
 	return result
 }
 
+var policy = NamespacePolicy{LiqoNamespace: "liqo", Refused: []string{"*-system", "openshift-*"}, Limit: 3}
+
 func TestEnforce(t *testing.T) {
 	accepted, backoff, terminating := offloadingv1beta1.MappingAccepted, offloadingv1beta1.MappingCreationLoopBackOff, offloadingv1beta1.MappingTerminating
 	type phases map[string]offloadingv1beta1.RemoteNamespaceStatus
@@ -108,6 +110,17 @@ func TestEnforce(t *testing.T) {
 			want: Enforcement{Present: []Twin{{"b", "x"}}, Status: phases{"b": at("x", accepted), "a": at("x", backoff)}}},
 		"reserved": {desired: map[string]string{"a": "liqo-tenant-turin", "b": "kube-b", "c": "liqo"},
 			want: Enforcement{Status: phases{"a": at("liqo-tenant-turin", backoff), "b": at("kube-b", backoff), "c": at("liqo", backoff)}}},
+		"kept back": {desired: map[string]string{"a": "istio-system", "b": "openshift-b", "c": "system", "d": "a-system-rome"},
+			want: Enforcement{Present: []Twin{{"c", "system"}, {"d", "a-system-rome"}}, Status: phases{
+				"a": at("istio-system", backoff), "b": at("openshift-b", backoff), "c": at("system", accepted), "d": at("a-system-rome", accepted)}}},
+		"kept back after it was given": {desired: map[string]string{"a": "istio-system"}, existing: map[string]string{"istio-system": "a"},
+			want: Enforcement{Present: []Twin{{"a", "istio-system"}}, Status: phases{"a": at("istio-system", accepted)}}},
+		"too many": {desired: map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}, existing: map[string]string{"3": "c", "4": "d"},
+			want: Enforcement{Present: []Twin{{"a", "1"}, {"c", "3"}, {"d", "4"}}, Status: phases{
+				"a": at("1", accepted), "b": at("2", backoff), "c": at("3", accepted), "d": at("4", accepted)}}},
+		"those that go count": {desired: map[string]string{"a": "1"}, existing: map[string]string{"2": "-b", "3": "-c", "4": "-d"},
+			want: Enforcement{Left: []string{"2", "3", "4"}, Status: phases{
+				"a": at("1", backoff), "b": at("2", terminating), "c": at("3", terminating), "d": at("4", terminating)}}},
 		"map being deleted": {desired: map[string]string{"a": "a-rome", "b": "b"}, existing: map[string]string{"a-rome": "a", "b": ""}, deleting: true,
 			want: Enforcement{Gone: []string{"a-rome"}, Left: []string{"a-rome"}, Status: phases{"a": at("a-rome", terminating)}}},
 	} {
@@ -116,7 +129,7 @@ func TestEnforce(t *testing.T) {
 			if c.deleting {
 				m.DeletionTimestamp = &noon
 			}
-			if diff := cmp.Diff(c.want, Enforce(m, world(c.existing), "liqo")); diff != "" {
+			if diff := cmp.Diff(c.want, Enforce(m, world(c.existing), policy)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -132,7 +145,7 @@ func TestEnforceSettles(t *testing.T) {
 			existing := world(start)
 			var plan Enforcement
 			for round := 0; ; round++ {
-				plan = Enforce(replica(desired), existing, "liqo")
+				plan = Enforce(replica(desired), existing, policy)
 				if round == 5 {
 					t.Fatalf("desired %v from %v does not settle: %+v", desired, start, plan)
 				}

@@ -3,6 +3,8 @@ package offload
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"path"
+	"slices"
 	"strings"
 
 	"liqo.io/liqo/api"
@@ -45,6 +47,25 @@ func boundedName(name string) string {
 func ReservedNamespace(name, liqoNamespace string) bool {
 	return name == liqoNamespace || name == api.StorageNamespace || name == "default" ||
 		strings.HasPrefix(name, "kube-") || strings.HasPrefix(name, api.TenantNamespacePrefix)
+}
+
+// NamespacePolicy is which namespaces consumers may have here beside those that exist: a name that is free now may be wanted later by this cluster
+// itself, and nobody needs thousands.
+type NamespacePolicy struct {
+	// LiqoNamespace is where Liqo is installed.
+	LiqoNamespace string
+	// Refused are names that no consumer gets, as patterns of path.Match: * stands for anything.
+	Refused []string
+	// Limit is how many one consumer gets, 0 for any number.
+	Limit int
+}
+
+// Refuses tells whether no consumer gets a namespace of that name.
+func (p *NamespacePolicy) Refuses(name string) bool {
+	return ReservedNamespace(name, p.LiqoNamespace) || slices.ContainsFunc(p.Refused, func(pattern string) bool {
+		matched, err := path.Match(pattern, name)
+		return matched || err != nil // what it should say is not known
+	})
 }
 
 // RBAC of the consumers' virtual kubelets, shipped by the chart.

@@ -34,6 +34,9 @@ type Options struct {
 	GlobalLabels, GlobalAnnotations map[string]string
 	// ShadowPodWorkers is how many ShadowPods are handled at a time; 0 means 10.
 	ShadowPodWorkers int
+	// RefusedNamespaces are names that no consumer gets for a namespace here, as patterns; NamespaceLimit is how many each gets, 0 for any number.
+	RefusedNamespaces []string
+	NamespaceLimit    int
 	// RuntimeClass whose pods Kubernetes itself sends to virtual nodes.
 	RuntimeClass string
 	// EnforceQuotas holds ShadowPods back that exceed what is granted to their creators.

@@ -53,6 +53,8 @@ type Options struct {
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update
+// By this right, which nobody uses, a policy of the chart tells virtual kubelets from others.
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=kubelet
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 

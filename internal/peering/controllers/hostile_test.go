@@ -73,6 +73,7 @@ func hostile(t *testing.T, rome, milan *cluster) {
 		"changing its Tenant":               false,
 		"turning its copy into a source":    false,
 		"marking its copy as somebody else": false,
+		"a second map of namespaces":        false,
 	}
 	try := func() map[string]bool {
 		got := map[string]bool{}
@@ -106,6 +107,9 @@ func hostile(t *testing.T, rome, milan *cluster) {
 			}),
 			"turning its copy into a source": patch(theirs, func(o client.Object) {
 				o.GetLabels()[api.LabelReplication], o.GetLabels()[api.LabelRemoteID] = api.True, "paris"
+			}),
+			"a second map of namespaces": create(&offloadingv1beta1.NamespaceMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "more", Labels: copyLabels()},
 			}),
 			"marking its copy as somebody else": patch(theirs, func(o client.Object) { o.GetLabels()[api.LabelRemoteClusterID] = "paris" }),
 		} {

@@ -13,7 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,6 +38,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/remote"
@@ -105,12 +106,12 @@ func newCluster(t *testing.T, id string) *cluster {
 	c.create(t, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: rootCA}, Data: map[string]string{rootCAKey: "CA of " + id},
 	})
-	for _, role := range chartObjects(t, "consumer-roles.yaml", "ClusterRole", func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} }) {
+	for _, role := range chartObjects(t, id, "consumer-roles.yaml", "ClusterRole", func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} }) {
 		c.create(t, role)
 	}
-	c.create(t, chartObjects(t, "replication-policy.yaml", "ValidatingAdmissionPolicy",
+	c.create(t, chartObjects(t, id, "replication-policy.yaml", "ValidatingAdmissionPolicy",
 		func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} })[0])
-	c.create(t, chartObjects(t, "replication-policy.yaml", "ValidatingAdmissionPolicyBinding",
+	c.create(t, chartObjects(t, id, "replication-policy.yaml", "ValidatingAdmissionPolicyBinding",
 		func() *admissionv1.ValidatingAdmissionPolicyBinding {
 			return &admissionv1.ValidatingAdmissionPolicyBinding{}
 		})[0])
@@ -241,38 +242,38 @@ func (c *cluster) sign(ctx context.Context) {
 	}
 }
 
-// chartObjects reads the objects of a chart template that hardly is one: its metadata apart, which comes down to a name, it is plain YAML.
-func chartObjects[T client.Object](t *testing.T, template, kind string, fresh func() T) []T {
+// chartObjects are the objects of a kind that a template of the chart makes for a cluster.
+func chartObjects[T client.Object](t *testing.T, id, template, kind string, fresh func() T) []T {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "liqo", "templates", template))
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := regexp.MustCompile(`"object" "([^"]+)"`)
+	chart, err := installer.Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := installer.Render(chart, api.Namespace, map[string]any{"discovery": map[string]any{"config": map[string]any{"clusterID": id}}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var found []T
-	for document := range strings.SplitSeq(string(data), "\n---\n") {
-		var called string
-		var plain []string
-		for line := range strings.Lines(document) {
-			if match := name.FindStringSubmatch(line); match != nil {
-				called = match[1]
-			}
-			if !strings.Contains(line, "{{") {
-				plain = append(plain, line)
-			}
-		}
-		o := fresh()
-		if err := yaml.Unmarshal([]byte(strings.Join(plain, "")), o); err != nil {
+	for document := range strings.SplitSeq(manifest, "\n---\n") {
+		any := &metav1.PartialObjectMetadata{}
+		if err := yaml.Unmarshal([]byte(document), any); err != nil {
 			t.Fatal(err)
 		}
-		if o.GetObjectKind().GroupVersionKind().Kind != kind {
+		if any.Kind != kind || !strings.Contains(string(data), strconv.Quote(any.Name)) {
 			continue
 		}
-		o.SetName(called)
+		o := fresh()
+		if err := yaml.Unmarshal([]byte(document), o); err != nil {
+			t.Fatal(err)
+		}
 		found = append(found, o)
 	}
 	if len(found) == 0 {
-		t.Fatalf("the chart's template %s has no %s", template, kind)
+		t.Fatalf("the chart's template %s makes no %s", template, kind)
 	}
 	return found
 }

@@ -1,0 +1,92 @@
+package controllers
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	apitesting "liqo.io/liqo/internal/testing"
+)
+
+// TestTenantPolicyOnAPIServer tries, as a peering user and with its rights, to take back what the provider took back.
+func TestTenantPolicyOnAPIServer(t *testing.T) {
+	config := apitesting.APIServer(t)
+	admin := apitesting.Client(t, config)
+	for _, obj := range []client.Object{
+		chartObjects(t, "milan", "tenant-policy.yaml", "ValidatingAdmissionPolicy", func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} })[0],
+		chartObjects(t, "milan", "tenant-policy.yaml", "ValidatingAdmissionPolicyBinding", func() *admissionv1.ValidatingAdmissionPolicyBinding {
+			return &admissionv1.ValidatingAdmissionPolicyBinding{}
+		})[0],
+		chartObjects(t, "milan", "peering-user-roles.yaml", "ClusterRole", func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} })[0],
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "user"}, RoleRef: clusterRole("liqo-peering-user"),
+			Subjects: subjects(rbacv1.UserKind, "liqo-peer-user-rome"),
+		},
+	} {
+		if err := admin.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	user := rest.CopyConfig(config)
+	user.Impersonate = rest.ImpersonationConfig{UserName: "liqo-peer-user-rome", Groups: []string{"system:authenticated"}}
+	rome := apitesting.Client(t, user)
+	tenant := func(change func(*authv1beta1.Tenant)) *authv1beta1.Tenant {
+		tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
+		if change != nil {
+			change(tenant)
+		}
+		return tenant
+	}
+	active := func(t *authv1beta1.Tenant) { t.Spec.TenantCondition = authv1beta1.TenantActive }
+	drained := func(t *authv1beta1.Tenant) { t.Spec.TenantCondition = authv1beta1.TenantDrained }
+	cordoned := func(t *authv1beta1.Tenant) { t.Annotations = map[string]string{authv1beta1.AnnotationCordon: "true"} }
+	vouched := func(t *authv1beta1.Tenant) { t.Spec.AuthzPolicy = authv1beta1.TolerateNoHandshake }
+	other := func(t *authv1beta1.Tenant) { t.Spec.ClusterID = "turin" }
+	held := func(t *authv1beta1.Tenant) { t.Finalizers = []string{"rome.example/stay"} }
+	proxy := func(t *authv1beta1.Tenant) { url := "https://proxy.example"; t.Spec.ProxyURL = &url }
+	apitesting.Eventually(t, within, "the policy to be in force", func() error {
+		if err := rome.Create(t.Context(), tenant(other), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "must be rome") {
+			return errors.Join(errors.New("not yet"), err)
+		}
+		return nil
+	})
+	check := func(what string, err error, says string) {
+		t.Helper()
+		if (says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", what, err, says)
+		}
+	}
+	patch := func(c client.Client, change func(*authv1beta1.Tenant)) error {
+		t.Helper()
+		now := tenant(nil)
+		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil {
+			t.Fatal(err)
+		}
+		before := now.DeepCopy()
+		change(now)
+		return c.Patch(t.Context(), now, client.MergeFrom(before))
+	}
+	check("drained from the beginning", rome.Create(t.Context(), tenant(drained)), "tenantCondition belongs to the provider")
+	check("vouched for by itself", rome.Create(t.Context(), tenant(vouched)), "authzPolicy belongs to the provider")
+	check("with a finalizer", rome.Create(t.Context(), tenant(held)), "finalizers belong to the provider")
+	check("its own", rome.Create(t.Context(), tenant(nil)), "")
+	check("what is its", patch(rome, proxy), "")
+	check("vouching for itself", patch(rome, vouched), "authzPolicy belongs to the provider")
+	check("the provider's drain", patch(admin, drained), "")
+	check("undoing a drain", patch(rome, active), "tenantCondition belongs to the provider")
+	check("undoing a drain by making it anew", rome.Delete(t.Context(), tenant(nil)), "removed by the provider")
+	check("the provider's activation, and cordon", patch(admin, func(t *authv1beta1.Tenant) { active(t); cordoned(t) }), "")
+	check("undoing a cordon", patch(rome, func(t *authv1beta1.Tenant) { t.Annotations = nil }), "liqo.io/cordon belongs to the provider")
+	check("undoing a cordon by making it anew", rome.Delete(t.Context(), tenant(nil)), "removed by the provider")
+	check("the end of the cordon", patch(admin, func(t *authv1beta1.Tenant) { t.Annotations = nil }), "")
+	check("leaving", rome.Delete(t.Context(), tenant(nil)), "")
+}
