@@ -94,8 +94,9 @@ func TestKubeletRestartsWithItsIdentity(t *testing.T) {
 		facts.Identity = []byte(identity)
 		return Kubelet(kubeletNode(), facts).Spec.Template.Annotations[annotationIdentityHash]
 	}
-	if hash("a") == hash("b") || hash("a") != hash("a") {
-		t.Errorf("hash %s of one identity, %s of another", hash("a"), hash("b"))
+	a, again, b := hash("a"), hash("a"), hash("b")
+	if a != again || a == b {
+		t.Errorf("hashes %s and %s of one identity, %s of another", a, again, b)
 	}
 }
 
