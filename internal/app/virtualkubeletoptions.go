@@ -55,7 +55,11 @@ func addReflectionFlags(fs *flag.FlagSet) map[string]*reflection {
 	} {
 		r := &reflection{only: offv1.DenyList}
 		all[kind.name] = r
-		fs.IntVar(&r.workers, kind.name+"-reflection-workers", kind.workers, kind.what+" handled at a time; 0 reflects none")
+		help := kind.what + " handled at a time; 0 reflects none"
+		if kind.name == "persistentvolumeclaim" {
+			help = "accepted and without effect: " + kind.what + " are not reflected by this release"
+		}
+		fs.IntVar(&r.workers, kind.name+"-reflection-workers", kind.workers, help)
 		if kind.choice {
 			fs.Func(kind.name+"-reflection-type", "which "+kind.what+" are reflected: DenyList (all but those annotated "+kinds.AnnotationSkip+") or AllowList (those annotated "+
 				kinds.AnnotationAllow+")", reflectionType(&r.only))

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -27,15 +28,27 @@ func Crash(t testing.TB, config *rest.Config) (restart func()) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatalf("killing process %d: %v", pid, err)
 	}
+	// Only then is its port free.
+	Eventually(t, time.Minute, "the API server to be gone", func() error {
+		if parentOf(pid) != 0 {
+			return fmt.Errorf("process %d is there", pid)
+		}
+		return nil
+	})
 	return func() {
 		t.Helper()
+		var said bytes.Buffer
 		server := exec.Command(args[0], args[1:]...)
+		server.Stderr = &said
 		if err := server.Start(); err != nil {
 			t.Fatalf("starting %s again: %v", args[0], err)
 		}
 		t.Cleanup(func() {
 			_ = server.Process.Kill()
 			_ = server.Wait()
+			if server.ProcessState.Exited() { // by itself, not by our signal
+				t.Errorf("the API server did not stay: %s", said.Bytes())
+			}
 		})
 	}
 }

@@ -40,3 +40,10 @@ func TestTheUserIsToldOnce(t *testing.T) {
 		t.Errorf("told %d times", told)
 	}
 }
+
+func TestNoWorkersNoKind(t *testing.T) {
+	e := New(Options{Kinds: []Kind{{Name: "off", Mapped: true}, {Name: "on", Mapped: true, Workers: 1}}})
+	if len(e.kinds) != 1 || e.kinds[0].Name != "on" {
+		t.Errorf("%d kinds are at work", len(e.kinds))
+	}
+}
