@@ -59,7 +59,7 @@ components: bin/playground ## Kubernetes, containerd and the rest of the playgro
 images: components binaries ## OCI archives of our components in bin/images.
 	@mkdir -p $(BIN)/images
 	@for c in $(IMAGES); do $(BIN)/playground build-image --name $(REGISTRY)/$$c:$(VERSION) --output $(BIN)/images/$$c.tar \
-		--entrypoint /$$c --user 65532 $(BIN)/$$c:/$$c; done
+		--entrypoint /$$c --user 65532 $(BIN)/$$c:/$$c $$([ $$c = gateway ] && echo $(BIN)/keep:/keep); done
 	@# What liqoctl test network runs, as root: it serves port 80.
 	@cd playground && $(GOBUILD) -o $(BIN)/testserver ./testserver
 	@$(BIN)/playground build-image --name $(REGISTRY)/testserver:$(VERSION) --output $(BIN)/images/testserver.tar --entrypoint /testserver \

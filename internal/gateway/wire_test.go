@@ -162,8 +162,19 @@ func TestChangesAreToldAtOnce(t *testing.T) {
 	at, directory := freePort(t), t.TempDir()
 	replica := newResponder(directory)
 	start(t, func(ctx context.Context) error { return replica.serveProbes(ctx, at.String()) })
-	prober := NewProber(ProberOptions{Port: at.Port(), Interval: time.Hour})
+	prober := NewProber(ProberOptions{Port: at.Port(), Interval: time.Hour}) // asks once
 	prober.Ask([]netip.Addr{at.Addr()})
+	eventually(t, "somebody who hears the question", func() bool {
+		client, err := net.Dial("udp4", at.String())
+		if err != nil {
+			return false
+		}
+		defer client.Close()
+		_ = client.SetDeadline(time.Now().Add(100 * time.Millisecond))
+		_, _ = client.Write([]byte(`{"nonce":1}`))
+		_, err = client.Read(make([]byte, messageSize))
+		return err == nil
+	})
 	start(t, prober.Run)
 	state := func() network.State { return prober.Heard()[at.Addr()].State }
 	eventually(t, "the first answer", func() bool { return state() == network.Standby })
