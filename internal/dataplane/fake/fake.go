@@ -185,13 +185,14 @@ func (k *Kernel) Read(ctx context.Context, own dataplane.Ownership) (dataplane.S
 func (k *Kernel) Apply(ctx context.Context, changes []dataplane.Change) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	verbs := k.verbs()
 	for _, c := range changes {
 		err := ctx.Err()
 		if err == nil {
 			err = k.call(c.String)
 		}
 		if err == nil {
-			err = k.apply(c)
+			err = verbs.Do(c)
 		}
 		if err != nil {
 			return fmt.Errorf("applying %q: %w", c, err)
@@ -201,47 +202,33 @@ func (k *Kernel) Apply(ctx context.Context, changes []dataplane.Change) error {
 	return nil
 }
 
-func (k *Kernel) apply(c dataplane.Change) error {
-	set := c.Operation == dataplane.Set
-	switch {
-	case c.Link != nil && set:
-		return k.setLink(*c.Link)
-	case c.Link != nil:
-		return k.deleteLink(*c.Link)
-	case c.Address != nil && set:
-		return k.setAddress(*c.Address)
-	case c.Address != nil:
-		return k.deleteAddress(*c.Address)
-	case c.Neighbour != nil && set:
-		return k.setNeighbour(*c.Neighbour)
-	case c.Neighbour != nil:
-		return k.deleteNeighbour(*c.Neighbour)
-	case c.Table != nil && set:
-		return k.setTable(*c.Table)
-	case c.Table != nil:
-		delete(k.tables, c.Table.Name)
-		return nil
-	case c.Elements != nil:
-		return k.elements(*c.Elements)
-	case c.Device != nil:
-		return k.setDevice(*c.Device)
-	case c.Peer != nil && set:
-		return k.setPeer(*c.Peer)
-	case c.Peer != nil:
-		return k.deletePeer(*c.Peer)
-	case c.Route != nil && set:
-		return k.setRoute(*c.Route)
-	case c.Route != nil:
-		k.routes = slices.DeleteFunc(k.routes, func(r dataplane.Route) bool { return r == *c.Route })
-		return nil
-	case c.Rule != nil && set:
-		if !slices.Contains(k.rules, *c.Rule) {
-			k.rules = append(k.rules, *c.Rule)
-		}
-		return nil
-	case c.Rule != nil:
-		k.rules = slices.DeleteFunc(k.rules, func(r dataplane.Rule) bool { return r == *c.Rule })
-		return nil
+func (k *Kernel) verbs() *dataplane.Verbs {
+	return &dataplane.Verbs{
+		SetLink: k.setLink, DeleteLink: k.deleteLink, SetAddress: k.setAddress, DeleteAddress: k.deleteAddress,
+		SetNeighbour: k.setNeighbour, DeleteNeighbour: k.deleteNeighbour, SetTable: k.setTable, DeleteTable: k.deleteTable, ChangeElements: k.elements,
+		SetDevice: k.setDevice, SetPeer: k.setPeer, DeletePeer: k.deletePeer,
+		SetRoute: k.setRoute, DeleteRoute: k.deleteRoute, SetRule: k.setRule, DeleteRule: k.deleteRule,
 	}
-	return fmt.Errorf("the change says nothing")
+}
+
+func (k *Kernel) deleteTable(t dataplane.Table) error {
+	delete(k.tables, t.Name)
+	return nil
+}
+
+func (k *Kernel) deleteRoute(r dataplane.Route) error {
+	k.routes = slices.DeleteFunc(k.routes, func(have dataplane.Route) bool { return have == r })
+	return nil
+}
+
+func (k *Kernel) setRule(r dataplane.Rule) error {
+	if !slices.Contains(k.rules, r) {
+		k.rules = append(k.rules, r)
+	}
+	return nil
+}
+
+func (k *Kernel) deleteRule(r dataplane.Rule) error {
+	k.rules = slices.DeleteFunc(k.rules, func(have dataplane.Rule) bool { return have == r })
+	return nil
 }

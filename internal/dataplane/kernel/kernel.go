@@ -94,10 +94,11 @@ func (k *Kernel) Read(ctx context.Context, own dataplane.Ownership) (dataplane.S
 func (k *Kernel) Apply(ctx context.Context, changes []dataplane.Change) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	verbs := k.verbs()
 	for _, c := range changes {
 		err := ctx.Err()
 		if err == nil {
-			err = k.apply(c)
+			err = verbs.Do(c)
 		}
 		if err != nil {
 			return fmt.Errorf("applying %q: %w", c, err)
@@ -106,41 +107,13 @@ func (k *Kernel) Apply(ctx context.Context, changes []dataplane.Change) error {
 	return nil
 }
 
-func (k *Kernel) apply(c dataplane.Change) error {
-	set := c.Operation == dataplane.Set
-	switch {
-	case c.Link != nil && set:
-		return k.setLink(*c.Link)
-	case c.Link != nil:
-		return k.deleteLink(*c.Link)
-	case c.Address != nil && set:
-		return k.setAddress(*c.Address)
-	case c.Address != nil:
-		return k.deleteAddress(*c.Address)
-	case c.Neighbour != nil && set:
-		return k.setNeighbour(*c.Neighbour)
-	case c.Neighbour != nil:
-		return k.deleteNeighbour(*c.Neighbour)
-	case c.Table != nil && set:
-		return k.setTable(*c.Table)
-	case c.Table != nil:
-		return k.deleteTable(c.Table.Name)
-	case c.Elements != nil:
-		return k.changeElements(*c.Elements)
-	case c.Device != nil:
-		return k.setDevice(*c.Device)
-	case c.Peer != nil:
-		return k.setPeer(*c.Peer, !set)
-	case c.Route != nil && set:
-		return k.setRoute(*c.Route)
-	case c.Route != nil:
-		return k.deleteRoute(*c.Route)
-	case c.Rule != nil && set:
-		return k.setRule(*c.Rule)
-	case c.Rule != nil:
-		return k.deleteRule(*c.Rule)
+func (k *Kernel) verbs() *dataplane.Verbs {
+	return &dataplane.Verbs{
+		SetLink: k.setLink, DeleteLink: k.deleteLink, SetAddress: k.setAddress, DeleteAddress: k.deleteAddress,
+		SetNeighbour: k.setNeighbour, DeleteNeighbour: k.deleteNeighbour, SetTable: k.setTable, DeleteTable: k.deleteTable, ChangeElements: k.changeElements,
+		SetDevice: k.setDevice, SetPeer: k.setPeer, DeletePeer: k.deletePeer,
+		SetRoute: k.setRoute, DeleteRoute: k.deleteRoute, SetRule: k.setRule, DeleteRule: k.deleteRule,
 	}
-	return errors.New("the change says nothing")
 }
 
 // gone takes the errors of the kernel for "there is no such thing" as success.

@@ -46,10 +46,10 @@ func family(name string) *nftables.Table {
 }
 
 // deleteTable adds it first: what is missing can't be deleted.
-func (k *Kernel) deleteTable(name string) error {
+func (k *Kernel) deleteTable(t dataplane.Table) error {
 	return k.transaction(func(c *nftables.Conn) error {
-		c.AddTable(family(name))
-		c.DelTable(family(name))
+		c.AddTable(family(t.Name))
+		c.DelTable(family(t.Name))
 		return nil
 	})
 }

@@ -116,20 +116,21 @@ func (k *Kernel) setDevice(d dataplane.Device) error {
 	return k.configure(d.Link, config)
 }
 
-func (k *Kernel) setPeer(p dataplane.DevicePeer, remove bool) error {
-	config := wgtypes.PeerConfig{PublicKey: wgtypes.Key(p.Peer.PublicKey), Remove: remove}
-	if !remove {
-		keepalive := p.Peer.Keepalive.Truncate(time.Second)
-		config.PersistentKeepaliveInterval, config.ReplaceAllowedIPs = &keepalive, true
-		if p.Peer.Endpoint.IsValid() {
-			config.Endpoint = net.UDPAddrFromAddrPort(p.Peer.Endpoint)
-		}
-		for _, a := range p.Peer.AllowedIPs {
-			config.AllowedIPs = append(config.AllowedIPs, *network(a))
-		}
+func (k *Kernel) setPeer(p dataplane.DevicePeer) error {
+	keepalive := p.Peer.Keepalive.Truncate(time.Second)
+	config := wgtypes.PeerConfig{PublicKey: wgtypes.Key(p.Peer.PublicKey), PersistentKeepaliveInterval: &keepalive, ReplaceAllowedIPs: true}
+	if p.Peer.Endpoint.IsValid() {
+		config.Endpoint = net.UDPAddrFromAddrPort(p.Peer.Endpoint)
 	}
-	err := k.configure(p.Link, wgtypes.Config{Peers: []wgtypes.PeerConfig{config}})
-	if remove && absent(err) {
+	for _, a := range p.Peer.AllowedIPs {
+		config.AllowedIPs = append(config.AllowedIPs, *network(a))
+	}
+	return k.configure(p.Link, wgtypes.Config{Peers: []wgtypes.PeerConfig{config}})
+}
+
+func (k *Kernel) deletePeer(p dataplane.DevicePeer) error {
+	err := k.configure(p.Link, wgtypes.Config{Peers: []wgtypes.PeerConfig{{PublicKey: wgtypes.Key(p.Peer.PublicKey), Remove: true}}})
+	if absent(err) {
 		return nil
 	}
 	return err
