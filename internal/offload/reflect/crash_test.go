@@ -142,7 +142,9 @@ func (c *churn) agree(what string) {
 		return out, err
 	}
 	began := time.Now()
-	defer func() { c.w.t.Logf("both sides agreed %s within %s", what, time.Since(began).Round(10*time.Millisecond)) }()
+	defer func() {
+		c.w.t.Logf("both sides agreed %s within %s", what, time.Since(began).Round(10*time.Millisecond))
+	}()
 	liqotesting.Eventually(c.w.t, 40*time.Second, "both sides to agree "+what, func() error {
 		for name, kind := range c.kinds {
 			here, err := said(name, c.w.near, c.w.localNS, kind.here, kind)
@@ -159,6 +161,30 @@ func (c *churn) agree(what string) {
 		}
 		return nil
 	})
+}
+
+// foreign takes a name of every kind on the side that copies are on, and gives it to an object on the other one.
+func (c *churn) foreign() map[string]client.Object {
+	c.w.t.Helper()
+	out := map[string]client.Object{}
+	for name, kind := range c.kinds {
+		here := kind.write(metav1.ObjectMeta{Namespace: c.w.localNS, Name: "taken-" + name}, 1)
+		there := kind.write(metav1.ObjectMeta{Namespace: c.w.twinNS, Name: "taken-" + name}, 2)
+		if name == "slice" {
+			there = &offv1.ShadowEndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: c.w.twinNS, Name: "taken-" + name}}
+			there.(*offv1.ShadowEndpointSlice).Spec.Template.AddressType = discoveryv1.AddressTypeIPv4
+		}
+		if kind.back {
+			c.w.create(c.w.near, here)
+			c.w.create(c.w.far, there)
+			out[name] = here
+			continue
+		}
+		c.w.create(c.w.far, there)
+		c.w.create(c.w.near, here)
+		out[name] = there
+	}
+	return out
 }
 
 // letWork gives engines the rights that the chart gives a virtual kubelet here and its consumer there, and nothing more, with the policies of
@@ -238,6 +264,7 @@ func TestEveryKindSurvivesOnAPIServers(t *testing.T) {
 	anchor := w.service("anchor", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"n": "1"} })
 	w.there(&corev1.Service{}, anchor.Name, "the first one to follow", func() error { return nil })
 
+	foreign := c.foreign()
 	for range 30 {
 		some(6, true, true)
 		switch c.random.IntN(6) {
@@ -267,5 +294,26 @@ func TestEveryKindSurvivesOnAPIServers(t *testing.T) {
 		some(20, true, true)
 		c.agree("after the API server of the " + victim.name + " was killed")
 	}
+	for name := range foreign { // as long as they are here, their names are tried again and again
+		side, namespace := w.near, w.localNS
+		if c.kinds[name].back {
+			side, namespace = w.far, w.twinNS
+		}
+		if err := side.Delete(t.Context(), c.kinds[name].write(metav1.ObjectMeta{Namespace: namespace, Name: "taken-" + name}, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	w.quiet()
+	for name, before := range foreign {
+		side := w.far
+		if c.kinds[name].back {
+			side = w.near
+		} else if !w.heard(before.GetName() + ": an object of that name exists") {
+			t.Errorf("%s: the user does not hear that the name is taken", name)
+		}
+		now := before.DeepCopyObject().(client.Object)
+		if err := side.Get(t.Context(), client.ObjectKeyFromObject(before), now); err != nil || now.GetResourceVersion() != before.GetResourceVersion() {
+			t.Errorf("%s of somebody else was touched: %v", name, err)
+		}
+	}
 }

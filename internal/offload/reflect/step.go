@@ -276,8 +276,8 @@ func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj c
 		return nil
 	case offload.CreateLocal:
 		if err := opts.Local.Create(ctx, obj, client.FieldOwner(api.FieldManager)); err != nil {
-			if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-				return nil // if it is ours, the watch will tell
+			if apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+				return nil // if the one that is there is ours, the watch will tell; what can't be here won't be able to later
 			}
 			return err
 		}
