@@ -37,8 +37,8 @@ const (
 // Shadow decides what a provider does for a ShadowPod whose Pod is pod (nil when there is none), and the phase that its status then has.
 //
 // The Pod is made again whenever it is gone, until it once finished: Succeeded and Failed are final. What a Pod says
-// while it is being deleted is taken over only if its restart policy makes it conclusive: else it did not end by itself. Pending and Unknown are not
-// reported: nobody acts on them, and they would cost a write per pod.
+// while it is being deleted is taken over only if its restart policy makes it conclusive: else it did not end by itself. Only that is reported: the
+// Pod of the same name beside it tells the rest, nobody acts on it, and it would cost a write per pod.
 //
 // A Pod that the consumer wants to end within another time than its own is ended first: the ShadowPod, which has no such time, goes when that is
 // seen.
@@ -67,7 +67,7 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (PodAction, corev1
 		}
 		return PodKeep, phase
 	}
-	if Finished(pod.Status.Phase) || pod.Status.Phase == corev1.PodRunning {
+	if Finished(pod.Status.Phase) {
 		phase = pod.Status.Phase
 	}
 	labels, annotations := Relabelled(sp, pod)

@@ -40,7 +40,7 @@ const reasonPodNameTaken = "NameTaken"
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// shadowPods keeps, on the provider, the Pod of every ShadowPod present. It costs one write per Pod made and one per phase that matters.
+// shadowPods keeps, on the provider, the Pod of every ShadowPod present. It costs one write per Pod made, and one when it has come to its end.
 type shadowPods struct {
 	client.Client
 	// live reads past the cache, which holds only Pods of ShadowPods.
