@@ -44,7 +44,7 @@ func Left(pods []corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec, ru
 	var names []string
 	for i := range pods {
 		pod := &pods[i]
-		if pod.DeletionTimestamp.IsZero() && !Finished(pod.Status.Phase) && Drainable(pod) && MutatePod(pod.DeepCopy(), spec, runtimeClass) {
+		if pod.DeletionTimestamp.IsZero() && !Finished(pod.Status.Phase) && !ofDaemonSet(pod) && MutatePod(pod.DeepCopy(), spec, runtimeClass) {
 			names = append(names, pod.Name)
 		}
 	}

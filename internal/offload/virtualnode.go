@@ -116,11 +116,10 @@ func DrainLimit(pods []corev1.Pod, unreachable bool) time.Duration {
 	return longest + drainSlack
 }
 
-// Drainable tells whether a pod has to leave a virtual node before it goes. Those of a DaemonSet would only come back: they go with the
-// Node. Finished pods leave too, for what is left of them in the provider goes only while the virtual kubelet runs.
-func Drainable(pod *corev1.Pod) bool {
+// ofDaemonSet tells whether a pod is of a DaemonSet.
+func ofDaemonSet(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
-	return owner == nil || owner.Kind != "DaemonSet"
+	return owner != nil && owner.Kind == "DaemonSet"
 }
 
 // annotationUnreachable, "true" on a ForeignCluster, says that the cluster will never come back.

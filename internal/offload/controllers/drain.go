@@ -50,12 +50,11 @@ func (d *drains) drain(ctx context.Context, node *offloadingv1beta1.VirtualNode,
 		return fmt.Errorf("listing the pods of node %s: %w", node.Name, err)
 	}
 	left := map[types.UID]bool{}
-	var pods []corev1.Pod
-	for i := range list.Items {
-		if offload.Drainable(&list.Items[i]) {
-			pods = append(pods, list.Items[i])
-			left[list.Items[i].UID] = true
-		}
+	// All of them: a policy of the chart keeps pods of DaemonSets from coming back, and what is left of a finished one in the provider goes only
+	// while the virtual kubelet runs.
+	pods := list.Items
+	for i := range pods {
+		left[pods[i].UID] = true
 	}
 	if len(pods) == 0 {
 		return nil
@@ -155,7 +154,7 @@ func emptied(e watch.Event, left map[types.UID]bool) bool {
 		delete(left, pod.UID)
 		return len(left) == 0
 	case watch.Added:
-		return offload.Drainable(pod) && !left[pod.UID]
+		return !left[pod.UID]
 	default:
 		return false
 	}

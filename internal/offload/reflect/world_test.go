@@ -52,7 +52,9 @@ type world struct {
 	announced []string
 	// waiting, if set, is why copies are not handled.
 	waiting atomic.Pointer[string]
-	engine  *reflect.Engine
+	// apiServer is how pods there reach the API server here.
+	apiServer kinds.APIServer
+	engine    *reflect.Engine
 	// writes counts the requests of engines that change something.
 	nearWrites, farWrites atomic.Int32
 	// fail, if set, is asked before and after every request of engines that is not a watch.
@@ -172,7 +174,7 @@ func (w *world) start() (stop func()) {
 		RequestTimeout: 3 * time.Second,
 		Kinds: []reflect.Kind{
 			reflect.Pods(10, func() kinds.PodOptions {
-				return kinds.PodOptions{Origin: consumerID, Destination: providerID, Node: w.nodeName, HostIP: "192.0.2.1"}
+				return kinds.PodOptions{Origin: consumerID, Destination: providerID, Node: w.nodeName, HostIP: "192.0.2.1", APIServer: w.apiServer}
 			}),
 			reflect.Services(3, func() kinds.ServiceOptions { return kinds.ServiceOptions{CopyOptions: w.copyOptions()} }),
 			reflect.EndpointSlices(3, func() reflect.EndpointSliceOptions {

@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,6 +29,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
@@ -118,7 +120,7 @@ func TestCertificatesOnAPIServer(t *testing.T) {
 			if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo-webhook"}, configuration); err != nil {
 				return err
 			}
-			if len(configuration.Webhooks) != 2 {
+			if len(configuration.Webhooks) != 3 {
 				return fmt.Errorf("%d webhooks", len(configuration.Webhooks))
 			}
 			roots := x509.NewCertPool()
@@ -190,18 +192,26 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// TestShadowPodPolicyOnAPIServer tries what consumers may not do against the policies of the chart.
+// TestShadowPodPolicyOnAPIServer tries, with the groups and the rights of a consumer, what it may not do, against the policies of the chart.
 func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "rome-a1b2c3", Groups: []string{"system:masters"}}
-	c := apitesting.Client(t, config)
-	for _, policy := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") {
-		if err := c.Create(t.Context(), policy); err != nil {
+	admin := apitesting.Client(t, config)
+	for _, policy := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole") {
+		if err := admin.Create(t.Context(), policy); err != nil {
 			t.Fatalf("creating %s %s: %v", policy.GetKind(), policy.GetName(), err)
 		}
 	}
-	namespace(t, c, "demo-rome", map[string]string{"liqo.io/remote-cluster-id": "rome"})
-	namespace(t, c, "local", nil)
+	namespace(t, admin, "demo-rome", map[string]string{"liqo.io/remote-cluster-id": "rome"})
+	namespace(t, admin, "local", nil)
+	for _, in := range []string{"demo-rome", "local"} { // the latter by mistake
+		ref, subjects := offload.TwinRights("rome")
+		if err := admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "twin"}, RoleRef: ref, Subjects: subjects}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	consumer := rest.CopyConfig(config)
+	consumer.Impersonate = rest.ImpersonationConfig{UserName: "rome-a1b2c3", Groups: []string{"rome", "system:authenticated"}}
+	c := apitesting.Client(t, consumer)
 
 	yes, unmasked := true, corev1.UnmaskedProcMount
 	always := corev1.ContainerRestartPolicyAlways
@@ -264,9 +274,49 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 		"sysctls": {func(sp *offloadingv1beta1.ShadowPod) {
 			sp.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.shmmax", Value: "1"}}}
 		}, "sysctls is refused"},
-		"priority class":      {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.PriorityClassName = "system-node-critical" }, "priority class system-node-critical is refused"},
-		"priority":            {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.Priority = &priority }, "priority is refused"},
-		"runtime class":       {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.RuntimeClassName = &runtimeClass }, "runtime class gvisor is refused"},
+		"priority class":           {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.PriorityClassName = "system-node-critical" }, "priority class system-node-critical is refused"},
+		"priority":                 {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.Priority = &priority }, "priority is refused"},
+		"runtime class":            {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.RuntimeClassName = &runtimeClass }, "runtime class gvisor is refused"},
+		"a confinement of its own": {context(corev1.SecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}}), "seLinuxOptions"},
+		"a confinement of its own, pod": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Role: "sysadm_r"}}
+		}, "seLinuxOptions"},
+		"a certificate of ours": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.Volumes = []corev1.Volume{{Name: "c", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+				Sources: []corev1.VolumeProjection{{PodCertificate: &corev1.PodCertificateProjection{SignerName: "a/b", KeyType: "ED25519"}}}}}}}
+		}, "podCertificate"},
+		"a probe of another host": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254"}}}
+		}, "host in a probe or a hook"},
+		"a hook to another host": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Host: "10.96.0.1"}}}
+		}, "host in a probe or a hook"},
+		"nodes of the control plane": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.Tolerations = []corev1.Toleration{{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists}}
+		}, "control-plane, or of everything"},
+		"all nodes": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		}, "control-plane, or of everything"},
+		"nodes for itself": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+				{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{}}}}}
+		}, "pods of other namespaces"},
+		"nodes of others": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+				{Weight: 1, PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, Namespaces: []string{"kube-system"}}}}}}
+		}, "pods of other namespaces"},
+		"a device": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
+		}, "resourceClaims are refused"},
+		"a service account":              {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.ServiceAccountName = "operator" }, "service account is refused"},
+		"a service account, former name": {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.DeprecatedServiceAccount = "operator" }, "service account is refused"},
+		"a scheduler":                    {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.SchedulerName = "mine" }, "schedulerName is refused"},
+		"an end that never comes": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.TerminationGracePeriodSeconds = new(int64(1 << 40))
+		}, "more than a day"},
+		"another network": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Annotations = map[string]string{"note": "x", "k8s.v1.cni.cncf.io/networks": "host"}
+		}, "annotation k8s.v1.cni.cncf.io/networks is refused"},
 		"a node of its own":   {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.NodeName = "control-plane" }, "nodeName is refused"},
 		"another's origin":    {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["offloading.liqo.io/origin"] = "turin" }, "is 'turin', but namespace demo-rome belongs to cluster 'rome'"},
 		"no origin":           {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels = nil }, "belongs to cluster 'rome'"},
@@ -298,6 +348,11 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 		"ordinary": func(sp *offloadingv1beta1.ShadowPod) {
 			zero, runtimeDefault := int32(0), &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 			sp.Spec.Pod.Priority = &zero
+			sp.Spec.Pod.ServiceAccountName, sp.Spec.Pod.SchedulerName, sp.Spec.Pod.TerminationGracePeriodSeconds = "default", "default-scheduler", new(int64(3600))
+			sp.Spec.Pod.Tolerations = []corev1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists}}
+			sp.Spec.Pod.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+				{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{}, Namespaces: []string{"demo-rome"}}}}}
+			sp.Spec.Pod.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz"}}}
 			sp.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: &yes, SeccompProfile: runtimeDefault}
 			sp.Spec.Pod.Containers[0].SecurityContext = &corev1.SecurityContext{SeccompProfile: runtimeDefault, Capabilities: &corev1.Capabilities{
 				Add: []corev1.Capability{"NET_BIND_SERVICE"}, Drop: []corev1.Capability{"ALL"},
@@ -335,7 +390,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 			"debug": {func(sp *offloadingv1beta1.ShadowPod) {
 				sp.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "x:1"}}}
 			}, ""},
-			"privileged debug": {refused["privileged ephemeral container"].change, "privileged is refused"},
+			"privileged debug": {refused["privileged ephemeral container"].change, "is forbidden: ValidatingAdmissionPolicy"},
 			"command":          {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.Containers[0].Command = []string{"sh"} }, "only images and resources change"},
 			"privileged later": {context(corev1.SecurityContext{Privileged: &yes}), "is forbidden: ValidatingAdmissionPolicy"},
 			"another container": {func(sp *offloadingv1beta1.ShadowPod) {
@@ -377,15 +432,15 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 	t.Run("what the provider allows", func(t *testing.T) {
 		vals := values()
 		vals["offloading"] = map[string]any{"podPolicy": map[string]any{
-			"allow":          []any{"hostNetwork", "hostPID", "hostIPC", "hostPath", "hostPort", "privileged", "capabilities", "sysctls", "volumes"},
-			"runtimeClasses": []any{"gvisor"}, "priorityClasses": []any{"system-node-critical"},
+			"allow":          []any{"hostNetwork", "hostPID", "hostIPC", "hostPath", "hostPort", "privileged", "capabilities", "sysctls", "volumes", "controlPlane", "affinity", "resourceClaims", "probeHosts"},
+			"runtimeClasses": []any{"gvisor"}, "priorityClasses": []any{"system-node-critical"}, "serviceAccounts": []any{"operator"}, "refusedAnnotations": []any{},
 		}}
 		for _, policy := range chart(t, vals, "ValidatingAdmissionPolicy") {
-			if err := c.Patch(t.Context(), policy, client.Merge); err != nil {
+			if err := admin.Patch(t.Context(), policy, client.Merge); err != nil {
 				t.Fatal(err)
 			}
 		}
-		still := map[string]bool{"priority": true, "a node of its own": true, "another's origin": true, "no origin": true, "a namespace of ours": true, "a finalizer": true}
+		still := map[string]bool{"priority": true, "a node of its own": true, "another's origin": true, "no origin": true, "a namespace of ours": true, "a finalizer": true, "a scheduler": true, "an end that never comes": true}
 		apitesting.Eventually(t, within, "the policies to be in force", func() error {
 			return c.Create(t.Context(), shadow(refused["host network"].change))
 		})

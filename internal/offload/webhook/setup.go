@@ -2,7 +2,7 @@
 // a serving certificate of its own, stores them in a Secret, puts the CA into the webhook configurations of the chart and replaces all of it
 // well before it expires, without a restart.
 //
-// Two webhooks are all there is. What can be said in CEL is said in the chart's ValidatingAdmissionPolicies instead, which cost no call.
+// Three webhooks are all there is. What can be said in CEL is said in the chart's ValidatingAdmissionPolicies instead, which cost no call.
 package webhook
 
 import (
@@ -25,6 +25,8 @@ const (
 	PathPod = "/mutate/pod"
 	// PathShadowPod is asked about new ShadowPods, and about those whose pod changes.
 	PathShadowPod = "/mutate/shadowpods"
+	// PathDaemonSet is asked about new templates of DaemonSets that tolerate virtual nodes.
+	PathDaemonSet = "/mutate/daemonsets"
 )
 
 // Options of the webhooks.
@@ -84,6 +86,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		}
 	}
 	server.Register(PathShadowPod, &admission.Webhook{Handler: shadows})
+	server.Register(PathDaemonSet, &admission.Webhook{Handler: daemonSets{decoder: decoder, runtimeClass: opts.RuntimeClass}})
 	if err := certificates.setup(mgr); err != nil {
 		return err
 	}

@@ -1,0 +1,115 @@
+package webhook
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/kube"
+	apitesting "liqo.io/liqo/internal/testing"
+)
+
+func TestDaemonSetReviews(t *testing.T) {
+	h := daemonSets{decoder: admission.NewDecoder(kube.NewScheme()), runtimeClass: "liqo"}
+	review := func(set *appsv1.DaemonSet) admission.Response {
+		raw, err := json.Marshal(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Object: runtime.RawExtension{Raw: raw}}})
+	}
+	set := &appsv1.DaemonSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}}
+	if r := review(set); !r.Allowed || len(r.Patches) != 0 {
+		t.Errorf("one that stays away by itself: %+v", r)
+	}
+	set.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	if r := review(set); !r.Allowed || len(r.Patches) != 1 || r.Patches[0].Operation != "add" || r.Patches[0].Path != "/spec/template/spec/affinity" {
+		t.Errorf("one that tolerates everything: %+v", r)
+	}
+	set.Spec.Template.Spec.Affinity = &corev1.Affinity{}
+	if r := review(set); len(r.Patches) != 1 || r.Patches[0].Operation != "replace" {
+		t.Errorf("one with an affinity: %+v", r)
+	}
+	if r := h.Handle(t.Context(), admission.Request{}); r.Allowed {
+		t.Error("what can't be read is allowed")
+	}
+}
+
+// TestDaemonSetPolicyOnAPIServer makes pods as the controller of DaemonSets does.
+func TestDaemonSetPolicyOnAPIServer(t *testing.T) {
+	c := apitesting.Client(t, apitesting.APIServer(t))
+	for _, policy := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") {
+		if strings.HasPrefix(policy.GetName(), "liqo-daemonset") {
+			if err := c.Create(t.Context(), policy); err != nil {
+				t.Fatalf("creating %s: %v", policy.GetKind(), err)
+			}
+		}
+	}
+	virtual := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
+	for _, node := range []*corev1.Node{virtual, {ObjectMeta: metav1.ObjectMeta{Name: "real"}}} {
+		if err := c.Create(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	no, yes := false, true
+	attempt := func(node string, change func(*corev1.Pod)) error {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "agent-", OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "1", Controller: &yes},
+			}},
+			Spec: corev1.PodSpec{
+				AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "agent", Image: "agent:1"}},
+				Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}},
+				}}},
+			},
+		}
+		if change != nil {
+			change(pod)
+		}
+		return c.Create(t.Context(), pod)
+	}
+	asking := func(p *corev1.Pod) { p.Annotations = map[string]string{"liqo.io/run-on-virtual-nodes": "true"} }
+	apitesting.Eventually(t, within, "the policy to be in force", func() error {
+		if attempt("milan", nil) == nil {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	for name, test := range map[string]struct {
+		node   string
+		change func(*corev1.Pod)
+		says   string
+	}{
+		"on a virtual node":        {"milan", nil, "kept off virtual node milan"},
+		"on a real node":           {"real", nil, ""},
+		"asked for by annotation":  {"milan", asking, ""},
+		"asked for by selector":    {"milan", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"liqo.io/type": "virtual-node"} }, ""},
+		"another pod, by its name": {"milan", func(p *corev1.Pod) { p.OwnerReferences = nil }, ""},
+	} {
+		if err := attempt(test.node, test.change); (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v, want %q", name, err, test.says)
+		}
+	}
+	before := virtual.DeepCopy()
+	virtual.Spec.Unschedulable = true
+	if err := c.Patch(t.Context(), virtual, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	apitesting.Eventually(t, within, "the cordon to count", func() error {
+		if err := attempt("milan", asking); err == nil || !strings.Contains(err.Error(), "is cordoned") {
+			return errors.Join(errors.New("not yet"), err)
+		}
+		return nil
+	})
+}
