@@ -35,6 +35,8 @@ type ControllerManagerOptions struct {
 	LoadBalancerClasses []authv1beta1.LoadBalancerType
 	// DefaultLimitsEnforcement is written into Quotas.
 	DefaultLimitsEnforcement offloadingv1beta1.LimitsEnforcement
+	// ReplaceLostPods moves pods of consumers away from nodes that have failed.
+	ReplaceLostPods bool
 	// RefusedNamespaces are patterns of names that no consumer gets, NamespaceLimit how many namespaces each gets.
 	RefusedNamespaces []string
 	NamespaceLimit    int
@@ -89,6 +91,7 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	}))
 	o.DefaultLimitsEnforcement = offloadingv1beta1.EnforcementNone
 	flags.Func("default-limits-enforcement", "what new Quotas say about how strictly they count: None, Soft or Hard", o.setEnforcement)
+	flags.BoolVar(&o.ReplaceLostPods, "enable-node-failure-controller", false, "remove pods of consumers that were evicted from nodes that have failed, so that others take their place")
 	flags.Func("refused-namespaces", "names of namespaces that no consumer gets here, * stands for anything: *-system,...", func(value string) error {
 		o.RefusedNamespaces = nil
 		for pattern := range strings.SplitSeq(value, ",") {

@@ -55,7 +55,7 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (PodAction, corev1
 	case pod == nil:
 		return PodCreate, phase
 	case !OwnedBy(pod, sp):
-		if ofShadowPod(pod) && pod.DeletionTimestamp.IsZero() {
+		if OfShadowPod(pod) && pod.DeletionTimestamp.IsZero() {
 			return PodDelete, phase
 		}
 		return PodKeep, phase
@@ -106,8 +106,8 @@ func OwnedBy(pod *corev1.Pod, sp *offloadingv1beta1.ShadowPod) bool {
 	return owner != nil && owner.UID == sp.UID
 }
 
-// ofShadowPod tells whether some ShadowPod made the Pod: the label alone anybody can put on anything.
-func ofShadowPod(pod *corev1.Pod) bool {
+// OfShadowPod tells whether some ShadowPod made the Pod: the label alone anybody can put on anything.
+func OfShadowPod(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != shadowPodKind {
 		return false

@@ -116,6 +116,26 @@ func DrainLimit(pods []corev1.Pod, unreachable bool) time.Duration {
 	return longest + drainSlack
 }
 
+// DrainEnd is how long, after pods were removed by force, a drain still waits for them: what a finalizer or a refusal holds even then is left to
+// Kubernetes, which removes the pods of Nodes that are gone.
+const DrainEnd = 30 * time.Second
+
+// Overdue tells how long a pod that is being deleted may still take to end on its Node, 0 or less when its time is over; false for others. The
+// deletion timestamp is the end of its grace period.
+func Overdue(pod *corev1.Pod, now time.Time) (left time.Duration, ending bool) {
+	if pod.DeletionTimestamp.IsZero() || pod.Spec.NodeName == "" {
+		return 0, false
+	}
+	return pod.DeletionTimestamp.Add(drainSlack).Sub(now), true
+}
+
+// Failed tells whether a Node can't see its pods off: it is not ready, or there is none.
+func Failed(node *corev1.Node) bool {
+	return node == nil || !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
 // ofDaemonSet tells whether a pod is of a DaemonSet.
 func ofDaemonSet(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)

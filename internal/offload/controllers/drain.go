@@ -2,8 +2,8 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,12 +42,13 @@ func newDrains(c client.WithWatch) *drains {
 	return &drains{client: c, done: make(chan event.GenericEvent, 1), watched: map[types.NamespacedName]bool{}}
 }
 
-// drain asks the pods of the node of that VirtualNode to leave, and returns nil when all have. Until then it returns a wait, and tells done
-// later. Since is when the drain began: pods that have not left within their limit are removed by force.
-func (d *drains) drain(ctx context.Context, node *offloadingv1beta1.VirtualNode, unreachable bool, since, now time.Time) error {
+// drain asks the pods of the node of that VirtualNode to leave, and returns nil when all have. Until then it returns a wait that tells for what,
+// and tells done later. Since is when the drain began: pods that have not left within their limit are removed by force, and those that not
+// even that removes are returned after a while, to be waited for no longer.
+func (d *drains) drain(ctx context.Context, node *offloadingv1beta1.VirtualNode, unreachable bool, since, now time.Time) (stuck []string, err error) {
 	var list corev1.PodList
 	if err := d.client.List(ctx, &list, onNode(node.Name)); err != nil {
-		return fmt.Errorf("listing the pods of node %s: %w", node.Name, err)
+		return nil, fmt.Errorf("listing the pods of node %s: %w", node.Name, err)
 	}
 	left := map[types.UID]bool{}
 	// All of them: a policy of the chart keeps pods of DaemonSets from coming back, and what is left of a finished one in the provider goes only
@@ -57,28 +58,50 @@ func (d *drains) drain(ctx context.Context, node *offloadingv1beta1.VirtualNode,
 		left[pods[i].UID] = true
 	}
 	if len(pods) == 0 {
-		return nil
+		return nil, nil
 	}
-	remaining := offload.DrainLimit(pods, unreachable) - now.Sub(since)
-	again := max(remaining, 0)
-	var failed error
+	limit := since.Add(offload.DrainLimit(pods, unreachable))
+	end := limit.Add(offload.DrainEnd)
+	force := !now.Before(limit)
+	again, what := limit.Sub(now), fmt.Sprintf("they are removed by force at %s", limit.UTC().Format(time.RFC3339))
+	if force {
+		again, what = evictionRetry, fmt.Sprintf("they are left behind at %s", end.UTC().Format(time.RFC3339))
+	}
 	for i := range pods {
-		err := d.expel(ctx, &pods[i], remaining <= 0)
+		pod := &pods[i]
+		err := d.expel(ctx, pod, force)
+		why := ""
 		switch {
 		case apierrors.IsTooManyRequests(err):
+			why = "a disruption budget refuses the eviction"
 			again = min(again, evictionRetry)
 		case err != nil:
-			failed = errors.Join(failed, err)
+			why = err.Error()
+			again = min(again, evictionRetry)
+		case len(pod.Finalizers) > 0:
+			why = "held by finalizers " + strings.Join(pod.Finalizers, ", ")
+		default:
+			why = "terminating"
 		}
+		stuck = append(stuck, fmt.Sprintf("%s/%s (%s)", pod.Namespace, pod.Name, why))
 	}
-	if failed != nil {
-		return failed
+	if !now.Before(end) {
+		return stuck, nil
 	}
 	d.follow(ctx, node, list.ResourceVersion, left)
-	if again == 0 {
-		again = evictionRetry
+	return nil, kube.WaitFor(again, string(offloadingv1beta1.VirtualNodeDraining), "waiting for %d pods to leave, %s: %s",
+		len(pods), what, shown(stuck))
+}
+
+// drainShown is how many pods are told by name.
+const drainShown = 3
+
+// shown names the first few.
+func shown(names []string) string {
+	if len(names) <= drainShown {
+		return strings.Join(names, ", ")
 	}
-	return kube.WaitFor(again, string(offloadingv1beta1.VirtualNodeDraining), "waiting for %d pods to leave node %s", len(pods), node.Name)
+	return strings.Join(names[:drainShown], ", ") + ", ..."
 }
 
 // expel makes one pod go: by eviction, which respects disruption budgets, or at once.

@@ -37,7 +37,7 @@ func stripPod(obj any) (any, error) {
 			Labels: only(pod.Labels, labels), Annotations: only(pod.Annotations, annotations),
 			OwnerReferences: pod.OwnerReferences, DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 		},
-		Spec:   corev1.PodSpec{RestartPolicy: pod.Spec.RestartPolicy, Overhead: taken},
+		Spec:   corev1.PodSpec{RestartPolicy: pod.Spec.RestartPolicy, NodeName: pod.Spec.NodeName, Overhead: taken},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase, Conditions: gates(pod)},
 	}, nil
 }

@@ -34,6 +34,8 @@ type Options struct {
 	GlobalLabels, GlobalAnnotations map[string]string
 	// ShadowPodWorkers is how many ShadowPods are handled at a time; 0 means 10.
 	ShadowPodWorkers int
+	// ReplaceLostPods removes the Pods of ShadowPods that were evicted from nodes here that have failed, so that others take their place.
+	ReplaceLostPods bool
 	// RefusedNamespaces are names that no consumer gets for a namespace here, as patterns; NamespaceLimit is how many each gets, 0 for any number.
 	RefusedNamespaces []string
 	NamespaceLimit    int
@@ -111,6 +113,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		{"mapping", setupMapping},
 		{"namespacemap", setupNamespaceMap},
 		{"shadowpod", setupShadowPod},
+		{"nodefailure", setupLostPods},
 		{"shadowendpointslice", setupShadowEndpointSlice},
 		{"podip", setupPodIP},
 		{"virtualnode", setupVirtualNode},

@@ -77,6 +77,8 @@ func testShadowPodChanges(t *testing.T, c *cluster) {
 		}
 		return nil
 	})
+	c.remove(t, sp) // what is refused is tried again, and would count as a write of others
+	c.gone(t, sp)
 }
 
 // testShadowPodGrace: a Pod that is to end sooner than it says does, and is not made again.

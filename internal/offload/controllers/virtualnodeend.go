@@ -46,18 +46,28 @@ func (r *virtualNodes) finalize(ctx context.Context, node *offloadingv1beta1.Vir
 		return err
 	}
 	if host != nil {
-		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeDraining, "NodeDraining", "")
 		if err := r.cordon(ctx, host); err != nil {
 			return err
 		}
-		if err := r.drains.drain(ctx, node, unreachable, node.DeletionTimestamp.Time, r.Now()); err != nil {
+		stuck, err := r.drains.drain(ctx, node, unreachable, node.DeletionTimestamp.Time, r.Now())
+		message := ""
+		switch {
+		case kube.IsWait(err):
+			message = err.Error()
+		case len(stuck) > 0:
+			message = fmt.Sprintf("left behind: %s", shown(stuck))
+			r.events.Eventf(node, host, corev1.EventTypeWarning, "PodsLeft", "Drain", "%d pods did not leave node %s and are no longer waited for: %s",
+				len(stuck), node.Name, shown(stuck))
+		}
+		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeDraining, "NodeDraining", message)
+		if err != nil {
 			return err
 		}
 	}
-	if err := r.stopKubelet(ctx, node); err != nil {
+	if err := r.stopKubelet(ctx, node, first == nil); err != nil {
 		return err
 	}
-	if host != nil {
+	if host != nil && !r.past(host.DeletionTimestamp) {
 		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeDeleting, "NodeDeleting", "")
 		if err := kube.Delete(ctx, r.Client, host); err != nil {
 			return err
@@ -66,16 +76,29 @@ func (r *virtualNodes) finalize(ctx context.Context, node *offloadingv1beta1.Vir
 		if err := kube.Delete(ctx, r.Client, lease); err != nil {
 			return err
 		}
-		return kube.Wait("NodeDeleting", "waiting for node %s to be gone", node.Name)
+		return kube.WaitFor(endLimit, "NodeDeleting", "waiting for node %s to be gone", node.Name)
 	}
 	r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeNone, "NodeDeleted", "")
 	if first == nil { // else they are those of the other
-		rights := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: offload.KubeletBinding(node.Name)}}
-		if err := kube.Delete(ctx, r.Client, rights); err != nil {
+		if err := r.revoke(ctx, node); err != nil {
 			return err
 		}
 	}
 	return r.releaseMap(ctx, node, unreachable)
+}
+
+// endLimit is how long the virtual kubelet and the Node may take to be gone. Something of somebody else's holds them then: a finalizer, or a node
+// that died with the pod of the virtual kubelet on it.
+const endLimit = time.Minute
+
+// past tells whether something that is being deleted has had its time.
+func (r *virtualNodes) past(deleted *metav1.Time) bool {
+	return deleted != nil && r.Now().Sub(deleted.Time) >= endLimit
+}
+
+// revoke takes the rights of the virtual kubelet away.
+func (r *virtualNodes) revoke(ctx context.Context, node *offloadingv1beta1.VirtualNode) error {
+	return kube.Delete(ctx, r.Client, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: offload.KubeletBinding(node.Name)}})
 }
 
 func (r *virtualNodes) cordon(ctx context.Context, host *corev1.Node) error {
@@ -92,8 +115,9 @@ func (r *virtualNodes) cordon(ctx context.Context, host *corev1.Node) error {
 	return nil
 }
 
-// stopKubelet waits until the virtual kubelet has stopped, so that it can't make the Node again.
-func (r *virtualNodes) stopKubelet(ctx context.Context, node *offloadingv1beta1.VirtualNode) error {
+// stopKubelet waits until the virtual kubelet has stopped, so that it can't make the Node again. If that takes too long it loses its rights, which
+// does as well; own tells that they are not another's.
+func (r *virtualNodes) stopKubelet(ctx context.Context, node *offloadingv1beta1.VirtualNode, own bool) error {
 	deployment := &appsv1.Deployment{}
 	found, err := exists(ctx, r.Client, deployment, client.ObjectKey{Namespace: node.Namespace, Name: offload.KubeletName(node.Name)})
 	if err != nil {
@@ -103,14 +127,20 @@ func (r *virtualNodes) stopKubelet(ctx context.Context, node *offloadingv1beta1.
 		r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeNone, "VkDeleted", "")
 		return nil
 	}
-	r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeDeleting, "VkDeleting", "")
+	message := fmt.Sprintf("waiting for Deployment %s and its pods to be gone", deployment.Name)
+	if own && r.past(deployment.DeletionTimestamp) {
+		r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeDeleting, "VkDeleting",
+			fmt.Sprintf("Deployment %s and its pods are not gone after %s and no longer waited for", deployment.Name, endLimit))
+		return r.revoke(ctx, node)
+	}
+	r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeDeleting, "VkDeleting", message)
 	if deployment.DeletionTimestamp.IsZero() {
 		if err := kube.Delete(ctx, r.Client, deployment, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 			return err
 		}
 		r.events.Eventf(node, deployment, corev1.EventTypeNormal, "VkDeleted", "Delete", "its pods are gone: deleting Deployment %s of the virtual kubelet", deployment.Name)
 	}
-	return kube.Wait("VkDeleting", "waiting for Deployment %s and its pods to be gone", deployment.Name)
+	return kube.WaitFor(endLimit, "VkDeleting", "%s", message)
 }
 
 // releaseMap waits for the NamespaceMap to be gone when no other virtual node of that cluster needs it. Of several that go together each one
