@@ -9,7 +9,7 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// AnnotationDaemonSet, "true" on the pod template of a DaemonSet, lets its pods run on virtual nodes.
+// AnnotationDaemonSet ("true"), on the pod template of a DaemonSet, lets its pods run on virtual nodes.
 const AnnotationDaemonSet = "liqo.io/run-on-virtual-nodes"
 
 // KeepOffVirtualNodes restricts a DaemonSet to real nodes that would have a pod on virtual ones, and tells whether it changed anything. Those that
