@@ -36,6 +36,7 @@ func ControllerManager(ctx context.Context, cfg *rest.Config, opts *ControllerMa
 	if err := opts.Validate(); err != nil {
 		return err
 	}
+	collectOften()
 	cfg = rest.CopyConfig(cfg)
 	// The API server's priority and fairness bounds what we ask; a limit of our own would only delay what it accepts.
 	cfg.QPS = -1

@@ -37,6 +37,7 @@ func VirtualKubelet(ctx context.Context, args []string) error {
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetSlogLogger(log)
+	collectOften()
 
 	localConfig, err := ownConfig()
 	if err != nil {
@@ -91,7 +92,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	}
 	homes := newHome(opts, func() bool { return there.state.Load().configured }, func() { engine.Look(reflect.PodKind) })
 	metrics := newReflectionMetrics(opts.foreignClusterID, opts.nodeName)
-	told := &events{client: local, log: log, node: opts.nodeName, cluster: opts.foreignClusterID}
+	told := newEvents(local, log, opts.nodeName, opts.foreignClusterID)
 	engine = reflect.New(reflect.Options{
 		Local: local, Remote: far, Health: health, Log: log,
 		Namespace: opts.tenantNamespace, Map: opts.foreignClusterID,
@@ -108,7 +109,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 			}),
 		},
 		Warn:     func(obj client.Object, message string) { told.warn(ctx, obj, message) },
-		Announce: func(obj client.Object) { told.announce(ctx, obj) },
+		Announce: told.announce,
 		Count:    metrics.count,
 	})
 
@@ -116,6 +117,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	group, ctx := errgroup.WithContext(ctx)
 	run := func(f func(context.Context) error) { group.Go(func() error { return f(ctx) }) }
 	run(health.Run)
+	run(told.run)
 	run(virtual.Run)
 	run(func(ctx context.Context) error { return there.run(ctx, local) })
 	run(func(ctx context.Context) error { return homes.run(ctx, local) })

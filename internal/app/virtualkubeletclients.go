@@ -66,20 +66,52 @@ func newClient(cfg *rest.Config) (client.WithWatch, error) {
 	return client.NewWithWatch(cfg, client.Options{Scheme: kube.NewScheme(), Mapper: mapper})
 }
 
+// Announcements that wait to be told, and the pause between two. Of more than that in a short time nobody reads every one, and each is a write.
+const (
+	announcementsWaiting = 100
+	announcementPause    = 100 * time.Millisecond
+)
+
 // events tells users about reflection. Whoever calls sees to it that this happens once per change.
 type events struct {
 	client client.Client
 	log    *slog.Logger
 	// node and cluster are the virtual node and the provider.
 	node, cluster string
+	announcements chan client.Object
+}
+
+func newEvents(c client.Client, log *slog.Logger, node, cluster string) *events {
+	return &events{client: c, log: log, node: node, cluster: cluster, announcements: make(chan client.Object, announcementsWaiting)}
+}
+
+// run tells what was announced until ctx ends.
+func (e *events) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case obj := <-e.announcements:
+			e.record(ctx, obj, corev1.EventTypeNormal, "SuccessfulReflection", fmt.Sprintf("Successfully reflected object to cluster %q", e.cluster))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(announcementPause):
+		}
+	}
 }
 
 func (e *events) warn(ctx context.Context, obj client.Object, message string) {
 	e.record(ctx, obj, corev1.EventTypeWarning, "FailedReflection", message)
 }
 
-func (e *events) announce(ctx context.Context, obj client.Object) {
-	e.record(ctx, obj, corev1.EventTypeNormal, "SuccessfulReflection", fmt.Sprintf("Successfully reflected object to cluster %q", e.cluster))
+// announce holds nobody up: what there is no room for is not told.
+func (e *events) announce(obj client.Object) {
+	select {
+	case e.announcements <- obj:
+	default:
+	}
 }
 
 func (e *events) record(ctx context.Context, obj client.Object, kind, reason, message string) {

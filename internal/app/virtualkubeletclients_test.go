@@ -1,0 +1,45 @@
+package app
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"liqo.io/liqo/internal/kube"
+)
+
+// TestAnnouncementsHoldNothingUp: a worker that announces never waits, and a burst costs no burst of writes.
+func TestAnnouncementsHoldNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build()
+		e := newEvents(c, slog.New(slog.DiscardHandler), "milan", "milan")
+		for range 3 * announcementsWaiting {
+			e.announce(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+		}
+		go func() { _ = e.run(t.Context()) }()
+		told := func() int {
+			synctest.Wait()
+			var list corev1.EventList
+			if err := c.List(t.Context(), &list); err != nil {
+				t.Fatal(err)
+			}
+			return len(list.Items)
+		}
+		if n := told(); n != 1 {
+			t.Errorf("%d announcements were told at once, want 1", n)
+		}
+		time.Sleep(announcementPause)
+		if n := told(); n != 2 {
+			t.Errorf("%d announcements were told after a pause, want 2", n)
+		}
+		time.Sleep(2 * announcementsWaiting * announcementPause)
+		if n := told(); n != announcementsWaiting {
+			t.Errorf("%d announcements were told, want the %d that there is room for", n, announcementsWaiting)
+		}
+	})
+}
