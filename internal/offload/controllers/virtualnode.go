@@ -240,10 +240,14 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 	}); err != nil {
 		return false, err
 	}
-	// One that the cache does not have, made by hand for example, is followed by the file that is mounted.
-	identity := &corev1.Secret{}
-	if err := r.Get(ctx, client.ObjectKey{Namespace: node.Namespace, Name: node.Spec.KubeconfigSecretRef.Name}, identity); client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading Secret %s: %w", node.Spec.KubeconfigSecretRef.Name, err)
+	// The cache may be behind, which must not start a virtual kubelet twice, or leave out a Secret that was made by hand.
+	identity, key := &corev1.Secret{}, client.ObjectKey{Namespace: node.Namespace, Name: node.Spec.KubeconfigSecretRef.Name}
+	err := r.Get(ctx, key, identity)
+	if apierrors.IsNotFound(err) {
+		err = r.live.Get(ctx, key, identity)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading Secret %s: %w", key, err)
 	}
 	want := offload.Kubelet(node, offload.KubeletFacts{
 		ClusterID: r.ClusterID, Options: &options.Spec, Labels: r.GlobalLabels, Annotations: r.GlobalAnnotations,
@@ -251,7 +255,7 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 	})
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
 	missing := false
-	err := r.ensure(ctx, deployment, func() error {
+	err = r.ensure(ctx, deployment, func() error {
 		missing = deployment.UID == ""
 		offload.UpdateKubelet(deployment, want)
 		return controllerutil.SetControllerReference(node, deployment, r.Scheme())
