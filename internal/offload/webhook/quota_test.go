@@ -121,6 +121,8 @@ func TestQuotaOnAPIServer(t *testing.T) {
 		}
 	}
 
+	t.Run("a stricter strategy", func(t *testing.T) { stricter(t, config) })
+
 	// Before anybody answers, as with failurePolicy Ignore: nobody counts as somebody else.
 	apitesting.Eventually(t, within, "the policies to be in force", func() error {
 		sp := shadow("1", nil)
@@ -219,3 +221,37 @@ func TestQuotaOnAPIServer(t *testing.T) {
 	set(func(q *offloadingv1beta1.QuotaSpec) { q.Cordoned = &cordoned })
 	eventually("the cordon", func() error { return rome.Create(t.Context(), shadow("1", nil), client.DryRunAll) }, "it is cordoned")
 }
+
+// stricter changes the strategy of a namespace as a user does, who is told that pods do not move.
+func stricter(t *testing.T, config *rest.Config) {
+	t.Helper()
+	warned := &warnings{}
+	user := rest.CopyConfig(config)
+	user.WarningHandler = warned
+	c := apitesting.Client(t, user)
+	offloading := offloadingOf(offloadingv1beta1.PodsLocalAndRemote)
+	offloading.Namespace = "shop-rome"
+	if err := c.Create(t.Context(), offloading); err != nil {
+		t.Fatal(err)
+	}
+	for strategy, want := range map[offloadingv1beta1.PodOffloadingStrategy]bool{offloadingv1beta1.PodsRemote: true, offloadingv1beta1.PodsLocalAndRemote: false} {
+		apitesting.Eventually(t, within, "a warning", func() error {
+			warned.told = nil
+			before := offloading.DeepCopy()
+			before.Spec.PodOffloadingStrategy = offloadingv1beta1.PodsLocalAndRemote
+			changed := before.DeepCopy()
+			changed.Spec.PodOffloadingStrategy, changed.Labels = strategy, map[string]string{"try": string(strategy)}
+			if err := c.Patch(t.Context(), changed, client.MergeFrom(before), client.DryRunAll); err != nil {
+				return err
+			}
+			if got := strings.Contains(strings.Join(warned.told, ""), "pods that exist stay where they are"); got != want {
+				return fmt.Errorf("%s: told %q", strategy, warned.told)
+			}
+			return nil
+		})
+	}
+}
+
+type warnings struct{ told []string }
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.told = append(w.told, text) }
