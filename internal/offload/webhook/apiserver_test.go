@@ -319,7 +319,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 		}, "annotation k8s.v1.cni.cncf.io/networks is refused"},
 		"a node of its own":   {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.NodeName = "control-plane" }, "nodeName is refused"},
 		"another's origin":    {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["offloading.liqo.io/origin"] = "turin" }, "is 'turin', but namespace demo-rome belongs to cluster 'rome'"},
-		"no origin":           {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels = nil }, "belongs to cluster 'rome'"},
+		"no origin":           {func(sp *offloadingv1beta1.ShadowPod) { delete(sp.Labels, "offloading.liqo.io/origin") }, "belongs to cluster 'rome'"},
 		"a finalizer":         {func(sp *offloadingv1beta1.ShadowPod) { sp.Finalizers = []string{"example.org/never"} }, "finalizers are refused"},
 		"a namespace of ours": {func(sp *offloadingv1beta1.ShadowPod) { sp.Namespace = "local" }, "belongs to cluster ''"},
 	}
