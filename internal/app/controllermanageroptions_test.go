@@ -34,7 +34,7 @@ func TestControllerManagerOptions(t *testing.T) {
 	}
 	want := &ControllerManagerOptions{
 		ClusterID: "rome", LiqoNamespace: "liqo", DefaultNodeResources: defaultNodeResources(),
-		DefaultLimitsEnforcement: offloadingv1beta1.EnforcementNone, DefaultClassEnabled: true,
+		DefaultLimitsEnforcement: offloadingv1beta1.EnforcementNone, RuntimeClass: "liqo", EnforceResources: true, DefaultClassEnabled: true,
 		EnableAuthentication: true, EnableNetworking: true, EnableOffloading: true, Replicas: 1, WebhookPort: 9443,
 		WatchGatewayTemplates: true, ConnectionUpdateInterval: 10 * time.Second,
 		WebhookService: "liqo-controller-manager-webhook", HealthAddress: ":8081",
