@@ -87,15 +87,20 @@ func (w *world) there(obj client.Object, name, what string, check func() error) 
 // quiet asserts that the engine writes nothing more.
 func (w *world) quiet() {
 	w.t.Helper()
+	if n := w.looks(); n != 0 {
+		w.t.Errorf("%d writes although nothing changed", n)
+	}
+}
+
+// looks has everything looked at, and returns how many writes that made.
+func (w *world) looks() int64 {
 	before := w.farWrites.Load()
 	w.mu.Lock()
 	engine := w.engine
 	w.mu.Unlock()
 	engine.Look(reflect.Kinds()...)
 	time.Sleep(300 * time.Millisecond)
-	if n := w.farWrites.Load() - before; n != 0 {
-		w.t.Errorf("%d writes although nothing changed", n)
-	}
+	return int64(w.farWrites.Load() - before)
 }
 
 func (w *world) heard(part string) bool {

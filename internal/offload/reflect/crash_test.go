@@ -303,7 +303,12 @@ func TestEveryKindSurvivesOnAPIServers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.quiet()
+	liqotesting.Eventually(t, 30*time.Second, "nothing to be written, as soon as it is heard that they are gone", func() error {
+		if n := w.looks(); n != 0 {
+			return fmt.Errorf("%d writes although nothing changed", n)
+		}
+		return nil
+	})
 	for name, before := range foreign {
 		side := w.far
 		if c.kinds[name].back {
