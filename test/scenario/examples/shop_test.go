@@ -2,6 +2,7 @@ package examples
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -133,6 +134,20 @@ func shop(s *story.Story) {
 	s.Step("both clusters still resolve every service", func() {
 		for _, c := range s.Clusters() {
 			resolves(s, c, places[c.ID])
+		}
+	})
+	s.Step("those whose place was taken are gone", func() { // stories after this one take what is here for what was always here
+		for _, c := range s.Clusters() {
+			s.Eventually(start, "pods that are being deleted in "+c.ID+" to go", func(ctx ctx) error {
+				var pods corev1.PodList
+				err := c.List(ctx, &pods)
+				for _, p := range pods.Items {
+					if p.DeletionTimestamp != nil {
+						err = errors.Join(err, fmt.Errorf("%s/%s is being deleted since %s", p.Namespace, p.Name, p.DeletionTimestamp))
+					}
+				}
+				return err
+			})
 		}
 	})
 }
