@@ -144,11 +144,14 @@ func servicesFollow(t *testing.T, w *world) {
 	if writes := w.farWrites.Load(); writes != 5 {
 		t.Errorf("%d writes in the provider for 4 services and one change", writes)
 	}
-	w.mu.Lock()
-	if diff := cmp.Diff([]string{"web", "web", "headless", "dual", "alias"}, w.announced); diff != "" {
-		t.Errorf("users heard (-want +got):\n%s", diff)
-	}
-	w.mu.Unlock()
+	liqotesting.Eventually(t, 10*time.Second, "users to hear of each, after it is there", func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if diff := cmp.Diff([]string{"web", "web", "headless", "dual", "alias"}, w.announced); diff != "" {
+			return fmt.Errorf("users heard (-want +got):\n%s", diff)
+		}
+		return nil
+	})
 	// The provider's hand in it comes back; what it adds stays.
 	if err := w.far.Get(t.Context(), client.ObjectKey{Namespace: w.twinNS, Name: "web"}, got); err != nil {
 		t.Fatal(err)
