@@ -322,7 +322,9 @@ func (w *world) waitReady(n int) {
 	liqotesting.Eventually(w.t, 60*time.Second, fmt.Sprintf("%d ready pods", n), func() error {
 		got, err := w.count(isReady)
 		if err == nil && got != n {
-			err = fmt.Errorf("%d are", got)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			err = fmt.Errorf("%d are; users heard %q", got, w.warnings)
 		}
 		return err
 	})
