@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +30,19 @@ func APIServer(t testing.TB) *rest.Config {
 	t.Helper()
 	_, config := Environment(t)
 	return config
+}
+
+// APIServers starts two at the same time: that of a consumer and that of a provider.
+func APIServers(t testing.TB) (near, far *rest.Config) {
+	t.Helper()
+	var starting sync.WaitGroup
+	starting.Go(func() { near = APIServer(t) })
+	starting.Go(func() { far = APIServer(t) })
+	starting.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return near, far
 }
 
 // Environment is APIServer for tests that also add users, or stop and start the server by themselves.

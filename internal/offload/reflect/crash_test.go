@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -237,14 +236,7 @@ func (w *world) letWork() {
 // TestEveryKindSurvivesOnAPIServers changes objects of every kind, with the rights of the chart and no others, while watches break, the engine is killed, and each API server is killed
 // once, and looks whether both sides agree in the end.
 func TestEveryKindSurvivesOnAPIServers(t *testing.T) {
-	var near, far *rest.Config
-	var starting sync.WaitGroup
-	starting.Go(func() { near = liqotesting.APIServer(t) })
-	starting.Go(func() { far = liqotesting.APIServer(t) })
-	starting.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
+	near, far := liqotesting.APIServers(t)
 	w := newWorld(t, near, far)
 	w.nearLink = newLink(t, near)
 	w.letWork()

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -23,14 +22,7 @@ const consumerID, providerID = "rome", "milan"
 
 // TestEngineOnAPIServers runs its subtests one after the other on two API servers that they share; each has its own namespaces and its own node.
 func TestEngineOnAPIServers(t *testing.T) {
-	var near, far *rest.Config
-	var starting sync.WaitGroup
-	starting.Go(func() { near = liqotesting.APIServer(t) })
-	starting.Go(func() { far = liqotesting.APIServer(t) })
-	starting.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
+	near, far := liqotesting.APIServers(t)
 	for name, test := range map[string]func(*testing.T, *world){
 		"pods run and go":                   podsRunAndGo,
 		"killed at random":                  killedAtRandom,

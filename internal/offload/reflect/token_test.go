@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,14 +22,7 @@ import (
 
 // TestTokensOnAPIServers follows the tokens of a pod through their life, with the rights that the chart gives and the provider's policies.
 func TestTokensOnAPIServers(t *testing.T) {
-	var near, far *rest.Config
-	var starting sync.WaitGroup
-	starting.Go(func() { near = liqotesting.APIServer(t) })
-	starting.Go(func() { far = liqotesting.APIServer(t) })
-	starting.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
+	near, far := liqotesting.APIServers(t)
 	w := newWorld(t, near, far)
 	w.letWork()
 	w.apiServer = kinds.APIServer{Host: kinds.HomeAPIServer, Port: "443", Address: "10.70.0.3"}
