@@ -48,6 +48,17 @@ func APIServers(t testing.TB) (near, far *rest.Config) {
 // Environment is APIServer for tests that also add users, or stop and start the server by themselves.
 func Environment(t testing.TB) (*envtest.Environment, *rest.Config) {
 	t.Helper()
+	server, config, _ := WithAuthority(t)
+	return server, config
+}
+
+// WithAuthority is Environment for tests that need certificates which the API server believes.
+func WithAuthority(t testing.TB) (*envtest.Environment, *rest.Config, *Authority) {
+	t.Helper()
+	authority, err := NewAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
 	server := &envtest.Environment{
 		BinaryAssetsDirectory: binaries(t),
 		CRDDirectoryPaths:     []string{filepath.Join(root(), "charts", "liqo", "crds")},
@@ -57,6 +68,7 @@ func Environment(t testing.TB) (*envtest.Environment, *rest.Config) {
 		ControlPlaneStartTimeout: 2 * time.Minute,
 		ControlPlaneStopTimeout:  time.Minute,
 	}
+	server.ControlPlane.GetAPIServer().Authn = authority
 	server.ControlPlane.GetAPIServer().Configure().
 		// Requests per second are ours to bound, not this server's to queue.
 		Set("enable-priority-and-fairness", "false")
@@ -70,7 +82,7 @@ func Environment(t testing.TB) (*envtest.Environment, *rest.Config) {
 		}
 	})
 	config.QPS = -1
-	return server, config
+	return server, config, authority
 }
 
 // Client returns a client that reads and writes the API server directly, without a cache.

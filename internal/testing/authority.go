@@ -1,0 +1,141 @@
+package testing
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// Authority is who an API server believes when it comes to client certificates: with what it signs, a test is a real user.
+type Authority struct {
+	key         *ecdsa.PrivateKey
+	certificate *x509.Certificate
+	// Life of the certificates that Sign makes; an hour when 0.
+	Life time.Duration
+	file string
+}
+
+// NewAuthority makes one; give it to an environment before that starts: ControlPlane.GetAPIServer().Authn.
+func NewAuthority() (*Authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making the key of an authority: %w", err)
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("making the certificate of an authority: %w", err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	return &Authority{key: key, certificate: certificate}, err
+}
+
+// Certificate signs a client certificate for a user, good from one time until another.
+func (a *Authority) Certificate(key crypto.PublicKey, subject pkix.Name, from, until time.Time) ([]byte, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 64))
+	if err != nil {
+		return nil, fmt.Errorf("numbering a certificate: %w", err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: serial, Subject: subject, NotBefore: from, NotAfter: until,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, a.certificate, key, a.key)
+	if err != nil {
+		return nil, fmt.Errorf("signing a certificate for %s: %w", subject.CommonName, err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+}
+
+// Sign answers approved certificate signing requests until ctx ends, as the controller manager of Kubernetes does.
+func (a *Authority) Sign(ctx context.Context, c client.Client) {
+	life := a.Life
+	if life == 0 {
+		life = time.Hour
+	}
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+		list := &certificatesv1.CertificateSigningRequestList{}
+		if err := c.List(ctx, list); err != nil {
+			continue
+		}
+		for i := range list.Items {
+			csr := &list.Items[i]
+			if len(csr.Status.Certificate) > 0 || !slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+				return c.Type == certificatesv1.CertificateApproved
+			}) {
+				continue
+			}
+			block, _ := pem.Decode(csr.Spec.Request)
+			request, err := x509.ParseCertificateRequest(block.Bytes)
+			if err != nil {
+				continue
+			}
+			now := time.Now()
+			csr.Status.Certificate, err = a.Certificate(request.PublicKey, request.Subject, now.Add(-time.Second), now.Add(life))
+			if err == nil {
+				_ = c.Status().Update(ctx, csr) // a lost race is made good at the next tick
+			}
+		}
+	}
+}
+
+// Configure is for the environment.
+func (a *Authority) Configure(workDir string, args *envtest.Arguments) error {
+	a.file = filepath.Join(workDir, "clients.crt")
+	args.Set("client-ca-file", a.file)
+	return nil
+}
+
+// Start is for the environment.
+func (a *Authority) Start() error {
+	if a.file == "" {
+		return errors.New("starting an authority: it was not configured")
+	}
+	return os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw}), 0o600)
+}
+
+// AddUser is for the environment: the configuration of a user with a new key.
+func (a *Authority) AddUser(user envtest.User, base *rest.Config) (*rest.Config, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making the key of user %s: %w", user.Name, err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the key of user %s: %w", user.Name, err)
+	}
+	cfg := rest.CopyConfig(base)
+	cfg.KeyData = pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+	now := time.Now()
+	cfg.CertData, err = a.Certificate(key.Public(), pkix.Name{CommonName: user.Name, Organization: user.Groups}, now.Add(-time.Minute), now.Add(12*time.Hour))
+	return cfg, err
+}
+
+// Stop is for the environment.
+func (a *Authority) Stop() error { return nil }
