@@ -1,10 +1,7 @@
 package offload
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -18,9 +15,9 @@ import (
 // Doing it twice is like doing it once, for an admission chain may call again.
 func MutatePod(pod *corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string) bool {
 	if spec.PodOffloadingStrategy == offloadingv1beta1.PodsLocal {
-		return false
+		return KeepHome(pod, runtimeClass)
 	}
-	if pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName == runtimeClass && runtimeClass != "" {
+	if ofClass(pod, runtimeClass) {
 		return false
 	}
 	changed := tolerateVirtualNodes(pod)
@@ -56,11 +53,10 @@ func tolerateVirtualNodes(pod *corev1.Pod) bool {
 	toleration := corev1.Toleration{
 		Key: api.TaintVirtualNode, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
 	}
-	taint := corev1.Taint{Key: api.TaintVirtualNode, Value: api.True, Effect: corev1.TaintEffectNoExecute}
 	for i := range pod.Spec.Tolerations {
 		t := &pod.Spec.Tolerations[i]
 		// A toleration with a time limit would have the pod evicted after it.
-		if t.TolerationSeconds == nil && tolerates(t, &taint) {
+		if t.TolerationSeconds == nil && tolerates(t, &virtualNodeTaint) {
 			return false
 		}
 	}
@@ -138,35 +134,4 @@ func and(a, b []corev1.NodeSelectorTerm) []corev1.NodeSelectorTerm {
 		}
 	}
 	return product
-}
-
-// maxLabelValue is the longest label value.
-const maxLabelValue = 63
-
-// CreatorLabel returns the value of the label that tells which user made a ShadowPod: the name itself where it is a label value, else as
-// much of it as fits with other characters turned into hyphens, and a hash that keeps two such names apart.
-func CreatorLabel(user string) string {
-	clean := strings.Map(func(r rune) rune {
-		if alphanumeric(r) || r == '.' || r == '_' || r == '-' {
-			return r
-		}
-		return '-'
-	}, user)
-	trimmed := strings.Trim(clean, "-._")
-	if trimmed == user && len(user) <= maxLabelValue {
-		return user
-	}
-	sum := sha256.Sum256([]byte(user))
-	suffix := hex.EncodeToString(sum[:])[:hashLength]
-	if keep := maxLabelValue - len(suffix) - 1; len(trimmed) > keep {
-		trimmed = trimmed[:keep]
-	}
-	if trimmed == "" {
-		return suffix
-	}
-	return trimmed + "-" + suffix
-}
-
-func alphanumeric(r rune) bool {
-	return (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9')
 }

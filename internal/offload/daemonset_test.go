@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 func TestDaemonSetsKeepOffVirtualNodes(t *testing.T) {
@@ -21,7 +22,9 @@ func TestDaemonSetsKeepOffVirtualNodes(t *testing.T) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: api.TaintVirtualNode, Operator: corev1.TolerationOpExists}}
 		}, true},
 		"tolerates no execution": {func(p *corev1.PodTemplateSpec) { p.Spec.Tolerations[0].Effect = corev1.TaintEffectNoSchedule }, false},
-		"asks by annotation":     {func(p *corev1.PodTemplateSpec) { p.Annotations = map[string]string{AnnotationDaemonSet: "true"} }, false},
+		"asks by annotation": {func(p *corev1.PodTemplateSpec) {
+			p.Annotations = map[string]string{AnnotationRunOnVirtualNodes: "true"}
+		}, false},
 		"asks by selector": {func(p *corev1.PodTemplateSpec) {
 			p.Spec.NodeSelector = map[string]string{"liqo.io/type": "virtual-node"}
 		}, false},
@@ -49,6 +52,39 @@ func TestDaemonSetsKeepOffVirtualNodes(t *testing.T) {
 			}
 		}
 		if KeepOffVirtualNodes(set, "liqo") {
+			t.Errorf("%s: twice is not once", name)
+		}
+	}
+}
+
+// TestPodsThatMayNotLeaveStayHome: what tolerates everything does not ask for virtual nodes; what names their taint does.
+func TestPodsThatMayNotLeaveStayHome(t *testing.T) {
+	everything := corev1.Toleration{Operator: corev1.TolerationOpExists}
+	for name, test := range map[string]struct {
+		pod     corev1.Pod
+		changed bool
+	}{
+		"tolerates everything":   {corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{everything}}}, true},
+		"tolerates any eviction": {corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}}}, true},
+		"tolerates nothing":      {corev1.Pod{}, false},
+		"tolerates the taint":    {corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: api.TaintVirtualNode, Operator: corev1.TolerationOpExists}}}}, false},
+		"tolerates everything, and the taint by name": {corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{
+			everything, {Key: api.TaintVirtualNode, Operator: corev1.TolerationOpExists},
+		}}}, false},
+		"has its node": {corev1.Pod{Spec: corev1.PodSpec{NodeName: "node", Tolerations: []corev1.Toleration{everything}}}, false},
+		"asks by selector": {corev1.Pod{Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{"liqo.io/type": "virtual-node"}, Tolerations: []corev1.Toleration{everything},
+		}}, false},
+	} {
+		if got := KeepHome(&test.pod, "liqo"); got != test.changed {
+			t.Errorf("%s: %v", name, got)
+		}
+		local := test.pod.DeepCopy()
+		local.Spec.Affinity = nil
+		if got := MutatePod(local, &offloadingv1beta1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1beta1.PodsLocal}, "liqo"); got != test.changed {
+			t.Errorf("%s, in a namespace whose pods stay: %v", name, got)
+		}
+		if KeepHome(&test.pod, "liqo") {
 			t.Errorf("%s: twice is not once", name)
 		}
 	}

@@ -44,6 +44,30 @@ func namespaces(s *story.Story) {
 		s.Must(rome.Create(s.Context(), pod))
 		waits(s, rome, "local", pod.Name)
 	})
+	s.Step("what tolerates everything stays home where nobody may leave, though virtual nodes have more room", func() {
+		s.Namespace("home", nil)
+		for _, ns := range []string{"home", "local"} {
+			dns := anywhere(ns, 2)
+			dns.Name = "dns"
+			dns.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+			dns.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+				Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: api.LabelType, Operator: corev1.NodeSelectorOpIn, Values: []string{api.TypeVirtualNode}},
+				}},
+			}}}}
+			s.Must(rome.Create(s.Context(), dns))
+		}
+		runOn(s, s.PodsReady(rome, "home", 2, start), rome.Node())
+		s.Must(rome.DeleteAllOf(s.Context(), &appsv1.Deployment{}, client.InNamespace("home")))
+		s.Eventually(start, "the pods of namespace local to be on real nodes, but for the one that waits", func(context.Context) error {
+			placed := slices.DeleteFunc(s.Pods(rome, "local"), func(p corev1.Pod) bool { return p.Name == "insists" })
+			if len(placed) != 4 || slices.ContainsFunc(placed, func(p corev1.Pod) bool { return p.Spec.NodeName == "" }) {
+				return fmt.Errorf("pods %v", story.Names(placed))
+			}
+			runOn(s, placed, rome.Node())
+			return nil
+		})
+	})
 	s.Step("a namespace that milan has already is not taken, and naples gets its twin", func() {
 		theirs := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "taken"}}
 		s.Must(milan.Create(s.Context(), theirs))
@@ -77,7 +101,7 @@ func namespaces(s *story.Story) {
 		s.PodReady(rome, "early", "early", start)
 	})
 	s.Step("taken back", func() {
-		for _, ns := range []string{"remote", "local", "taken", "early"} {
+		for _, ns := range []string{"home", "remote", "local", "taken", "early"} {
 			s.Must(rome.DeleteAllOf(s.Context(), &appsv1.Deployment{}, client.InNamespace(ns)))
 			s.Must(rome.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(ns), client.GracePeriodSeconds(1)))
 		}

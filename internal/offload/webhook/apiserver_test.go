@@ -120,7 +120,7 @@ func TestCertificatesOnAPIServer(t *testing.T) {
 			if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo-webhook"}, configuration); err != nil {
 				return err
 			}
-			if len(configuration.Webhooks) != 3 {
+			if len(configuration.Webhooks) != 4 {
 				return fmt.Errorf("%d webhooks", len(configuration.Webhooks))
 			}
 			roots := x509.NewCertPool()

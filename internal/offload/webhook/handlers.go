@@ -43,10 +43,15 @@ func (h *pods) Handle(ctx context.Context, req admission.Request) admission.Resp
 	if err := h.decoder.Decode(req, pod); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the pod: %w", err))
 	}
+	return patched(pod, func() bool { return offload.MutatePod(pod, &offloading.Spec, h.runtimeClass) })
+}
+
+// patched answers with what mutate changes of a pod, if it says that it changed anything.
+func patched(pod *corev1.Pod, mutate func() bool) admission.Response {
 	hadAffinity := pod.Spec.Affinity != nil
 	hadTolerations := pod.Spec.Tolerations != nil
 	tolerations := len(pod.Spec.Tolerations)
-	if !offload.MutatePod(pod, &offloading.Spec, h.runtimeClass) {
+	if !mutate() {
 		return admission.Allowed("")
 	}
 	// Only these two fields ever change: naming them spares comparing the whole pod, and leaves fields alone that this program does not know.
@@ -82,6 +87,21 @@ func (h *pods) early(ctx context.Context, namespace string) admission.Response {
 		namespace, offloadingv1beta1.LabelSchedulingEnabled, api.True, namespace))
 }
 
+// strays keeps pods that tolerate whatever there is off virtual nodes. The API server asks about those of namespaces that are not offloaded.
+type strays struct {
+	decoder      admission.Decoder
+	runtimeClass string
+}
+
+// Handle answers one review: the changes of offload.KeepHome.
+func (h strays) Handle(_ context.Context, req admission.Request) admission.Response {
+	pod := &corev1.Pod{}
+	if err := h.decoder.Decode(req, pod); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the pod: %w", err))
+	}
+	return patched(pod, func() bool { return offload.KeepHome(pod, h.runtimeClass) })
+}
+
 // offloading returns the NamespaceOffloading of a namespace, nil when there is none.
 func (h *pods) offloading(ctx context.Context, namespace string) (*offloadingv1beta1.NamespaceOffloading, error) {
 	o := &offloadingv1beta1.NamespaceOffloading{}
@@ -112,7 +132,7 @@ func (h shadowPods) Handle(ctx context.Context, req admission.Request) admission
 	if err := h.decoder.Decode(req, shadow); err != nil {
 		return admission.Errored(http.StatusUnprocessableEntity, fmt.Errorf("reading the ShadowPod: %w", err))
 	}
-	creator := offload.CreatorLabel(req.UserInfo.Username)
+	creator := offloadingv1beta1.CreatorLabel(req.UserInfo.Username)
 	var before *offloadingv1beta1.ShadowPod
 	if req.Operation == admissionv1.Update {
 		before = &offloadingv1beta1.ShadowPod{}

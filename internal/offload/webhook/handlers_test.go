@@ -91,6 +91,18 @@ func TestPods(t *testing.T) {
 	}
 }
 
+// TestStrays: what a cluster needs to work does not leave by accident.
+func TestStrays(t *testing.T) {
+	h := strays{decoder: admission.NewDecoder(kube.NewScheme()), runtimeClass: "liqo"}
+	r := h.Handle(t.Context(), review(t, &corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}}))
+	if !r.Allowed || len(r.Patches) != 1 || r.Patches[0].Operation != "add" || r.Patches[0].Path != "/spec/affinity" {
+		t.Errorf("%+v", r)
+	}
+	if r := h.Handle(t.Context(), admission.Request{}); r.Allowed {
+		t.Error("what can't be read is allowed")
+	}
+}
+
 // TestPodsWaitForTheirNamespace: a namespace that was labelled by hand takes no pods before it is offloaded.
 func TestPodsWaitForTheirNamespace(t *testing.T) {
 	labelled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo", Labels: map[string]string{offloadingv1beta1.LabelSchedulingEnabled: "true"}}}

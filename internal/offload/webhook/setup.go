@@ -2,7 +2,7 @@
 // a serving certificate of its own, stores them in a Secret, puts the CA into the webhook configurations of the chart and replaces all of it
 // well before it expires, without a restart.
 //
-// Three webhooks are all there is. What can be said in CEL is said in the chart's ValidatingAdmissionPolicies instead, which cost no call.
+// Four webhooks are all there is. What can be said in CEL is said in the chart's ValidatingAdmissionPolicies instead, which cost no call.
 package webhook
 
 import (
@@ -25,6 +25,8 @@ const (
 	PathPod = "/mutate/pod"
 	// PathShadowPod is asked about new ShadowPods, and about those whose pod changes.
 	PathShadowPod = "/mutate/shadowpods"
+	// PathStray is asked about new pods of namespaces that are not offloaded, if they tolerate whatever there is.
+	PathStray = "/mutate/strays"
 	// PathDaemonSet is asked about new templates of DaemonSets that tolerate virtual nodes.
 	PathDaemonSet = "/mutate/daemonsets"
 )
@@ -86,6 +88,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		}
 	}
 	server.Register(PathShadowPod, &admission.Webhook{Handler: shadows})
+	server.Register(PathStray, &admission.Webhook{Handler: strays{decoder: decoder, runtimeClass: opts.RuntimeClass}})
 	server.Register(PathDaemonSet, &admission.Webhook{Handler: daemonSets{decoder: decoder, runtimeClass: opts.RuntimeClass}})
 	if err := certificates.setup(mgr); err != nil {
 		return err
