@@ -131,7 +131,7 @@ func Growth(before, after corev1.ResourceList) corev1.ResourceList {
 func QuotasOf(quotas []offloadingv1beta1.Quota, creator string) []*offloadingv1beta1.Quota {
 	var found []*offloadingv1beta1.Quota
 	for i := range quotas {
-		if creator != "" && CreatorLabel(quotas[i].Spec.User) == creator {
+		if creator != "" && offloadingv1beta1.CreatorLabel(quotas[i].Spec.User) == creator {
 			found = append(found, &quotas[i])
 		}
 	}

@@ -148,7 +148,7 @@ func (q *quotas) changed(_ context.Context, obj client.Object) []reconcile.Reque
 	defer q.mu.Unlock()
 	var requests []reconcile.Request
 	for key, creator := range q.held {
-		if creator == offload.CreatorLabel(quota.Spec.User) {
+		if creator == offloadingv1beta1.CreatorLabel(quota.Spec.User) {
 			requests = append(requests, reconcile.Request{NamespacedName: key})
 		}
 	}

@@ -138,7 +138,7 @@ func TestQuotaOnAPIServer(t *testing.T) {
 	refused("somebody else's", rome.Create(t.Context(), shadow("1", forged("other-0a1b2c3d4e5f"))), "but this request is by "+pool)
 	long := strings.Repeat("a", 60) + "-0a1b2c3d4e5f"
 	refused("somebody else's, by a long name", as(long).Create(t.Context(), shadow("1", forged(pool))), "but this request is by "+long)
-	own := shadow("1", forged(offload.CreatorLabel(long)))
+	own := shadow("1", forged(offloadingv1beta1.CreatorLabel(long)))
 	if err := as(long).Create(t.Context(), own); err != nil {
 		t.Errorf("a long name: %v", err)
 	}
