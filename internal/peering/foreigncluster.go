@@ -1,7 +1,8 @@
 package peering
 
 import (
-	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,13 +20,15 @@ type Facts struct {
 	Tenant *authv1beta1.Tenant
 	// Identity of our control plane there, nil when we consume nothing there.
 	Identity *authv1beta1.Identity
+	// Asked are the ResourceSlices that we ask the cluster for, Granted the copies of those that it asks us for.
+	Asked, Granted []authv1beta1.ResourceSlice
 	// VirtualNodes that show the cluster.
 	VirtualNodes []offloadingv1beta1.VirtualNode
 	// Nodes of those VirtualNodes.
 	Nodes []corev1.Node
 	// Network are the objects of the network with the cluster.
 	Network NetworkFacts
-	// APIServer is what the probe of the remote API server says, nil when there is none.
+	// APIServer is what the probe of the remote API server says, nil when there is none, or when it says nothing yet.
 	APIServer *Probe
 }
 
@@ -35,6 +38,8 @@ type Probe struct {
 	Up bool
 	// Message tells why not.
 	Message string
+	// Refused tells why a server that answers grants us nothing; empty when it does.
+	Refused string
 }
 
 // Any tells whether the cluster is anything to us.
@@ -42,57 +47,50 @@ func (f *Facts) Any() bool {
 	return f.Tenant != nil || f.Identity != nil || len(f.VirtualNodes) > 0 || f.Network.any()
 }
 
-// CompileForeignCluster builds the whole status from the facts. The previous status only gives the times of conditions that did not change.
+// Again is after what time the facts may mean something else though nothing was heard: a gateway was silent for too long, a certificate ended.
+// 0 when they can't.
+func (f *Facts) Again(now time.Time) time.Duration {
+	again := f.Network.Silent(now)
+	if f.Identity == nil {
+		return again
+	}
+	if certificate, err := Certificate(f.Identity.Spec.AuthParams.SignedCRT); err == nil {
+		if left := certificate.NotAfter.Sub(now) + time.Second; left > 0 && (again == 0 || left < again) {
+			again = left
+		}
+	}
+	return again
+}
+
+// CompileForeignCluster builds the whole status from the facts. The previous status only gives the times of conditions that did not change, and what
+// was known of the API server while the probe says nothing.
 func CompileForeignCluster(f *Facts, previous *corev1beta1.ForeignClusterStatus, generation int64, now metav1.Time) corev1beta1.ForeignClusterStatus {
 	status := corev1beta1.ForeignClusterStatus{
 		Role:               role(f),
 		ObservedGeneration: generation,
 		TenantNamespace:    corev1beta1.TenantNamespaces{Local: f.TenantNamespace},
 	}
-	auth := &status.Modules.Authentication
-	auth.Enabled = f.Tenant != nil || f.Identity != nil
-	if f.Tenant != nil {
-		auth.Conditions = append(auth.Conditions, state(corev1beta1.AuthTenantStatus, "Tenant", tenantReady(f.Tenant), 1))
-	}
+	status.Modules.Authentication = authenticated(f, now)
 	if f.Identity != nil {
-		auth.Conditions = append(auth.Conditions, state(corev1beta1.AuthIdentityControlPlaneStatus, "Identity", count(f.Identity.Status.KubeconfigSecretRef != nil), 1))
 		status.TenantNamespace.Remote = f.Identity.Spec.Namespace
 		status.APIServerURL = f.Identity.Spec.AuthParams.APIServer
 		if proxy := f.Identity.Spec.AuthParams.ProxyURL; proxy != nil {
 			status.ForeignProxyURL = *proxy
 		}
 	}
-	offloading := &status.Modules.Offloading
-	if offloading.Enabled = len(f.VirtualNodes) > 0; offloading.Enabled {
-		ready, nodes, nodesReady := 0, 0, 0
-		for i := range f.VirtualNodes {
-			node := &f.VirtualNodes[i]
-			ready += count(virtualNodeReady(node))
-			if makesNode(node) {
-				nodes++
-				nodesReady += count(nodeReady(node.Name, f.Nodes))
-			}
-		}
-		offloading.Conditions = append(offloading.Conditions, state(corev1beta1.OffloadingVirtualNodeStatus, "VirtualNodes", ready, len(f.VirtualNodes)))
-		if nodes > 0 {
-			offloading.Conditions = append(offloading.Conditions, state(corev1beta1.OffloadingNodeStatus, "Nodes", nodesReady, nodes))
-		}
-	}
+	status.Modules.Offloading = offloaded(f)
 	status.Modules.Networking = networking(&f.Network, &previous.Modules.Networking, now)
-	if f.APIServer != nil {
-		condition := corev1beta1.Condition{
-			Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusEstablished,
-			Reason: "APIServerReady", Message: "the remote API server is ready",
-		}
-		if !f.APIServer.Up {
-			condition.Status, condition.Reason, condition.Message = corev1beta1.StatusError, "APIServerNotReady", f.APIServer.Message
-		}
-		status.Conditions = append(status.Conditions, condition)
+	switch {
+	case f.APIServer != nil:
+		status.Conditions = append(status.Conditions, answers(&status, f.APIServer))
+	case f.Identity != nil: // what is known stands until there is news
+		status.Conditions = slices.DeleteFunc(slices.Clone(previous.Conditions), func(c corev1beta1.Condition) bool { return c.Type != corev1beta1.APIServerStatus })
 	}
 	stamp(status.Conditions, previous.Conditions, now)
 	stamp(status.Modules.Networking.Conditions, previous.Modules.Networking.Conditions, now)
-	stamp(auth.Conditions, previous.Modules.Authentication.Conditions, now)
-	stamp(offloading.Conditions, previous.Modules.Offloading.Conditions, now)
+	stamp(status.Modules.Authentication.Conditions, previous.Modules.Authentication.Conditions, now)
+	stamp(status.Modules.Offloading.Conditions, previous.Modules.Offloading.Conditions, now)
+	status.Peering = summary(f, &status)
 	return status
 }
 
@@ -111,56 +109,6 @@ func role(f *Facts) corev1beta1.Role {
 	}
 }
 
-func tenantReady(tenant *authv1beta1.Tenant) int {
-	tolerated := tenant.Spec.AuthzPolicy == authv1beta1.TolerateNoHandshake && len(tenant.Spec.CSR) == 0
-	return count(tenant.Status.TenantNamespace != "" && (tenant.Status.AuthParams != nil || tolerated))
-}
-
-func makesNode(node *offloadingv1beta1.VirtualNode) bool {
-	return node.Spec.CreateNode == nil || *node.Spec.CreateNode
-}
-
-func virtualNodeReady(node *offloadingv1beta1.VirtualNode) bool {
-	running := false
-	for i := range node.Status.Conditions {
-		condition := &node.Status.Conditions[i]
-		isNode := condition.Type == offloadingv1beta1.VirtualNodeNode
-		if condition.Status != offloadingv1beta1.VirtualNodeRunning && (!isNode || makesNode(node)) {
-			return false
-		}
-		running = running || !isNode
-	}
-	return running
-}
-
-func nodeReady(name string, nodes []corev1.Node) bool {
-	for i := range nodes {
-		if nodes[i].Name != name {
-			continue
-		}
-		for _, condition := range nodes[i].Status.Conditions {
-			if condition.Type == corev1.NodeReady {
-				return condition.Status == corev1.ConditionTrue
-			}
-		}
-	}
-	return false
-}
-
-// state sums up how many of the objects are ready. Its reason is what, Ready, SomeNotReady or NotReady.
-func state(kind corev1beta1.ConditionType, what string, ready, all int) corev1beta1.Condition {
-	status := corev1beta1.StatusSomeNotReady
-	switch ready {
-	case all:
-		status = corev1beta1.StatusReady
-	case 0:
-		status = corev1beta1.StatusNotReady
-	}
-	return corev1beta1.Condition{
-		Type: kind, Status: status, Reason: what + string(status), Message: fmt.Sprintf("%d of %d ready", ready, all),
-	}
-}
-
 // stamp gives each condition the time since when it has its status.
 func stamp(conditions, previous []corev1beta1.Condition, now metav1.Time) {
 	for i := range conditions {
@@ -171,11 +119,4 @@ func stamp(conditions, previous []corev1beta1.Condition, now metav1.Time) {
 			}
 		}
 	}
-}
-
-func count(yes bool) int {
-	if yes {
-		return 1
-	}
-	return 0
 }

@@ -20,6 +20,8 @@ func picture(s *corev1beta1.ForeignClusterStatus) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s auth=%t offloading=%t networking=%t %s/%s %s\n", s.Role, s.Modules.Authentication.Enabled, s.Modules.Offloading.Enabled,
 		s.Modules.Networking.Enabled, s.TenantNamespace.Local, s.TenantNamespace.Remote, s.APIServerURL)
+	p := s.Peering
+	fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", p.Type, p.Outgoing, p.Incoming, p.Networking, p.Authentication)
 	for _, list := range [][]corev1beta1.Condition{s.Conditions, s.Modules.Authentication.Conditions, s.Modules.Offloading.Conditions} {
 		for _, c := range list {
 			fmt.Fprintf(&b, "%s=%s (%s: %s)\n", c.Type, c.Status, c.Reason, c.Message)
@@ -29,52 +31,114 @@ func picture(s *corev1beta1.ForeignClusterStatus) string {
 }
 
 func TestForeignClusters(t *testing.T) {
-	tenant := &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{TenantNamespace: "tns", AuthParams: &authv1beta1.AuthParams{}}}
+	tenant := &authv1beta1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tns", Name: "rome"}, Status: authv1beta1.TenantStatus{TenantNamespace: "tns", AuthParams: &authv1beta1.AuthParams{}},
+	}
+	with := func(f func(*authv1beta1.Tenant)) *authv1beta1.Tenant {
+		changed := tenant.DeepCopy()
+		f(changed)
+		return changed
+	}
+	refused := with(func(tn *authv1beta1.Tenant) {
+		tn.Status.AuthParams = nil
+		tn.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "SignatureVerificationFailed", Message: "spec.signature: it is wrong"}}
+	})
+	drained := with(func(tn *authv1beta1.Tenant) { tn.Spec.TenantCondition = authv1beta1.TenantDrained })
 	identity := &authv1beta1.Identity{
-		Spec: authv1beta1.IdentitySpec{Namespace: "there", AuthParams: authv1beta1.AuthParams{APIServer: "https://milan"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tnm", Name: "controlplane-milan"},
+		Spec:       authv1beta1.IdentitySpec{Namespace: "there", AuthParams: authv1beta1.AuthParams{APIServer: "https://milan"}},
 	}
 	ready := identity.DeepCopy()
 	ready.Status.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: "s"}
+	proxied := ready.DeepCopy()
+	proxied.Spec.AuthParams.ProxyURL = new("http://10.71.0.9:8118")
+	ended := ready.DeepCopy()
+	ended.Spec.AuthParams.SignedCRT = newHolder(t, Ed25519).certificate(t, ControlPlaneSubject("rome"), -time.Hour)
+	slice := func(resources authv1beta1.ResourceSliceConditionStatus) authv1beta1.ResourceSlice {
+		return authv1beta1.ResourceSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "tnm", Name: "milan", Annotations: map[string]string{authv1beta1.AnnotationCreateVirtualNode: "true"}},
+			Status: authv1beta1.ResourceSliceStatus{Conditions: []authv1beta1.ResourceSliceCondition{
+				{Type: authv1beta1.ResourceSliceAuthentication, Status: authv1beta1.ResourceSliceAccepted},
+				{Type: authv1beta1.ResourceSliceResources, Status: resources, Reason: "TooMuch", Message: "ask for less"},
+			}},
+		}
+	}
 	node := func(name string, status offloadingv1beta1.VirtualNodeConditionStatus) offloadingv1beta1.VirtualNode {
-		return offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: offloadingv1beta1.VirtualNodeStatus{
+		return offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "tnm", Name: name}, Status: offloadingv1beta1.VirtualNodeStatus{
 			Conditions: []offloadingv1beta1.VirtualNodeCondition{{Type: "VirtualKubelet", Status: status}, {Type: "Node", Status: status}},
 		}}
 	}
-	no := false
+	leaving := node("milan", "Running")
+	leaving.DeletionTimestamp = new(at(0))
 	without := node("c", "Running")
-	without.Spec.CreateNode = &no
+	without.Spec.CreateNode = new(false)
 	without.Status.Conditions[1].Status = "None"
 	kubernetes := func(name string, status corev1.ConditionStatus) corev1.Node {
 		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: "Silent", Message: "no answer"}},
 		}}
 	}
 	for name, c := range map[string]struct {
 		facts Facts
 		want  string
 	}{
-		"a former peer":    {Facts{}, "Unknown auth=false offloading=false networking=false / \n"},
-		"only a namespace": {Facts{TenantNamespace: "here"}, "Unknown auth=false offloading=false networking=false here/ \n"},
+		"a former peer":    {Facts{}, "Unknown auth=false offloading=false networking=false / \n|  | None | None | None | None |\n"},
+		"only a namespace": {Facts{TenantNamespace: "here"}, "Unknown auth=false offloading=false networking=false here/ \n|  | None | None | None | None |\n"},
 		"a consumer": {Facts{TenantNamespace: "here", Tenant: tenant},
-			"Consumer auth=true offloading=false networking=false here/ \nAuthTenantStatus=Ready (TenantReady: 1 of 1 ready)\n"},
-		"a consumer that is not admitted yet": {Facts{Tenant: &authv1beta1.Tenant{}},
-			"Consumer auth=true offloading=false networking=false / \nAuthTenantStatus=NotReady (TenantNotReady: 0 of 1 ready)\n"},
+			"Consumer auth=true offloading=false networking=false here/ \n| OutOfBand | None | None | None | Established |\n" +
+				"AuthTenantStatus=Ready (TenantReady: 1 of 1 ready)\n"},
+		"a consumer that uses resources": {Facts{Tenant: tenant, Granted: []authv1beta1.ResourceSlice{slice("Accepted")}},
+			"Consumer auth=true offloading=false networking=false / \n| OutOfBand | None | Established | None | Established |\n" +
+				"AuthTenantStatus=Ready (TenantReady: 1 of 1 ready)\n"},
+		"a consumer that nobody looked at": {Facts{Tenant: &authv1beta1.Tenant{ObjectMeta: tenant.ObjectMeta}},
+			"Consumer auth=true offloading=false networking=false / \n| OutOfBand | None | Pending | None | Pending |\n" +
+				"AuthTenantStatus=NotReady (TenantNotReady: Tenant tns/rome is not admitted: nobody has looked at it yet, see whether the controller manager runs)\n"},
+		"a consumer that is refused": {Facts{Tenant: refused},
+			"Consumer auth=true offloading=false networking=false / \n| OutOfBand | None | Pending | None | Pending |\n" +
+				"AuthTenantStatus=NotReady (TenantNotReady: Tenant tns/rome is not admitted: SignatureVerificationFailed, spec.signature: it is wrong)\n"},
+		"a consumer that is drained": {Facts{Tenant: drained},
+			"Consumer auth=true offloading=false networking=false / \n| OutOfBand | None | Disconnecting | None | Pending |\n" +
+				"AuthTenantStatus=NotReady (TenantNotReady: Tenant tns/rome is drained: liqoctl activate tenant rome lets it in again)\n"},
 		"a provider": {Facts{Identity: ready, APIServer: &Probe{Up: true}},
-			"Provider auth=true offloading=false networking=false /there https://milan\n" +
+			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Established |\n" +
 				"APIServerStatus=Established (APIServerReady: the remote API server is ready)\n" +
 				"AuthIdentityControlPlaneStatus=Ready (IdentityReady: 1 of 1 ready)\n"},
-		"a provider that is down": {Facts{Identity: identity, APIServer: &Probe{Message: "refused"}},
-			"Provider auth=true offloading=false networking=false /there https://milan\n" +
-				"APIServerStatus=Error (APIServerNotReady: refused)\n" +
-				"AuthIdentityControlPlaneStatus=NotReady (IdentityNotReady: 0 of 1 ready)\n"},
+		"a provider that is down": {Facts{Identity: proxied, APIServer: &Probe{Message: "refused"}, VirtualNodes: []offloadingv1beta1.VirtualNode{without}},
+			"Provider auth=true offloading=true networking=false /there https://milan\n| InBand | Error | None | None | Error |\n" +
+				"APIServerStatus=Error (APIServerNotReady: the API server at https://milan does not answer through http://10.71.0.9:8118: refused)\n" +
+				"AuthIdentityControlPlaneStatus=Ready (IdentityReady: 1 of 1 ready)\n" +
+				"OffloadingVirtualNodeStatus=Ready (VirtualNodesReady: 1 of 1 ready)\n"},
+		"an identity without a kubeconfig": {Facts{Identity: identity},
+			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Pending |\n" +
+				"AuthIdentityControlPlaneStatus=NotReady (IdentityNotReady: Identity tnm/controlplane-milan has no kubeconfig: nobody has looked at it yet, see whether the controller manager runs)\n"},
+		"a certificate that ended": {Facts{Identity: ended},
+			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Pending |\n" +
+				"AuthIdentityControlPlaneStatus=NotReady (IdentityNotReady: the certificate of Identity tnm/controlplane-milan ended at " +
+				at(-time.Hour).UTC().Format(time.RFC3339) + " and was not renewed in time: liqoctl authenticate gets another one)\n"},
+		"a provider that took our rights back": {Facts{Identity: ready, APIServer: &Probe{Up: true, Refused: "forbidden"}},
+			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Pending |\n" +
+				"APIServerStatus=Established (APIServerReady: the remote API server is ready)\n" +
+				"AuthIdentityControlPlaneStatus=NotReady (IdentityNotReady: Identity tnm/controlplane-milan grants nothing: forbidden. The other cluster drained or removed our " +
+				"Tenant: its administrator lets us in again with liqoctl activate tenant, liqoctl authenticate makes another one, liqoctl unpeer ends the peering)\n"},
+		"resources that are denied": {Facts{Identity: ready, Asked: []authv1beta1.ResourceSlice{slice("Denied")}},
+			"Provider auth=true offloading=true networking=false /there https://milan\n| OutOfBand | Pending | None | None | Established |\n" +
+				"AuthIdentityControlPlaneStatus=Ready (IdentityReady: 1 of 1 ready)\n" +
+				"OffloadingVirtualNodeStatus=NotReady (VirtualNodesNotReady: ResourceSlice tnm/milan: Resources is Denied, TooMuch: ask for less)\n"},
+		"a virtual node without its Node": {Facts{Asked: []authv1beta1.ResourceSlice{slice("Accepted")}, VirtualNodes: []offloadingv1beta1.VirtualNode{node("milan", "Running")}},
+			"Provider auth=false offloading=true networking=false / \n| OutOfBand | Pending | None | None | None |\n" +
+				"OffloadingVirtualNodeStatus=Ready (VirtualNodesReady: 1 of 1 ready)\n" +
+				"OffloadingNodeStatus=NotReady (NodesNotReady: Node milan is not there yet: its virtual kubelet makes it, see the pods of Deployment vk-milan in namespace tnm)\n"},
 		"virtual nodes, some of them ready": {Facts{
 			VirtualNodes: []offloadingv1beta1.VirtualNode{node("a", "Running"), node("b", "Creating"), without},
 			Nodes:        []corev1.Node{kubernetes("a", "True"), kubernetes("b", "False"), kubernetes("stranger", "True")},
-		}, "Provider auth=false offloading=true networking=false / \n" +
-			"OffloadingVirtualNodeStatus=SomeNotReady (VirtualNodesSomeNotReady: 2 of 3 ready)\n" +
-			"OffloadingNodeStatus=SomeNotReady (NodesSomeNotReady: 1 of 2 ready)\n"},
+		}, "Provider auth=false offloading=true networking=false / \n| OutOfBand | Pending | None | None | None |\n" +
+			"OffloadingVirtualNodeStatus=SomeNotReady (VirtualNodesSomeNotReady: 2 of 3 ready: VirtualNode tnm/b: VirtualKubelet is Creating)\n" +
+			"OffloadingNodeStatus=SomeNotReady (NodesSomeNotReady: 1 of 2 ready: Node b: Ready is False, Silent: no answer)\n"},
+		"a virtual node that leaves": {Facts{VirtualNodes: []offloadingv1beta1.VirtualNode{leaving}, Nodes: []corev1.Node{kubernetes("milan", "True")}},
+			"Provider auth=false offloading=true networking=false / \n| OutOfBand | Disconnecting | None | None | None |\n" +
+				"OffloadingVirtualNodeStatus=Ready (VirtualNodesReady: 1 of 1 ready)\nOffloadingNodeStatus=Ready (NodesReady: 1 of 1 ready)\n"},
 		"in both directions": {Facts{Tenant: tenant, Identity: ready},
-			"ConsumerAndProvider auth=true offloading=false networking=false /there https://milan\n" +
+			"ConsumerAndProvider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Established |\n" +
 				"AuthTenantStatus=Ready (TenantReady: 1 of 1 ready)\n" +
 				"AuthIdentityControlPlaneStatus=Ready (IdentityReady: 1 of 1 ready)\n"},
 	} {
@@ -102,5 +166,33 @@ func TestTransitionTimesFollowTheStatus(t *testing.T) {
 	}
 	if got := second.Modules.Authentication.Conditions[0].LastTransitionTime; !got.Equal(new(at(0))) {
 		t.Errorf("what did not change is from %s now", got)
+	}
+}
+
+// TestWhatIsKnownOfAnAPIServerStands: a new process says nothing of a peer before it has asked.
+func TestWhatIsKnownOfAnAPIServerStands(t *testing.T) {
+	facts := Facts{Identity: &authv1beta1.Identity{}, APIServer: &Probe{Message: "refused"}}
+	first := CompileForeignCluster(&facts, &corev1beta1.ForeignClusterStatus{}, 1, at(0))
+	facts.APIServer = nil
+	if diff := cmp.Diff(first, CompileForeignCluster(&facts, &first, 1, at(time.Hour))); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
+	}
+	if gone := CompileForeignCluster(&Facts{}, &first, 1, at(time.Hour)); len(gone.Conditions) > 0 {
+		t.Errorf("without an identity there is nothing to know: %v", gone.Conditions)
+	}
+}
+
+// TestForeignClustersAreLookedAtAgain: in time for the end of a certificate, too.
+func TestForeignClustersAreLookedAtAgain(t *testing.T) {
+	if again := (&Facts{}).Again(at(0).Time); again != 0 {
+		t.Errorf("without anything that ends: %s", again)
+	}
+	facts := Facts{Identity: &authv1beta1.Identity{}}
+	facts.Identity.Spec.AuthParams.SignedCRT = newHolder(t, Ed25519).certificate(t, ControlPlaneSubject("rome"), time.Hour)
+	if again := facts.Again(at(0).Time); again != time.Hour+time.Second {
+		t.Errorf("with a certificate of an hour: %s", again)
+	}
+	if again := facts.Again(at(2 * time.Hour).Time); again != 0 {
+		t.Errorf("after its end: %s", again)
 	}
 }

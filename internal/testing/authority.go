@@ -27,8 +27,10 @@ import (
 type Authority struct {
 	key         *ecdsa.PrivateKey
 	certificate *x509.Certificate
-	// Life of the certificates that Sign makes; an hour when 0.
+	// Life of the certificates that Sign makes, from Now on; an hour, and the time of the machine, unless set before. Sign makes them good a minute
+	// before that: clocks differ.
 	Life time.Duration
+	Now  func() time.Time
 	file string
 }
 
@@ -48,7 +50,7 @@ func NewAuthority() (*Authority, error) {
 		return nil, fmt.Errorf("making the certificate of an authority: %w", err)
 	}
 	certificate, err := x509.ParseCertificate(der)
-	return &Authority{key: key, certificate: certificate}, err
+	return &Authority{key: key, certificate: certificate, Life: time.Hour, Now: time.Now}, err
 }
 
 // Certificate signs a client certificate for a user, good from one time until another.
@@ -69,10 +71,6 @@ func (a *Authority) Certificate(key crypto.PublicKey, subject pkix.Name, from, u
 
 // Sign answers approved certificate signing requests until ctx ends, as the controller manager of Kubernetes does.
 func (a *Authority) Sign(ctx context.Context, c client.Client) {
-	life := a.Life
-	if life == 0 {
-		life = time.Hour
-	}
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
 		select {
 		case <-ctx.Done():
@@ -96,8 +94,8 @@ func (a *Authority) Sign(ctx context.Context, c client.Client) {
 			if err != nil {
 				continue
 			}
-			now := time.Now()
-			csr.Status.Certificate, err = a.Certificate(request.PublicKey, request.Subject, now.Add(-time.Second), now.Add(life))
+			// It is the machine's clock that the API server goes by.
+			csr.Status.Certificate, err = a.Certificate(request.PublicKey, request.Subject, time.Now().Add(-time.Minute), a.Now().Add(a.Life))
 			if err == nil {
 				_ = c.Status().Update(ctx, csr) // a lost race is made good at the next tick
 			}

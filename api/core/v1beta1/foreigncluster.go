@@ -79,6 +79,45 @@ type TenantNamespaces struct {
 	Remote string `json:"remote,omitempty"`
 }
 
+// PeeringType is the way that requests to the other API server take.
+// +kubebuilder:validation:Enum=OutOfBand;InBand
+type PeeringType string
+
+// Types of a peering.
+const (
+	// OutOfBand: the API server is called at its address.
+	OutOfBand PeeringType = "OutOfBand"
+	// InBand: the API server is called through a proxy, that of the tunnel or another one.
+	InBand PeeringType = "InBand"
+)
+
+// Phase is the state of a part of a peering in one word.
+// +kubebuilder:validation:Enum=None;Pending;Established;Disconnecting;Error
+type Phase string
+
+// Phases of a part of a peering.
+const (
+	PhaseNone          Phase = "None"
+	PhasePending       Phase = "Pending"
+	PhaseEstablished   Phase = "Established"
+	PhaseDisconnecting Phase = "Disconnecting"
+	PhaseError         Phase = "Error"
+)
+
+// Summary is a peering at a glance: what kubectl shows in columns. The conditions tell why.
+type Summary struct {
+	// Type is how the other API server is called.
+	Type PeeringType `json:"type,omitempty"`
+	// Outgoing: this cluster uses resources of the other one.
+	Outgoing Phase `json:"outgoing,omitempty"`
+	// Incoming: the other cluster uses resources of this one.
+	Incoming Phase `json:"incoming,omitempty"`
+	// Networking between the two.
+	Networking Phase `json:"networking,omitempty"`
+	// Authentication, in the directions that there are.
+	Authentication Phase `json:"authentication,omitempty"`
+}
+
 // ForeignClusterSpec names the other cluster.
 type ForeignClusterSpec struct {
 	// ClusterID of the other cluster.
@@ -91,7 +130,9 @@ type ForeignClusterSpec struct {
 type ForeignClusterStatus struct {
 	// Role of the other cluster.
 	// +kubebuilder:default=Unknown
-	Role               Role             `json:"role"`
+	Role Role `json:"role"`
+	// Peering is all of it at a glance.
+	Peering            Summary          `json:"peering,omitempty"`
 	Modules            Modules          `json:"modules,omitempty"`
 	TenantNamespace    TenantNamespaces `json:"tenantNamespace,omitempty"`
 	APIServerURL       string           `json:"apiServerUrl,omitempty"`
@@ -106,10 +147,13 @@ type ForeignClusterStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=fc,categories=liqo
 // +kubebuilder:printcolumn:name="Role",type=string,JSONPath=`.status.role`
-// +kubebuilder:printcolumn:name="Networking",type=string,JSONPath=`.status.modules.networking.conditions[?(@.type=="NetworkConnectionStatus")].status`
-// +kubebuilder:printcolumn:name="Authentication",type=string,JSONPath=`.status.modules.authentication.conditions[0].status`
-// +kubebuilder:printcolumn:name="Offloading",type=string,JSONPath=`.status.modules.offloading.conditions[?(@.type=="OffloadingNodeStatus")].status`
-// +kubebuilder:printcolumn:name="API Server",type=string,JSONPath=`.status.conditions[?(@.type=="APIServerStatus")].status`
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.status.peering.type`
+// +kubebuilder:printcolumn:name="Outgoing Peering",type=string,JSONPath=`.status.peering.outgoing`
+// +kubebuilder:printcolumn:name="Incoming Peering",type=string,JSONPath=`.status.peering.incoming`
+// +kubebuilder:printcolumn:name="Networking",type=string,JSONPath=`.status.peering.networking`
+// +kubebuilder:printcolumn:name="Authentication",type=string,JSONPath=`.status.peering.authentication`
+// +kubebuilder:printcolumn:name="Offloading",type=string,JSONPath=`.status.modules.offloading.conditions[?(@.type=="OffloadingNodeStatus")].status`,priority=1
+// +kubebuilder:printcolumn:name="API Server",type=string,JSONPath=`.status.conditions[?(@.type=="APIServerStatus")].status`,priority=1
 // +kubebuilder:printcolumn:name="ClusterID",type=string,JSONPath=`.spec.clusterID`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ForeignCluster struct {

@@ -45,6 +45,7 @@ func (r *foreignClusters) setup(mgr ctrl.Manager) error {
 		For(&corev1beta1.ForeignCluster{}).
 		Watches(&authv1beta1.Tenant{}, byClusterID(func(o client.Object) string { return o.(*authv1beta1.Tenant).Spec.ClusterID })).
 		Watches(&authv1beta1.Identity{}, byClusterID(func(o client.Object) string { return o.(*authv1beta1.Identity).Spec.ClusterID }), only(isControlPlane)).
+		Watches(&authv1beta1.ResourceSlice{}, byClusterID(byLabel)).
 		Watches(&offloadingv1beta1.VirtualNode{}, byClusterID(func(o client.Object) string { return o.(*offloadingv1beta1.VirtualNode).Spec.ClusterID })).
 		Watches(&corev1.Node{}, byClusterID(byLabel), only(labelled(api.LabelType, api.TypeVirtualNode)), nodeChanges()).
 		Watches(&corev1.Namespace{}, byClusterID(byLabel), onlyTenantNamespaces()).
@@ -96,24 +97,12 @@ func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) (time
 		return 0, client.IgnoreNotFound(err)
 	}
 	if facts.Identity != nil {
-		if facts.APIServer = r.links.probe(facts.Identity.Namespace, r.now()); facts.APIServer == nil {
-			facts.APIServer = known(&fc.Status)
-		}
+		facts.APIServer = r.links.probe(facts.Identity.Namespace, r.now())
 	}
 	status := peering.CompileForeignCluster(facts, &fc.Status, fc.Generation, metav1.NewTime(r.now()))
 	before := fc.DeepCopy()
 	fc.Status = status
-	return facts.Network.Silent(r.now()), kube.PatchStatus(ctx, r.client, fc, before)
-}
-
-// known is the last answer of the API server as the status shows it: while nothing newer is known, it stands.
-func known(status *corev1beta1.ForeignClusterStatus) *peering.Probe {
-	for i := range status.Conditions {
-		if condition := &status.Conditions[i]; condition.Type == corev1beta1.APIServerStatus {
-			return &peering.Probe{Up: condition.Status == corev1beta1.StatusEstablished, Message: condition.Message}
-		}
-	}
-	return nil
+	return facts.Again(r.now()), kube.PatchStatus(ctx, r.client, fc, before)
 }
 
 // gather reads everything that is known about a cluster, from caches only.
@@ -121,7 +110,7 @@ func (r *foreignClusters) gather(ctx context.Context, clusterID string) (*peerin
 	facts := &peering.Facts{Network: peering.NetworkFacts{Silence: r.silence}}
 	configurations, servers := &networkingv1beta1.ConfigurationList{}, &networkingv1beta1.GatewayServerList{}
 	clients, connections := &networkingv1beta1.GatewayClientList{}, &networkingv1beta1.ConnectionList{}
-	namespaces, tenants := &corev1.NamespaceList{}, &authv1beta1.TenantList{}
+	namespaces, tenants, slices := &corev1.NamespaceList{}, &authv1beta1.TenantList{}, &authv1beta1.ResourceSliceList{}
 	identities, virtual, nodes := &authv1beta1.IdentityList{}, &offloadingv1beta1.VirtualNodeList{}, &corev1.NodeList{}
 	ofCluster := client.MatchingLabels{api.LabelRemoteClusterID: clusterID}
 	for _, q := range []struct {
@@ -129,7 +118,7 @@ func (r *foreignClusters) gather(ctx context.Context, clusterID string) (*peerin
 		opts []client.ListOption
 	}{
 		{namespaces, []client.ListOption{ofCluster, client.MatchingLabels{api.LabelTenantNamespace: api.True}}},
-		{tenants, nil}, {identities, nil}, {virtual, nil},
+		{tenants, nil}, {identities, nil}, {virtual, nil}, {slices, []client.ListOption{ofCluster}},
 		{configurations, []client.ListOption{ofCluster}}, {servers, []client.ListOption{ofCluster}},
 		{clients, []client.ListOption{ofCluster}}, {connections, []client.ListOption{ofCluster}},
 		{nodes, []client.ListOption{client.MatchingLabels{api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: clusterID}}},
@@ -153,6 +142,14 @@ func (r *foreignClusters) gather(ctx context.Context, clusterID string) (*peerin
 		identity := &identities.Items[i]
 		if isControlPlane(identity) && identity.Spec.ClusterID == clusterID && (facts.Identity == nil || older(identity, facts.Identity)) {
 			facts.Identity = identity
+		}
+	}
+	for i := range slices.Items {
+		switch slice := &slices.Items[i]; {
+		case peering.Selected(slice):
+			facts.Asked = append(facts.Asked, *slice)
+		case peering.IsCopy(slice, clusterID):
+			facts.Granted = append(facts.Granted, *slice)
 		}
 	}
 	for i := range virtual.Items {

@@ -15,7 +15,7 @@ import (
 func TestNetworkOfAForeignClusterOnAPIServer(t *testing.T) {
 	rome, milan := newCluster(t, "rome"), &cluster{id: "milan"}
 	milan.config = rome.config // nothing asks it
-	rome.run(t, milan)
+	rome.run(t)
 	rome.create(t, rome.tenantNamespace(milan))
 	conf := &networkingv1beta1.Configuration{ObjectMeta: rome.meta(milan, "milan")}
 	rome.create(t, conf)

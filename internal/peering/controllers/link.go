@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/remote"
 )
@@ -38,6 +40,8 @@ type link struct {
 	cached client.Reader
 	since  time.Time
 	wasUp  bool
+	// refused is why the provider grants us nothing, empty while it does.
+	refused string
 }
 
 // grace is how long the first answer of a remote API server may take before it counts as down: until then it is unknown, and a restart of
@@ -76,6 +80,8 @@ func (k *link) run(ctx context.Context) {
 	k.all.done.Go(func() { _ = k.health.Run(ctx) }) // it ends with the context, without an error
 	overdue := time.NewTimer(grace)
 	defer overdue.Stop()
+	rights := time.NewTimer(rightsEvery)
+	defer rights.Stop()
 	stop := func() {}
 	defer func() { stop() }()
 	for {
@@ -83,6 +89,12 @@ func (k *link) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-overdue.C:
+		case <-rights.C:
+			changed := k.askForRights(ctx)
+			rights.Reset(k.patience())
+			if !changed {
+				continue
+			}
 		case <-changed:
 			state := k.health.State()
 			k.all.log.Info("a remote API server changed", "cluster", k.clusterID, "up", state.Up, "error", errorText(state.Err))
@@ -90,12 +102,52 @@ func (k *link) run(ctx context.Context) {
 			k.know(ctx, nil)
 			k.answered(state.Up)
 			if state.Up {
+				k.askForRights(ctx)
+				rights.Reset(k.patience())
 				stop = k.startWatching(ctx)
 			}
 			k.all.resync.announce(types.NamespacedName{Name: k.namespace})
 		}
 		k.all.peers.announce(types.NamespacedName{Name: k.clusterID})
 	}
+}
+
+// How often the provider is asked whether it still grants us what we are there for: no watch tells. Seldom while it does, and often while it does not, for
+// then somebody waits.
+const (
+	rightsEvery = 30 * time.Second
+	rightsSoon  = time.Second
+)
+
+func (k *link) patience() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.refused != "" {
+		return rightsSoon
+	}
+	return rightsEvery
+}
+
+// askForRights looks whether our identity may still do anything in the provider, and tells whether that changed.
+func (k *link) askForRights(ctx context.Context) bool {
+	if !k.up() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
+	defer cancel()
+	err := k.live.List(ctx, &authv1beta1.ResourceSliceList{}, client.InNamespace(k.remoteNamespace), client.Limit(1))
+	refused := ""
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		refused = err.Error()
+	case err != nil:
+		return false // nothing was said about rights
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	changed := k.refused != refused
+	k.refused = refused
+	return changed
 }
 
 // startWatching watches our copies until the function it returns is called.
@@ -178,12 +230,12 @@ func (k *link) up() bool { return k.health.State().Up }
 func (k *link) probe(now time.Time) *peering.Probe {
 	state := k.health.State()
 	k.mu.Lock()
-	known := k.wasUp || now.Sub(k.since) >= grace
+	known, refused := k.wasUp || now.Sub(k.since) >= grace, k.refused
 	k.mu.Unlock()
 	if !state.Up && !known {
 		return nil
 	}
-	return &peering.Probe{Up: state.Up, Message: errorText(state.Err)}
+	return &peering.Probe{Up: state.Up, Message: errorText(state.Err), Refused: refused}
 }
 
 func errorText(err error) string {

@@ -2,14 +2,8 @@ package controllers
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -23,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,9 +43,10 @@ const within = 20 * time.Second
 // cluster is an API server with our controllers, and a signer in the place of the controller manager of Kubernetes.
 type cluster struct {
 	client.Client
-	id     string
-	config *rest.Config
-	link   *cable
+	id        string
+	config    *rest.Config
+	authority *apitesting.Authority
+	link      *cable
 	// ahead is how far this cluster's clock is ahead of the machine's.
 	ahead atomic.Int64
 }
@@ -93,15 +87,15 @@ func (c *cable) set(cut bool) {
 func newPair(t *testing.T) (rome, milan *cluster) {
 	t.Helper()
 	rome, milan = newCluster(t, "rome"), newCluster(t, "milan")
-	rome.run(t, milan)
-	milan.run(t, rome)
+	rome.run(t)
+	milan.run(t)
 	return rome, milan
 }
 
 func newCluster(t *testing.T, id string) *cluster {
 	t.Helper()
-	cfg := apitesting.APIServer(t)
-	c := &cluster{Client: apitesting.Client(t, cfg), id: id, config: cfg, link: &cable{}}
+	_, cfg, authority := apitesting.WithAuthority(t)
+	c := &cluster{Client: apitesting.Client(t, cfg), id: id, config: cfg, authority: authority, link: &cable{}}
 	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.Namespace}})
 	c.create(t, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: rootCA}, Data: map[string]string{rootCAKey: "CA of " + id},
@@ -116,7 +110,8 @@ func newCluster(t *testing.T, id string) *cluster {
 			return &admissionv1.ValidatingAdmissionPolicyBinding{}
 		})[0])
 	c.grant(t)
-	go c.sign(t.Context())
+	authority.Now = c.now
+	go authority.Sign(t.Context(), c)
 	return c
 }
 
@@ -148,8 +143,8 @@ func (c *cluster) grant(t *testing.T) {
 	}
 }
 
-// run starts our controllers. The other cluster is reached as the very user and group that the certificate in the kubeconfig is for.
-func (c *cluster) run(t *testing.T, other *cluster) {
+// run starts our controllers. The other cluster is reached with the very kubeconfig that they made.
+func (c *cluster) run(t *testing.T) {
 	t.Helper()
 	skipNameValidation := true
 	own := rest.CopyConfig(c.config)
@@ -170,24 +165,16 @@ func (c *cluster) run(t *testing.T, other *cluster) {
 	}
 	err = Setup(mgr, Options{
 		ClusterID: c.id, Namespace: api.Namespace, VirtualKubeletPods: pods, Now: c.now,
-		Labels: map[string]string{api.LabelManaged: api.True},
-		Offer:  peering.Offer{Enabled: true, Defaults: resources("cpu", "4", "memory", "8Gi"), NodeLabels: map[string]string{"city": c.id}},
-		Health: remote.HealthOptions{Interval: 100 * time.Millisecond, RetryInterval: 50 * time.Millisecond, Timeout: time.Second},
+		APIServer: APIServer{Address: "https://" + strings.TrimPrefix(c.config.Host, "https://"), CA: c.config.CAData},
+		Labels:    map[string]string{api.LabelManaged: api.True},
+		Offer:     peering.Offer{Enabled: true, Defaults: resources("cpu", "4", "memory", "8Gi"), NodeLabels: map[string]string{"city": c.id}},
+		Health:    remote.HealthOptions{Interval: 100 * time.Millisecond, RetryInterval: 50 * time.Millisecond, Timeout: time.Second},
 		RemoteConfig: func(secret *corev1.Secret) (*rest.Config, string, error) {
 			cfg, namespace, err := remote.Config(secret)
-			if err != nil {
-				return nil, "", err
+			if err == nil {
+				cfg.Dial = c.link.dial
 			}
-			certificate, err := peering.Certificate(cfg.CertData)
-			if err != nil {
-				return nil, "", err
-			}
-			as := rest.CopyConfig(other.config)
-			as.Impersonate = rest.ImpersonationConfig{
-				UserName: certificate.Subject.CommonName, Groups: append(certificate.Subject.Organization, "system:authenticated"),
-			}
-			as.Dial = c.link.dial
-			return as, namespace, nil
+			return cfg, namespace, err
 		},
 	})
 	if err != nil {
@@ -202,44 +189,6 @@ func (c *cluster) run(t *testing.T, other *cluster) {
 			t.Errorf("the manager of %s ended: %v", c.id, err)
 		}
 	})
-}
-
-// sign answers approved certificate signing requests, as kube-controller-manager does.
-func (c *cluster) sign(ctx context.Context) {
-	_, key, _ := ed25519.GenerateKey(rand.Reader)
-	for tick := time.NewTicker(20 * time.Millisecond); ; {
-		select {
-		case <-ctx.Done():
-			tick.Stop()
-			return
-		case <-tick.C:
-		}
-		list := &certificatesv1.CertificateSigningRequestList{}
-		if err := c.List(ctx, list); err != nil {
-			continue
-		}
-		for i := range list.Items {
-			csr := &list.Items[i]
-			if approved, _ := verdict(csr); !approved || len(csr.Status.Certificate) > 0 {
-				continue
-			}
-			block, _ := pem.Decode(csr.Spec.Request)
-			request, err := x509.ParseCertificateRequest(block.Bytes)
-			if err != nil {
-				continue
-			}
-			now := c.now()
-			der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-				SerialNumber: big.NewInt(now.UnixNano()), Subject: request.Subject,
-				NotBefore: now.Add(-time.Minute), NotAfter: now.Add(time.Hour),
-			}, &x509.Certificate{Subject: pkix.Name{CommonName: "test"}}, request.PublicKey, key)
-			if err != nil {
-				continue
-			}
-			csr.Status.Certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-			_ = c.Status().Update(ctx, csr) // a lost race is made good at the next tick
-		}
-	}
 }
 
 // chartObjects are the objects of a kind that a template of the chart makes for a cluster.

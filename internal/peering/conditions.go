@@ -1,0 +1,234 @@
+package peering
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// tally counts what is ready, and remembers of the first that is not what is wrong with it.
+type tally struct {
+	ready, all int
+	trouble    string
+}
+
+// add counts one more: ready when the trouble is empty.
+func (t *tally) add(trouble string) {
+	t.all++
+	switch {
+	case trouble == "":
+		t.ready++
+	case t.trouble == "":
+		t.trouble = trouble
+	}
+}
+
+// condition sums up. Its reason is what, Ready, SomeNotReady or NotReady; its message names the first that is not.
+func (t *tally) condition(kind corev1beta1.ConditionType, what string) corev1beta1.Condition {
+	c := state(kind, what, t.ready, t.all)
+	switch {
+	case t.trouble != "" && t.all == 1:
+		c.Message = t.trouble
+	case t.trouble != "":
+		c.Message += ": " + t.trouble
+	}
+	return c
+}
+
+// state sums up how many of the objects are ready. Its reason is what, Ready, SomeNotReady or NotReady.
+func state(kind corev1beta1.ConditionType, what string, ready, all int) corev1beta1.Condition {
+	status := corev1beta1.StatusSomeNotReady
+	switch ready {
+	case all:
+		status = corev1beta1.StatusReady
+	case 0:
+		status = corev1beta1.StatusNotReady
+	}
+	return corev1beta1.Condition{
+		Type: kind, Status: status, Reason: what + string(status), Message: fmt.Sprintf("%d of %d ready", ready, all),
+	}
+}
+
+func count(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// authenticated compiles the module of authentication.
+func authenticated(f *Facts, now metav1.Time) corev1beta1.Module {
+	module := corev1beta1.Module{Enabled: f.Tenant != nil || f.Identity != nil}
+	if f.Tenant != nil {
+		var t tally
+		t.add(tenantTrouble(f.Tenant))
+		module.Conditions = append(module.Conditions, t.condition(corev1beta1.AuthTenantStatus, "Tenant"))
+	}
+	if f.Identity != nil {
+		var t tally
+		t.add(identityTrouble(f.Identity, f.APIServer, now))
+		module.Conditions = append(module.Conditions, t.condition(corev1beta1.AuthIdentityControlPlaneStatus, "Identity"))
+	}
+	return module
+}
+
+func tenantReady(tenant *authv1beta1.Tenant) bool {
+	tolerated := tenant.Spec.AuthzPolicy == authv1beta1.TolerateNoHandshake && len(tenant.Spec.CSR) == 0
+	return tenant.Status.TenantNamespace != "" && (tenant.Status.AuthParams != nil || tolerated)
+}
+
+// tenantTrouble tells why the other cluster may not do what it is here for.
+func tenantTrouble(tenant *authv1beta1.Tenant) string {
+	name := fmt.Sprintf("Tenant %s/%s", tenant.Namespace, tenant.Name)
+	switch {
+	case tenant.DeletionTimestamp != nil:
+		return name + " is being deleted" + because(tenant.Status.Conditions)
+	case !GrantsOf(tenant).Access:
+		return fmt.Sprintf("%s is drained: liqoctl activate tenant %s lets it in again", name, tenant.Name)
+	case !tenantReady(tenant):
+		return name + " is not admitted" + because(tenant.Status.Conditions)
+	}
+	return ""
+}
+
+// identityTrouble tells why our identity in the other cluster can't be used.
+func identityTrouble(identity *authv1beta1.Identity, probe *Probe, now metav1.Time) string {
+	name := fmt.Sprintf("Identity %s/%s", identity.Namespace, identity.Name)
+	if identity.Status.KubeconfigSecretRef == nil {
+		return name + " has no kubeconfig" + because(identity.Status.Conditions)
+	}
+	certificate, err := Certificate(identity.Spec.AuthParams.SignedCRT)
+	if err == nil && now.After(certificate.NotAfter) {
+		return fmt.Sprintf("the certificate of %s ended at %s and was not renewed in time: liqoctl authenticate gets another one",
+			name, certificate.NotAfter.UTC().Format("2006-01-02T15:04:05Z"))
+	}
+	if probe != nil && probe.Refused != "" {
+		return fmt.Sprintf("%s grants nothing: %s. The other cluster drained or removed our Tenant: its administrator lets us in again with liqoctl activate tenant, "+
+			"liqoctl authenticate makes another one, liqoctl unpeer ends the peering", name, probe.Refused)
+	}
+	return ""
+}
+
+// because is what the summary condition of an object says, to follow its name.
+func because(conditions []metav1.Condition) string {
+	ready := meta.FindStatusCondition(conditions, "Ready")
+	if ready == nil {
+		return ": nobody has looked at it yet, see whether the controller manager runs"
+	}
+	return fmt.Sprintf(": %s, %s", ready.Reason, ready.Message)
+}
+
+// offloaded compiles the module of offloading: from the virtual nodes, and from the requests that should have become one.
+func offloaded(f *Facts) corev1beta1.Module {
+	var virtual, nodes tally
+	for i := range f.Asked {
+		slice := &f.Asked[i]
+		if slice.DeletionTimestamp == nil && slice.Annotations[authv1beta1.AnnotationCreateVirtualNode] == "true" && !hasNode(f, slice) {
+			virtual.add(sliceTrouble(slice))
+		}
+	}
+	for i := range f.VirtualNodes {
+		node := &f.VirtualNodes[i]
+		virtual.add(virtualNodeTrouble(node))
+		if makesNode(node) {
+			nodes.add(nodeTrouble(node, f.Nodes))
+		}
+	}
+	module := corev1beta1.Module{Enabled: virtual.all > 0}
+	if virtual.all > 0 {
+		module.Conditions = append(module.Conditions, virtual.condition(corev1beta1.OffloadingVirtualNodeStatus, "VirtualNodes"))
+	}
+	if nodes.all > 0 {
+		module.Conditions = append(module.Conditions, nodes.condition(corev1beta1.OffloadingNodeStatus, "Nodes"))
+	}
+	return module
+}
+
+func hasNode(f *Facts, slice *authv1beta1.ResourceSlice) bool {
+	for i := range f.VirtualNodes {
+		if f.VirtualNodes[i].Namespace == slice.Namespace && f.VirtualNodes[i].Name == slice.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// sliceTrouble tells why a request has not become a virtual node.
+func sliceTrouble(slice *authv1beta1.ResourceSlice) string {
+	name := fmt.Sprintf("ResourceSlice %s/%s", slice.Namespace, slice.Name)
+	for _, condition := range slice.Status.Conditions {
+		if condition.Status != authv1beta1.ResourceSliceAccepted {
+			return fmt.Sprintf("%s: %s is %s, %s: %s", name, condition.Type, condition.Status, condition.Reason, condition.Message)
+		}
+	}
+	if !accepted(slice) {
+		return name + " waits for the answer of the other cluster"
+	}
+	return name + " waits for its VirtualNode"
+}
+
+func makesNode(node *offloadingv1beta1.VirtualNode) bool {
+	return node.Spec.CreateNode == nil || *node.Spec.CreateNode
+}
+
+// virtualNodeTrouble tells which part of a virtual node does not run.
+func virtualNodeTrouble(node *offloadingv1beta1.VirtualNode) string {
+	name := fmt.Sprintf("VirtualNode %s/%s", node.Namespace, node.Name)
+	running := false
+	for i := range node.Status.Conditions {
+		condition := &node.Status.Conditions[i]
+		isNode := condition.Type == offloadingv1beta1.VirtualNodeNode
+		if condition.Status != offloadingv1beta1.VirtualNodeRunning && (!isNode || makesNode(node)) {
+			return strings.TrimSuffix(fmt.Sprintf("%s: %s is %s, %s", name, condition.Type, condition.Status, condition.Message), ", ")
+		}
+		running = running || !isNode
+	}
+	if !running {
+		return name + ": nobody has looked at it yet, see whether the controller manager runs"
+	}
+	return ""
+}
+
+// nodeTrouble tells why the Node of a virtual node is not ready.
+func nodeTrouble(virtual *offloadingv1beta1.VirtualNode, nodes []corev1.Node) string {
+	for i := range nodes {
+		if nodes[i].Name != virtual.Name {
+			continue
+		}
+		for _, condition := range nodes[i].Status.Conditions {
+			switch {
+			case condition.Type != corev1.NodeReady:
+			case condition.Status == corev1.ConditionTrue:
+				return ""
+			default:
+				return fmt.Sprintf("Node %s: Ready is %s, %s: %s", virtual.Name, condition.Status, condition.Reason, condition.Message)
+			}
+		}
+		return fmt.Sprintf("Node %s has no condition Ready yet", virtual.Name)
+	}
+	return fmt.Sprintf("Node %s is not there yet: its virtual kubelet makes it, see the pods of Deployment vk-%s in namespace %s", virtual.Name, virtual.Name, virtual.Namespace)
+}
+
+// answers tells of the remote API server.
+func answers(status *corev1beta1.ForeignClusterStatus, probe *Probe) corev1beta1.Condition {
+	c := corev1beta1.Condition{
+		Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusEstablished, Reason: "APIServerReady", Message: "the remote API server is ready",
+	}
+	if probe.Up {
+		return c
+	}
+	through := ""
+	if status.ForeignProxyURL != "" {
+		through = " through " + status.ForeignProxyURL
+	}
+	c.Status, c.Reason = corev1beta1.StatusError, "APIServerNotReady"
+	c.Message = fmt.Sprintf("the API server at %s does not answer%s: %s", status.APIServerURL, through, probe.Message)
+	return c
+}
