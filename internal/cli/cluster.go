@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
@@ -33,6 +34,8 @@ type cluster struct {
 	getter genericclioptions.RESTClientGetter
 	// scope is "local" or "remote" where a command talks to two clusters.
 	scope string
+	// dry makes every write one that the API server only checks; see addDryRun.
+	dry bool
 	// namespace of the installation.
 	namespace string
 	// id of the cluster; empty where nothing is installed.
@@ -61,12 +64,16 @@ func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*clus
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
+	shown := scope
+	if a.dryRun {
+		c, shown = newDryClient(c), strings.TrimPrefix(scope+", dry run", ", ")
+	}
 	out := a.console()
-	if scope != "" {
-		out = out.Scope(scope)
+	if shown != "" {
+		out = out.Scope(shown)
 	}
 	return &cluster{
-		WithWatch: c, Console: out, config: config, getter: flags, scope: scope,
+		WithWatch: c, Console: out, config: config, getter: flags, scope: scope, dry: a.dryRun,
 		namespace: orDefault(*flags.Namespace, api.Namespace), labels: a.labels, annotations: a.annotations,
 	}, nil
 }
@@ -134,6 +141,10 @@ func (c *cluster) ensure(ctx context.Context, object client.Object, mutate func(
 		}
 		return mutate()
 	})
+	if c.dry && apierrors.IsNotFound(err) && object.GetResourceVersion() == "" {
+		c.Info("%s can not be checked: its namespace does not exist yet", c.name(object))
+		return true, nil
+	}
 	return changed, c.error(err)
 }
 

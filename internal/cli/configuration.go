@@ -256,6 +256,5 @@ func (a *app) generateConfigurationCommand() *cobra.Command {
 		},
 	}
 	addGenerateFlags(command.Flags(), &output, &namespace)
-	oneOf(command, "output", "json", "yaml")
 	return command
 }

@@ -75,7 +75,6 @@ func (a *app) createGatewayServerCommand() *cobra.Command {
 	flags.BoolVar(&wait, "wait", false, "Wait until the address to dial is known, and tell it")
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait")
 	output.add(flags, "Only print the object, do not create it")
-	oneOf(command, "output", "json", "yaml")
 	oneOf(command, "service-type", "LoadBalancer", "NodePort", "ClusterIP")
 	return command
 }
@@ -149,7 +148,6 @@ func (a *app) createGatewayClientCommand() *cobra.Command {
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait")
 	output.add(flags, "Only print the object, do not create it")
 	required(command, "addresses", "port")
-	oneOf(command, "output", "json", "yaml")
 	oneOf(command, "protocol", "UDP")
 	return command
 }

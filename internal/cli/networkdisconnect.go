@@ -28,7 +28,7 @@ func (c *cluster) remainsOf(ctx context.Context, peer string) (*remains, error) 
 		return out, err
 	}
 	for _, part := range []struct {
-		kind networkKind
+		kind objectKind
 		to   *[]client.Object
 	}{{kindClient, &out.clients}, {kindServer, &out.servers}, {kindPublicKey, &out.keys}, {kindConfiguration, &out.configurations}} {
 		list := part.kind.list()

@@ -156,7 +156,7 @@ func (s *side) gateway(ctx context.Context, object client.Object, role networkin
 func (s *side) network(t *testing.T) map[string]any {
 	t.Helper()
 	out := map[string]any{}
-	for _, kind := range []networkKind{kindConfiguration, kindServer, kindClient, kindPublicKey} {
+	for _, kind := range []objectKind{kindConfiguration, kindServer, kindClient, kindPublicKey} {
 		list := kind.list()
 		if err := s.List(t.Context(), list); err != nil {
 			t.Fatal(err)

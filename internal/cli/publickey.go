@@ -166,7 +166,6 @@ func (a *app) generatePublicKeyCommand() *cobra.Command {
 	flags.StringVar(&name, "gateway-name", "", "Name of the GatewayServer or GatewayClient, usually the peer's cluster ID (required)")
 	addGenerateFlags(flags, &output, &namespace)
 	required(command, "gateway-type", "gateway-name")
-	oneOf(command, "output", "json", "yaml")
 	oneOf(command, "gateway-type", "server", "client")
 	completeFlag(command, "gateway-name", a.names(kindServer, kindClient))
 	return command

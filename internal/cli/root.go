@@ -56,6 +56,7 @@ type app struct {
 	streams       genericiooptions.IOStreams
 	kubeconfig    *genericclioptions.ConfigFlags
 	skipConfirm   bool
+	dryRun        bool // see addDryRun
 	verbose       bool
 	labels        map[string]string
 	annotations   map[string]string
@@ -85,7 +86,8 @@ func (a *app) console() *console.Console {
 // command assembles the tree.
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
-		Use:   programName(os.Args),
+		Use:         "liqoctl",
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: programName(os.Args)},
 		Short: "Peer Kubernetes clusters and run pods of one in another",
 		Long: "liqoctl installs Liqo, peers clusters, offloads namespaces, and shows and undoes all that.\n\n" +
 			"It follows the conventions of kubectl: KUBECONFIG, --kubeconfig and --context choose the local cluster,\n" +
@@ -116,6 +118,7 @@ func (a *app) command() *cobra.Command {
 		&cobra.Group{ID: groupInstall, Title: "Installation:"},
 		&cobra.Group{ID: groupPeer, Title: "Peering:"},
 		&cobra.Group{ID: groupOffload, Title: "Offloading:"},
+		&cobra.Group{ID: groupAdmission, Title: "What a provider grants:"},
 	)
 	add := func(group string, commands ...*cobra.Command) {
 		for _, command := range commands {
@@ -126,14 +129,17 @@ func (a *app) command() *cobra.Command {
 	add(groupInstall, a.installCommand(), a.uninstallCommand(), a.versionCommand(), a.infoCommand(), a.testCommand())
 	add(groupPeer, a.peerCommand(), a.unpeerCommand(), a.networkCommand(), a.authenticateCommand(), a.unauthenticateCommand())
 	add(groupOffload, a.offloadCommand(), a.unoffloadCommand())
-	root.AddCommand(a.createCommand(), a.generateCommand(), a.getCommand(), a.deleteCommand())
+	add(groupAdmission, a.cordonCommand(), a.uncordonCommand(), a.drainCommand(), a.activateCommand())
+	root.AddCommand(a.createCommand(), a.generateCommand(), a.getCommand(), a.deleteCommand(), a.docsCommand())
+	a.completeFlags(root)
 	return root
 }
 
 const (
-	groupInstall = "install"
-	groupPeer    = "peer"
-	groupOffload = "offload"
+	groupInstall   = "install"
+	groupPeer      = "peer"
+	groupOffload   = "offload"
+	groupAdmission = "admission"
 )
 
 // group is a command that only holds others; called with something it does not know it says so.
@@ -148,7 +154,7 @@ func group(command *cobra.Command, children ...*cobra.Command) *cobra.Command {
 
 // confirm asks the user to agree; without an answer it is no.
 func (a *app) confirm(question string) error {
-	if a.skipConfirm {
+	if a.skipConfirm || a.dryRun {
 		return nil
 	}
 	fmt.Fprintf(a.streams.ErrOut, "%s [y/N] ", question)

@@ -38,8 +38,12 @@ func notYet(format string, args ...any) verdict { return verdict{why: fmt.Sprint
 func never(format string, args ...any) verdict { return verdict{err: fmt.Errorf(format, args...)} }
 
 // wait watches the object until check is content with it, or ctx ends. The object's namespace and name are those to wait for; check sees
-// it filled, or is not called while it does not exist. The step, when there is one, shows what is still missing.
+// it filled, or is not called while it does not exist. The step, when there is one, shows what is still missing. In a dry run there is nothing to
+// wait for.
 func (c *cluster) wait(ctx context.Context, step *console.Step, object client.Object, check func() verdict) error {
+	if c.dry {
+		return nil
+	}
 	name := c.name(object)
 	last := verdict{why: "it does not exist"}
 	err := c.follow(ctx, object, func(exists bool) (bool, error) {
@@ -57,6 +61,9 @@ func (c *cluster) wait(ctx context.Context, step *console.Step, object client.Ob
 
 // gone watches the object until it does not exist.
 func (c *cluster) gone(ctx context.Context, step *console.Step, object client.Object) error {
+	if c.dry {
+		return nil
+	}
 	name := c.name(object)
 	why := ""
 	err := c.follow(ctx, object, func(exists bool) (bool, error) {

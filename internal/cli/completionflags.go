@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// completeFlags has the flags of all commands completed by what their names mean everywhere; those of a meaning of their own are completed
+// where they are registered. Only paths are completed by files.
+func (a *app) completeFlags(command *cobra.Command) {
+	complete := func(flag *pflag.Flag) {
+		if _, has := command.GetFlagCompletionFunc(flag.Name); has || isPath(flag.Name) {
+			return
+		}
+		completeFlag(command, flag.Name, a.byName(flag.Name))
+	}
+	command.LocalFlags().VisitAll(complete)
+	for _, child := range command.Commands() {
+		a.completeFlags(child)
+	}
+}
+
+// isPath tells whether a flag takes the path of a file.
+func isPath(flag string) bool {
+	return slices.Contains([]string{
+		"kubeconfig", "remote-kubeconfig", "remote-kubeconfigs", "local-chart-path", "dump-values-path", "values", "directory", "credentials-path",
+	}, flag)
+}
+
+func (a *app) byName(flag string) completionFunc {
+	switch flag {
+	case "output":
+		return cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)
+	case "remote-cluster-id", "consumer-cluster-id":
+		return a.completion(peerIDs)
+	case "namespace":
+		return a.completion(namespaces)
+	case "context", "remote-context":
+		return kubeconfigNames(flag, func(c *clientcmdapi.Config) []string { return sorted(c.Contexts) })
+	case "cluster", "remote-cluster":
+		return kubeconfigNames(flag, func(c *clientcmdapi.Config) []string { return sorted(c.Clusters) })
+	case "user", "remote-user":
+		return kubeconfigNames(flag, func(c *clientcmdapi.Config) []string { return sorted(c.AuthInfos) })
+	case "pod-offloading-strategy":
+		return cobra.FixedCompletions([]string{
+			string(offloadingv1beta1.PodsLocal), string(offloadingv1beta1.PodsLocalAndRemote), string(offloadingv1beta1.PodsRemote),
+		}, cobra.ShellCompDirectiveNoFileComp)
+	case "namespace-mapping-strategy":
+		return cobra.FixedCompletions([]string{
+			string(offloadingv1beta1.DefaultName), string(offloadingv1beta1.EnforceSameName), string(offloadingv1beta1.SelectedName),
+		}, cobra.ShellCompDirectiveNoFileComp)
+	default:
+		return cobra.NoFileCompletions
+	}
+}
+
+// peerIDs are the clusters that this one is peered with.
+func peerIDs(ctx context.Context, c *cluster) ([]string, error) {
+	var foreign corev1beta1.ForeignClusterList
+	err := c.List(ctx, &foreign)
+	return namesOf(foreign.Items, func(f corev1beta1.ForeignCluster) string { return f.Spec.ClusterID }), err
+}
+
+func namespaces(ctx context.Context, c *cluster) ([]string, error) {
+	var list corev1.NamespaceList
+	err := c.List(ctx, &list)
+	return namesOf(list.Items, func(n corev1.Namespace) string { return n.Name }), err
+}
+
+// kubeconfigNames completes what a kubeconfig names; flags of the other cluster look into the other cluster's.
+func kubeconfigNames(flag string, of func(*clientcmdapi.Config) []string) completionFunc {
+	path := "kubeconfig"
+	if len(flag) > len("remote-") && flag[:len("remote-")] == "remote-" {
+		path = "remote-kubeconfig"
+	}
+	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		rules := clientcmd.NewDefaultClientConfigLoadingRules()
+		if given := cmd.Flag(path); given != nil {
+			rules.ExplicitPath = given.Value.String()
+		}
+		config, err := rules.Load()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return starting(of(config), typed), cobra.ShellCompDirectiveNoFileComp
+	}
+}

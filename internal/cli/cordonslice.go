@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/peering"
+)
+
+// sliceVerb is cordon or uncordon of what one ResourceSlice grants.
+type sliceVerb struct {
+	verb, short, long string
+	cordon            bool
+}
+
+var (
+	cordonSlice = sliceVerb{
+		verb: "cordon", cordon: true, short: "Grant nothing more to one request of a consumer",
+		long: "Cordon a ResourceSlice, run in the provider: what it was granted stays and what runs in it goes on, but it is granted nothing\n" +
+			"further, and no further pods are let into it, until uncordon. Other ResourceSlices of the consumer are not affected.",
+	}
+	uncordonSlice = sliceVerb{
+		verb: "uncordon", short: "Undo cordon resourceslice",
+		long: "Undo cordon resourceslice, run in the provider.",
+	}
+)
+
+func (a *app) sliceCommand(of sliceVerb) *cobra.Command {
+	var consumer string
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use:     "resourceslice NAME",
+		Aliases: kindSlice.aliases,
+		Short:   of.short,
+		Long:    of.long,
+		Example: example("\t# The request milan-gpu of the consumer rome\n\t%[1]s " + of.verb + " resourceslice milan-gpu --remote-cluster-id rome"),
+		Args:    exactlyOne("the name of the ResourceSlice"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			local, err := a.installed(cmd.Context())
+			if err != nil {
+				return err
+			}
+			slice, err := local.copyOf(cmd.Context(), consumer, args[0])
+			if err != nil {
+				return err
+			}
+			if (slice.Annotations[authv1beta1.AnnotationCordon] == api.True) == of.cordon {
+				local.Info("ResourceSlice %s is %sed already", slice.Name, of.verb)
+				return nil
+			}
+			if of.cordon {
+				question := fmt.Sprintf("Cordon ResourceSlice %s of cluster %s? What runs in it goes on, nothing more is let in.", slice.Name, consumer)
+				if err := a.confirm(question); err != nil {
+					return err
+				}
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return local.cordonSlice(ctx, slice, consumer, of)
+		},
+	}
+	command.ValidArgsFunction = a.firstOf(func(ctx context.Context, c *cluster) ([]string, error) {
+		var list authv1beta1.ResourceSliceList
+		labels := client.MatchingLabels{api.LabelReplicated: api.True}
+		if consumer != "" {
+			labels[api.LabelOriginID] = consumer
+		}
+		err := c.List(ctx, &list, labels)
+		return namesOf(list.Items, func(s authv1beta1.ResourceSlice) string { return s.Name }), err
+	})
+	flags := command.Flags()
+	flags.StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
+	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait until it is in effect")
+	a.addDryRun(flags)
+	required(command, "remote-cluster-id")
+	return command
+}
+
+// copyOf is what a consumer asks this cluster for.
+func (c *cluster) copyOf(ctx context.Context, consumer, name string) (*authv1beta1.ResourceSlice, error) {
+	namespace, err := c.requireTenantNamespace(ctx, consumer)
+	if err != nil {
+		return nil, err
+	}
+	var list authv1beta1.ResourceSliceList
+	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing ResourceSlices in namespace %s: %w", namespace, err)
+	}
+	var known []string
+	for i := range list.Items {
+		slice := &list.Items[i]
+		copied := peering.IsCopy(slice, consumer)
+		switch {
+		case slice.Name == name && copied:
+			return slice, nil
+		case slice.Name == name:
+			return nil, fmt.Errorf("ResourceSlice %s in namespace %s is what this cluster asks cluster %s for: run the command in %s, or delete the ResourceSlice", name, namespace, consumer, consumer)
+		case copied:
+			known = append(known, slice.Name)
+		}
+	}
+	return nil, fmt.Errorf("cluster %s has no ResourceSlice %s in namespace %s (known: %s)", consumer, name, namespace, orDefault(strings.Join(known, ", "), "none"))
+}
+
+func (c *cluster) cordonSlice(ctx context.Context, slice *authv1beta1.ResourceSlice, consumer string, of sliceVerb) error {
+	step := c.Start("Waiting until ResourceSlice %s is %sed", slice.Name, of.verb)
+	defer step.End()
+	before := slice.DeepCopy()
+	if of.cordon {
+		setAnnotation(slice, authv1beta1.AnnotationCordon, api.True)
+	} else {
+		delete(slice.Annotations, authv1beta1.AnnotationCordon)
+	}
+	if err := c.Patch(ctx, slice, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("annotating %s: %w", c.name(slice), err)
+	}
+	if of.cordon {
+		quota := peering.ResourceSliceSubject(slice.Name, consumer).User
+		if err := c.closed(ctx, step, slice.Namespace, func(q *offloadingv1beta1.Quota) bool { return q.Name == quota }); err != nil {
+			return err
+		}
+	}
+	step.Done("ResourceSlice %s %sed", slice.Name, of.verb)
+	return nil
+}

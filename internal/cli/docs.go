@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// docsCommand writes the reference out of what the commands say of themselves.
+func (a *app) docsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "docs DIRECTORY",
+		Hidden:  true,
+		Short:   "Write the reference of all commands",
+		Long:    "Write the reference of all commands as Markdown into a directory, a page for each command with its subcommands.",
+		Example: example("\t%[1]s docs docs/reference/liqoctl"),
+		Args:    exactlyOne("the directory to write to"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for name, text := range reference(cmd.Root()) {
+				if err := os.WriteFile(filepath.Join(args[0], name), []byte(text), 0o644); err != nil { //nolint:gosec // a page for everybody to read
+					return fmt.Errorf("writing the reference: %w", err)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// reference is the text of the pages by the names of their files.
+func reference(root *cobra.Command) map[string]string {
+	root.InitDefaultCompletionCmd()
+	var index strings.Builder
+	fmt.Fprintf(&index, "# %s\n\n%s\n\n%s", root.Name(), root.Long, block(root.Example))
+	pages := map[string]string{}
+	list := func(title, group string) {
+		lines := ""
+		for _, command := range root.Commands() {
+			if command.GroupID == group && !command.Hidden {
+				lines += fmt.Sprintf("| [%s](%s.md) | %s |\n", command.Name(), command.Name(), command.Short)
+			}
+		}
+		if lines != "" {
+			fmt.Fprintf(&index, "\n## %s\n\n| command | what it does |\n|---|---|\n%s", title, lines)
+		}
+	}
+	for _, group := range root.Groups() {
+		list(strings.TrimSuffix(group.Title, ":"), group.ID)
+	}
+	list("More", "")
+	fmt.Fprintf(&index, "\n## Flags of every command\n\n%s", flagTable(root.PersistentFlags()))
+	pages["README.md"] = index.String()
+	for _, command := range root.Commands() {
+		if !command.Hidden {
+			pages[command.Name()+".md"] = page(command)
+		}
+	}
+	return pages
+}
+
+// page is a command and those below it.
+func page(command *cobra.Command) string {
+	var b strings.Builder
+	var write func(command *cobra.Command)
+	write = func(command *cobra.Command) {
+		title := "#"
+		if command.Parent().HasParent() {
+			title = "##"
+		}
+		command.InitDefaultHelpFlag()
+		fmt.Fprintf(&b, "%s %s\n\n%s\n\n", title, command.CommandPath(), description(command))
+		if !command.HasSubCommands() || command.HasAvailableLocalFlags() { // a group only holds others
+			fmt.Fprintf(&b, "%s\n", block("  "+command.UseLine()))
+		}
+		if len(command.Aliases) > 0 {
+			fmt.Fprintf(&b, "Also: `%s`.\n\n", strings.Join(command.Aliases, "`, `"))
+		}
+		if command.Example != "" {
+			fmt.Fprintf(&b, "%s\n", block(command.Example))
+		}
+		if table := flagTable(command.LocalFlags()); table != "" {
+			fmt.Fprintf(&b, "%s\n", table)
+		}
+		for _, child := range command.Commands() {
+			if !child.Hidden {
+				write(child)
+			}
+		}
+	}
+	write(command)
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+// description is what a command says of itself; cobra writes headings into what it says of shells.
+func description(command *cobra.Command) string {
+	text := strings.TrimSpace(command.Long)
+	if command.Parent().Name() == "completion" {
+		return strings.ReplaceAll(text, "#### ", "")
+	}
+	return text
+}
+
+// block is text of a terminal, which help indents.
+func block(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimPrefix(lines[i], "  ")
+	}
+	return "```\n" + strings.Join(lines, "\n") + "\n```\n"
+}
+
+// flagTable are the flags of a set, "" when there is none to tell.
+func flagTable(flags *pflag.FlagSet) string {
+	lines := ""
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if flag.Hidden || flag.Name == "help" {
+			return
+		}
+		name := "--" + flag.Name
+		if flag.Shorthand != "" {
+			name = "-" + flag.Shorthand + ", " + name
+		}
+		value := ""
+		if flag.DefValue != "" && flag.DefValue != "[]" && flag.DefValue != "false" {
+			value = "`" + flag.DefValue + "`"
+		}
+		_, usage := pflag.UnquoteUsage(flag)
+		lines += fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, strings.ReplaceAll(usage, "|", `\|`), flag.Value.Type(), value)
+	})
+	if lines == "" {
+		return ""
+	}
+	return "| flag | meaning | type | default |\n|---|---|---|---|\n" + lines
+}

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// gatewayKind is the kind of a gateway that people call server or client.
+func gatewayKind(name string) (objectKind, error) {
+	switch strings.ToLower(name) {
+	case "server":
+		return kindServer, nil
+	case "client":
+		return kindClient, nil
+	}
+	return objectKind{}, fmt.Errorf("--gateway-type %s: want server or client", name)
+}
+
+func (a *app) generateCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "generate",
+		Short: "Print what a peer has to be told",
+		Long:  "Print objects of this cluster that are to be applied in another one, for administrators who have access to one cluster each.",
+		Example: example(`
+			# Run in rome, to be applied in milan
+			%[1]s generate configuration > rome.yaml`),
+	}, a.generateConfigurationCommand(), a.generatePublicKeyCommand())
+}
+
+// addPeerFlag registers the cluster ID that an object is about.
+func (a *app) addPeerFlag(command *cobra.Command, peer *string) {
+	command.Flags().StringVar(peer, "remote-cluster-id", "", "Cluster ID of the peer (required)")
+	required(command, "remote-cluster-id")
+}
+
+// addGenerateFlags registers what all commands that print an object for a peer have.
+func addGenerateFlags(flags *pflag.FlagSet, output *outputFlag, namespace *string) {
+	flags.StringVarP(&output.format, "output", "o", "yaml", "How to print the object: json or yaml")
+	flags.StringVar(namespace, "remote-tenant-namespace", "", "Namespace in the peer to put the object into (default: liqo-tenant- and the ID of this cluster)")
+}

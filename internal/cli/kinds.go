@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/install/installer"
+)
+
+// objectKind is a kind of objects that commands are about one by one.
+type objectKind struct {
+	// name of its commands, and what else people call them.
+	name    string
+	aliases []string
+	// short tells what deleting one does.
+	short  string
+	list   func() client.ObjectList
+	object func(namespace, name string) client.Object
+}
+
+var (
+	kindConfiguration = objectKind{
+		"configuration", []string{"config", "conf"}, "Forget the address ranges of a peer",
+		func() client.ObjectList { return &networkingv1beta1.ConfigurationList{} },
+		func(namespace, name string) client.Object {
+			return &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		},
+	}
+	kindServer = objectKind{
+		"gatewayserver", []string{"server", "gws"}, "Remove the end of a tunnel that a peer dials",
+		func() client.ObjectList { return &networkingv1beta1.GatewayServerList{} },
+		func(namespace, name string) client.Object {
+			return &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		},
+	}
+	kindClient = objectKind{
+		"gatewayclient", []string{"client", "gwc"}, "Remove the end of a tunnel that dials a peer",
+		func() client.ObjectList { return &networkingv1beta1.GatewayClientList{} },
+		func(namespace, name string) client.Object {
+			return &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		},
+	}
+	kindPublicKey = objectKind{
+		"publickey", []string{"pk", "pkey"}, "Forget the key of a peer's gateway",
+		func() client.ObjectList { return &networkingv1beta1.PublicKeyList{} },
+		func(namespace, name string) client.Object {
+			return &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		},
+	}
+	kindVirtualNode = objectKind{
+		"virtualnode", []string{"vn", "vnode"}, "Remove a node that stands for a provider: its pods leave it first",
+		func() client.ObjectList { return &offloadingv1beta1.VirtualNodeList{} },
+		func(namespace, name string) client.Object {
+			return &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		},
+	}
+	kindTenant = objectKind{
+		"tenant", []string{"tenants", "tn"}, "",
+		func() client.ObjectList { return &authv1beta1.TenantList{} },
+		func(namespace, name string) client.Object {
+			return &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		},
+	}
+	kindSlice = objectKind{
+		"resourceslice", []string{"resourceslices", "rs", "rslice"}, "",
+		func() client.ObjectList { return &authv1beta1.ResourceSliceList{} },
+		func(namespace, name string) client.Object {
+			return &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		},
+	}
+)
+
+// installedWithin is installed for commands where -n names the namespace of the object they are about, "" for any.
+func (a *app) installedWithin(ctx context.Context) (c *cluster, within string, err error) {
+	c, err = a.local()
+	if err != nil {
+		return nil, "", err
+	}
+	if within = *a.kubeconfig.Namespace; within != "" {
+		c.namespace = api.Namespace
+		_, where, err := installer.InstalledCluster(ctx, c, c.namespace)
+		if err != nil {
+			return nil, "", err
+		}
+		c.namespace = orDefault(where, c.namespace)
+	}
+	return c, within, c.requireInstallation(ctx)
+}
+
+// all reads the objects of a kind in a namespace, or in all of them.
+func (c *cluster) all(ctx context.Context, kind objectKind, within string) ([]client.Object, error) {
+	list := kind.list()
+	if err := c.List(ctx, list, client.InNamespace(within)); err != nil && !absent(err) {
+		return nil, fmt.Errorf("reading %T: %w", list, err)
+	}
+	return objectsOf(list)
+}
+
+// find is the object of a name, wherever it is; it has to be the only one of its name.
+func (c *cluster) find(ctx context.Context, kind objectKind, within, name string) (client.Object, error) {
+	all, err := c.all(ctx, kind, within)
+	if err != nil {
+		return nil, err
+	}
+	var found []client.Object
+	var names, namespaces []string
+	for _, object := range all {
+		names = append(names, object.GetName())
+		if object.GetName() == name {
+			found, namespaces = append(found, object), append(namespaces, object.GetNamespace())
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return nil, fmt.Errorf("there is a %s %s in the namespaces %s: name one with --namespace", kind.name, name, strings.Join(namespaces, ", "))
+	}
+	slices.Sort(names)
+	return nil, fmt.Errorf("there is no %s %s in %s (known: %s)", kind.name, name, namespaceText(within), orDefault(strings.Join(slices.Compact(names), ", "), "none"))
+}
+
+func namespaceText(name string) string {
+	if name == "" {
+		return "any namespace"
+	}
+	return "namespace " + name
+}

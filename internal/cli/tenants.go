@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/kube"
+)
+
+// admission is a verb that changes what a provider grants to a tenant.
+type admission struct {
+	verb, done  string
+	short, long string
+	// to is the condition that it sets, from the ones it may be set from; none means any.
+	to   authv1beta1.TenantCondition
+	from []authv1beta1.TenantCondition
+	// question is asked before; empty means that nothing is lost and nobody is asked.
+	question string
+}
+
+var (
+	cordonTenant = admission{
+		verb: "cordon", done: "cordoned", to: authv1beta1.TenantCordoned, from: []authv1beta1.TenantCondition{authv1beta1.TenantActive},
+		short: "Grant a consumer nothing more",
+		long: "Cordon a tenant, run in the provider: what was granted to the consumer stays and what it runs here goes on, but it is granted no\n" +
+			"further resources, and no further pods of it are let in, until uncordon.",
+		question: "Cordon tenant %s? What it runs goes on, no further resources and pods are let in.",
+	}
+	uncordonTenant = admission{
+		verb: "uncordon", done: "uncordoned", to: authv1beta1.TenantActive, from: []authv1beta1.TenantCondition{authv1beta1.TenantCordoned},
+		short: "Undo cordon tenant",
+		long:  "Undo cordon tenant, run in the provider: the consumer may again ask for resources and run pods within them.",
+	}
+	drainTenant = admission{
+		verb: "drain", done: "drained", to: authv1beta1.TenantDrained,
+		short: "Take everything back from a consumer",
+		long: "Drain a tenant, run in the provider: the consumer's identities lose their rights, and what it replicated here is removed, with the\n" +
+			"namespaces and pods it runs here. The tenant stays known, so that activate lets it in again without another handshake.",
+		question: "Drain tenant %s? Everything that it runs in this cluster is removed.",
+	}
+	activateTenant = admission{
+		verb: "activate", done: "activated", to: authv1beta1.TenantActive,
+		short: "Let a consumer in again",
+		long:  "Activate a tenant, run in the provider: undo drain tenant and cordon tenant. The consumer's identities have their rights again.",
+	}
+)
+
+func (a *app) cordonCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "cordon",
+		Short: "Grant nothing more",
+		Long:  "Run in a provider: leave what was granted as it is, and grant nothing more.",
+		Example: example(`
+			# Nothing more for the consumer rome
+			%[1]s cordon tenant rome`),
+	}, a.tenantCommand(cordonTenant), a.sliceCommand(cordonSlice))
+}
+
+func (a *app) uncordonCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "uncordon",
+		Short: "Undo cordon",
+		Long:  "Run in a provider: undo cordon.",
+		Example: example(`
+			# The consumer rome may ask for resources again
+			%[1]s uncordon tenant rome`),
+	}, a.tenantCommand(uncordonTenant), a.sliceCommand(uncordonSlice))
+}
+
+func (a *app) drainCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "drain",
+		Short: "Take back what was granted",
+		Long:  "Run in a provider: take back what was granted.",
+		Example: example(`
+			# Everything from the consumer rome
+			%[1]s drain tenant rome`),
+	}, a.tenantCommand(drainTenant))
+}
+
+func (a *app) activateCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "activate",
+		Short: "Undo drain and cordon",
+		Long:  "Run in a provider: undo drain and cordon.",
+		Example: example(`
+			# The consumer rome is let in again
+			%[1]s activate tenant rome`),
+	}, a.tenantCommand(activateTenant))
+}
+
+func (a *app) tenantCommand(of admission) *cobra.Command {
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use:     "tenant NAME",
+		Aliases: kindTenant.aliases,
+		Short:   of.short,
+		Long:    of.long + "\n\nA tenant is named after its cluster ID, and looked for in all namespaces, unless --namespace names one.",
+		Example: example("\t# The consumer rome\n\t%[1]s " + of.verb + " tenant rome"),
+		Args:    exactlyOne("the name of the tenant"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			// The time the user takes to answer does not count.
+			local, within, err := a.installedWithin(cmd.Context())
+			if err != nil {
+				return err
+			}
+			object, err := local.find(cmd.Context(), kindTenant, within, args[0])
+			if err != nil {
+				return err
+			}
+			tenant, ok := object.(*authv1beta1.Tenant)
+			if !ok {
+				return fmt.Errorf("reading tenant %s: it is a %T", args[0], object)
+			}
+			if why := of.hindered(tenant.Spec.TenantCondition); why != "" {
+				local.Warn("Tenant %s is not %s: %s", tenant.Name, of.done, why)
+				return nil
+			}
+			if of.question != "" {
+				if err := a.confirm(fmt.Sprintf(of.question, tenant.Name)); err != nil {
+					return err
+				}
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return local.admit(ctx, tenant, of)
+		},
+		ValidArgsFunction: a.names(kindTenant),
+	}
+	a.addDryRun(command.Flags())
+	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait until it is in effect")
+	return command
+}
+
+// hindered tells why the verb does nothing to a tenant in that condition; empty when it does.
+func (of *admission) hindered(now authv1beta1.TenantCondition) string {
+	switch {
+	case len(of.from) == 0 || slices.Contains(of.from, now):
+		return ""
+	case now == of.to:
+		return fmt.Sprintf("it is %s already", now)
+	default:
+		return fmt.Sprintf("it is %s, only one that is %s can be %s", now, of.from[0], of.done)
+	}
+}
+
+// admit sets the condition of a tenant, and waits until it is in effect.
+func (c *cluster) admit(ctx context.Context, tenant *authv1beta1.Tenant, of admission) error {
+	step := c.Start("Waiting until tenant %s is %s", tenant.Name, of.done)
+	defer step.End()
+	before := tenant.DeepCopy()
+	tenant.Spec.TenantCondition = of.to
+	if err := c.Patch(ctx, tenant, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("setting spec.tenantCondition of %s to %s: %w", c.name(tenant), of.to, err)
+	}
+	err := c.wait(ctx, step, tenant, func() verdict {
+		ready := meta.FindStatusCondition(tenant.Status.Conditions, kube.ConditionReady)
+		switch {
+		case ready == nil || ready.ObservedGeneration < tenant.Generation:
+			return notYet("the controller manager has not looked at it")
+		// One that was never admitted has nothing to lose by a cordon; a drain and an admission have to come true.
+		case of.to != authv1beta1.TenantCordoned && ready.Status != metav1.ConditionTrue:
+			return notYet("it is not done%s", reasons(tenant.Status.Conditions))
+		}
+		return yes()
+	})
+	if err == nil && of.to == authv1beta1.TenantCordoned {
+		err = c.closed(ctx, step, tenant.Namespace, func(*offloadingv1beta1.Quota) bool { return true })
+	}
+	if err != nil {
+		return err
+	}
+	step.Done("Tenant %s %s", tenant.Name, of.done)
+	return nil
+}
+
+// closed waits until the quotas of a tenant namespace let nothing more in.
+func (c *cluster) closed(ctx context.Context, step *console.Step, namespace string, which func(*offloadingv1beta1.Quota) bool) error {
+	var quotas offloadingv1beta1.QuotaList
+	if err := c.List(ctx, &quotas, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("listing Quotas in namespace %s: %w", namespace, err)
+	}
+	for i := range quotas.Items {
+		quota := &quotas.Items[i]
+		if !which(quota) {
+			continue
+		}
+		if err := c.wait(ctx, step, quota, func() verdict {
+			if quota.Spec.Cordoned == nil || !*quota.Spec.Cordoned {
+				return notYet("it still lets pods in")
+			}
+			return yes()
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
