@@ -49,6 +49,8 @@ type Options struct {
 	RemoteConfig func(*corev1.Secret) (cfg *rest.Config, tenantNamespace string, err error)
 	// Health tunes the probe of remote API servers.
 	Health remote.HealthOptions
+	// RightsEvery is how often a provider is asked whether it still grants us anything; 30 seconds when 0.
+	RightsEvery time.Duration
 }
 
 // APIServer is what an installation was told about its API server.
@@ -71,6 +73,9 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	}
 	if opts.ConnectionSilence == 0 {
 		opts.ConnectionSilence = 90 * time.Second
+	}
+	if opts.RightsEvery == 0 {
+		opts.RightsEvery = rightsEvery
 	}
 	if opts.RemoteConfig == nil {
 		opts.RemoteConfig = remote.Config

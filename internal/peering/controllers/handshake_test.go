@@ -189,7 +189,7 @@ func TestPeeringOnAPIServer(t *testing.T) {
 	step("renewal", func(t *testing.T) { renews(t, rome, milan) })
 	step("serving certificates", func(t *testing.T) { servingCertificatesOf(t, rome, milan) })
 	step("a cut cable is no news", func(t *testing.T) { survivesCut(t, rome, milan) })
-	step("unpeer", func(t *testing.T) { unpeer(t, rome, milan) })
+	step("revocation and unpeer", func(t *testing.T) { revoked(t, rome, milan) })
 	step("wishes first, handshake last", func(t *testing.T) {
 		rome.create(t, mapOf(rome, milan))
 		rome.create(t, sliceOf(rome, milan))

@@ -80,7 +80,7 @@ func (k *link) run(ctx context.Context) {
 	k.all.done.Go(func() { _ = k.health.Run(ctx) }) // it ends with the context, without an error
 	overdue := time.NewTimer(grace)
 	defer overdue.Stop()
-	rights := time.NewTimer(rightsEvery)
+	rights := time.NewTimer(k.patience())
 	defer rights.Stop()
 	stop := func() {}
 	defer func() { stop() }()
@@ -123,9 +123,9 @@ func (k *link) patience() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.refused != "" {
-		return rightsSoon
+		return min(rightsSoon, k.all.rightsEvery)
 	}
-	return rightsEvery
+	return k.all.rightsEvery
 }
 
 // askForRights looks whether our identity may still do anything in the provider, and tells whether that changed.

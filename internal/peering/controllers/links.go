@@ -23,8 +23,10 @@ type links struct {
 	own    string
 	config func(*corev1.Secret) (*rest.Config, string, error)
 	health remote.HealthOptions
-	scheme *runtime.Scheme
-	log    logr.Logger
+	// rightsEvery is how often providers are asked whether they still grant us anything.
+	rightsEvery time.Duration
+	scheme      *runtime.Scheme
+	log         logr.Logger
 
 	// peers is told the cluster ID when a remote API server comes or goes; objects is told, per kind, the key of the source when its
 	// copy changed; resync is told the tenant namespace when all copies became known, or unknown.
@@ -43,7 +45,7 @@ type links struct {
 
 func newLinks(opts Options, scheme *runtime.Scheme, log logr.Logger) *links {
 	l := &links{
-		own: opts.ClusterID, config: opts.RemoteConfig, health: opts.Health, scheme: scheme, log: log,
+		own: opts.ClusterID, config: opts.RemoteConfig, health: opts.Health, rightsEvery: opts.RightsEvery, scheme: scheme, log: log,
 		objects: map[string]*announcer{}, running: map[string]*link{},
 	}
 	l.ctx, l.end = context.WithCancel(context.Background())

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,7 +86,8 @@ func label(o client.Object, remoteClusterID string) {
 }
 
 // revoke takes everything back: first the rights, so that nothing new appears, then what the consumer left here. It is done when all of
-// it is gone.
+// it is gone. The rights in the namespaces that were made for the consumer would go with these, but those take as long as the pods in them: they go
+// at once. Whoever keeps them makes them again until it hears that their NamespaceMap is leaving, so they are looked at whenever one appears.
 func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := r.unbind(ctx, tenant); err != nil {
 		return err
@@ -97,6 +99,9 @@ func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error 
 			return err
 		}
 		left += n
+	}
+	if err := r.unbindTwins(ctx, tenant); err != nil {
+		return err
 	}
 	if left > 0 {
 		return kube.Wait("RemovingCopies", "waiting for %d objects that cluster %s replicated to namespace %s to be gone", left, tenant.Spec.ClusterID, tenant.Namespace)
@@ -125,6 +130,28 @@ func (r *tenants) unbind(ctx context.Context, tenant *authv1beta1.Tenant) error 
 		return fmt.Errorf("unbinding %s: %w", wide.Name, err)
 	}
 	return nil
+}
+
+// unbindTwins takes the rights back that the consumer has in the namespaces made for it.
+func (r *tenants) unbindTwins(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	list := &rbacv1.RoleBindingList{}
+	if err := r.client.List(ctx, list, client.MatchingLabels{api.LabelRemoteClusterID: tenant.Spec.ClusterID}); err != nil {
+		return fmt.Errorf("listing the rights of cluster %s: %w", tenant.Spec.ClusterID, err)
+	}
+	for i := range list.Items {
+		if binding := &list.Items[i]; ofTwin(binding, tenant.Namespace) && binding.DeletionTimestamp.IsZero() {
+			if err := kube.Delete(ctx, r.client, binding); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ofTwin tells whether a RoleBinding is one in a namespace that was made for the consumer of a tenant namespace; for any when that is empty.
+func ofTwin(binding client.Object, tenantNamespace string) bool {
+	namespace, _, made := strings.Cut(binding.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
+	return made && (tenantNamespace == "" || namespace == tenantNamespace)
 }
 
 // successor tells whether another Tenant of the same cluster holds the cluster-wide binding.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -74,6 +77,10 @@ func (r *tenants) setup(mgr ctrl.Manager) error {
 		Watches(&authv1beta1.ResourceSlice{}, sameNamespace(r.client, all), only(copies), deletions()).
 		Watches(&authv1beta1.Renew{}, sameNamespace(r.client, all), only(copies), deletions()).
 		Watches(&offloadingv1beta1.NamespaceMap{}, sameNamespace(r.client, all), only(copies), deletions()).
+		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+			namespace, _, _ := strings.Cut(o.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
+			return requests(ctx, r.client, all(), client.InNamespace(namespace))
+		}), only(func(o client.Object) bool { return ofTwin(o, "") })).
 		Complete(renewed(mgr.GetClient(), r.now, &kube.Reconciler[*authv1beta1.Tenant]{
 			Name: "tenant", Client: r.client, Finalizer: peering.FinalizerTenant,
 			Sync: r.sync, Finalize: r.revoke,

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"net"
@@ -165,10 +166,11 @@ func (c *cluster) run(t *testing.T) {
 	}
 	err = Setup(mgr, Options{
 		ClusterID: c.id, Namespace: api.Namespace, VirtualKubeletPods: pods, Now: c.now,
-		APIServer: APIServer{Address: "https://" + strings.TrimPrefix(c.config.Host, "https://"), CA: c.config.CAData},
-		Labels:    map[string]string{api.LabelManaged: api.True},
-		Offer:     peering.Offer{Enabled: true, Defaults: resources("cpu", "4", "memory", "8Gi"), NodeLabels: map[string]string{"city": c.id}},
-		Health:    remote.HealthOptions{Interval: 100 * time.Millisecond, RetryInterval: 50 * time.Millisecond, Timeout: time.Second},
+		APIServer:   APIServer{Address: "https://" + strings.TrimPrefix(c.config.Host, "https://"), CA: c.config.CAData},
+		Labels:      map[string]string{api.LabelManaged: api.True},
+		Offer:       peering.Offer{Enabled: true, Defaults: resources("cpu", "4", "memory", "8Gi"), NodeLabels: map[string]string{"city": c.id}},
+		Health:      remote.HealthOptions{Interval: 100 * time.Millisecond, RetryInterval: 50 * time.Millisecond, Timeout: time.Second},
+		RightsEvery: 200 * time.Millisecond,
 		RemoteConfig: func(secret *corev1.Secret) (*rest.Config, string, error) {
 			cfg, namespace, err := remote.Config(secret)
 			if err == nil {
@@ -302,6 +304,17 @@ func (c *cluster) key(t *testing.T) (private, public []byte) {
 	secret := eventually(t, c, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: authv1beta1.KeysSecret}},
 		"a key pair", func(*corev1.Secret) bool { return true })
 	return secret.Data[authv1beta1.PrivateKeyKey], secret.Data[authv1beta1.PublicKeyKey]
+}
+
+// signer is the private key of that pair.
+func (c *cluster) signer(t *testing.T) crypto.Signer {
+	t.Helper()
+	private, _ := c.key(t)
+	signer, err := peering.ParsePrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer
 }
 
 func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }

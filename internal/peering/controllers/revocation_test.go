@@ -1,0 +1,130 @@
+package controllers
+
+import (
+	"crypto/x509/pkix"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/remote"
+	apitesting "liqo.io/liqo/internal/testing"
+)
+
+// stolen is what somebody holds who once read the kubeconfigs of a consumer, and what they are good for.
+type stolen struct {
+	controlPlane, slice client.Client
+	// twin is a namespace made for the consumer.
+	twin string
+}
+
+// steal copies the kubeconfigs that rome has for milan, and gives it rights in a namespace as the controller of NamespaceMaps does.
+func steal(t *testing.T, rome, milan *cluster, twin string) *stolen {
+	t.Helper()
+	with := func(identity string) client.Client {
+		secret := eventually(t, rome, &corev1.Secret{ObjectMeta: rome.meta(milan, "kubeconfig-"+identity)}, "made", func(*corev1.Secret) bool { return true })
+		cfg, _, err := remote.Config(secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return apitesting.Client(t, cfg)
+	}
+	s := &stolen{controlPlane: with("controlplane-milan"), slice: with("resourceslice-milan"), twin: twin}
+	milan.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: twin}})
+	milan.create(t, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: twin, Name: "liqo-tenant-rome", Labels: map[string]string{api.LabelRemoteClusterID: rome.id, peering.LabelManagedBy: peering.ManagedBy},
+			Annotations: map[string]string{offloadingv1beta1.AnnotationManagedByNamespaceMap: "liqo-tenant-rome/milan"},
+		},
+		RoleRef: clusterRole("liqo-virtual-kubelet-remote"), Subjects: subjects(rbacv1.GroupKind, rome.id),
+	})
+	s.may(t, true)
+	return s
+}
+
+// may waits until every right is there, or none.
+func (s *stolen) may(t *testing.T, want bool) {
+	t.Helper()
+	tries := map[string]func() error{
+		"reading slices": func() error {
+			return s.controlPlane.List(t.Context(), &authv1beta1.ResourceSliceList{}, client.InNamespace("liqo-tenant-rome"))
+		},
+		"asking for resources": func() error {
+			slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "more", Labels: map[string]string{
+				api.LabelReplication: api.False, api.LabelReplicated: api.True, api.LabelOriginID: "rome", api.LabelRemoteClusterID: "rome",
+			}}}
+			return s.controlPlane.Create(t.Context(), slice, client.DryRunAll)
+		},
+		"renewing": func() error {
+			renew := &authv1beta1.Renew{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "again", Labels: map[string]string{
+				api.LabelReplication: api.False, api.LabelReplicated: api.True, api.LabelOriginID: "rome", api.LabelRemoteClusterID: "rome",
+			}}}
+			return s.controlPlane.Create(t.Context(), renew, client.DryRunAll)
+		},
+		"reading pods": func() error { return s.slice.List(t.Context(), &corev1.PodList{}, client.InNamespace(s.twin)) },
+		"running pods": func() error {
+			pod := &offloadingv1beta1.ShadowPod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: s.twin, Name: "p"},
+				Spec:       offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
+			}
+			return s.slice.Create(t.Context(), pod, client.DryRunAll)
+		},
+		"reading secrets": func() error { return s.slice.List(t.Context(), &corev1.SecretList{}, client.InNamespace(s.twin)) },
+	}
+	apitesting.Eventually(t, within, fmt.Sprintf("rome's certificates to be good for something: %t", want), func() error {
+		for what, try := range tries {
+			if err := try(); err != nil && !apierrors.IsForbidden(err) {
+				return fmt.Errorf("%s: %w", what, err)
+			} else if (err == nil) != want {
+				return fmt.Errorf("%s: allowed %t", what, err == nil)
+			}
+		}
+		return nil
+	})
+}
+
+// revoked: certificates outlive a drain, what they are good for does not; and the consumer is told. Somebody who holds them gains nothing once the
+// Tenant is gone, nor does a certificate that ended, ever.
+func revoked(t *testing.T, rome, milan *cluster) {
+	t.Helper()
+	thief := steal(t, rome, milan, "shop-rome")
+	tenant := &authv1beta1.Tenant{ObjectMeta: milan.meta(rome, rome.id)}
+	fc := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: milan.id}}
+	change(t, milan, tenant, func(tn *authv1beta1.Tenant) { tn.Spec.TenantCondition = authv1beta1.TenantDrained })
+	thief.may(t, false)
+	eventually(t, rome, fc, "told that it is drained", func(fc *corev1beta1.ForeignCluster) bool {
+		return fc.Status.Modules.Authentication.Conditions[0].Status == corev1beta1.StatusNotReady
+	})
+	change(t, milan, tenant, func(tn *authv1beta1.Tenant) { tn.Spec.TenantCondition = authv1beta1.TenantActive })
+	settled(t, rome, milan)
+	eventually(t, rome, fc, "told that it is let in again", func(fc *corev1beta1.ForeignCluster) bool {
+		return fc.Status.Modules.Authentication.Conditions[0].Status == corev1beta1.StatusReady
+	})
+	thief = steal(t, rome, milan, "bank-rome")
+	unpeer(t, rome, milan)
+	thief.may(t, false)
+
+	ended, err := milan.authority.Certificate(rome.signer(t).Public(), pkix.Name{CommonName: rome.id, Organization: []string{"liqo.io"}},
+		time.Now().Add(-time.Hour), time.Now().Add(-time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := rest.AnonymousClientConfig(milan.config)
+	cfg.CertData = ended
+	cfg.KeyData, _ = rome.key(t)
+	err = apitesting.Client(t, cfg).List(t.Context(), &authv1beta1.ResourceSliceList{}, client.InNamespace("liqo-tenant-rome"))
+	if !apierrors.IsUnauthorized(err) {
+		t.Errorf("with a certificate that ended: %v", err)
+	}
+}
