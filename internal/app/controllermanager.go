@@ -18,6 +18,7 @@ import (
 	offloadwebhook "liqo.io/liqo/internal/offload/webhook"
 	"liqo.io/liqo/internal/peering"
 	peeringcontrollers "liqo.io/liqo/internal/peering/controllers"
+	"liqo.io/liqo/internal/peering/door"
 )
 
 const (
@@ -74,6 +75,7 @@ func setupControllerManager(mgr ctrl.Manager, opts *ControllerManagerOptions) er
 	}{
 		{"health checks", true, setupHealth},
 		{"peering", opts.EnableAuthentication, setupPeering},
+		{"authentication service", opts.EnableAuthentication && opts.AuthAddress != "", setupDoor},
 		{"address management", opts.EnableNetworking, setupIPAM},
 		{"network", opts.EnableNetworking, setupNetwork},
 		{"offloading", opts.EnableOffloading, setupOffloading},
@@ -123,6 +125,13 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		VirtualKubeletPods: pods,
 		ConnectionSilence:  silentIntervals * opts.ConnectionUpdateInterval,
 	})
+}
+
+func setupDoor(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
+	return mgr.Add(door.New(door.Options{
+		ClusterID: opts.ClusterID, Namespace: opts.LiqoNamespace, Address: opts.AuthAddress,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Log: mgr.GetLogger().WithName("door"),
+	}))
 }
 
 func setupIPAM(mgr ctrl.Manager, opts *ControllerManagerOptions) error {

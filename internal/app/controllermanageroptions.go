@@ -61,6 +61,8 @@ type ControllerManagerOptions struct {
 	ConnectionUpdateInterval time.Duration
 	// Replicas of this program: more than one elect a leader.
 	Replicas int
+	// AuthAddress is where the authentication service listens; there is none when empty.
+	AuthAddress string
 	// WebhookPort to listen on, and the Service in front of it.
 	WebhookPort    int
 	WebhookService string
@@ -115,6 +117,7 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.ConnectionUpdateInterval, "connection-update-interval", 10*time.Second, "how often gateways look whether they have news of their tunnel; silent for nine times that, it counts as lost")
 	flags.BoolVar(&o.EnableOffloading, "enable-offloading", true, "run the offloading module")
 	flags.IntVar(&o.Replicas, "replicas", 1, "number of replicas of this program; more than one elect a leader")
+	flags.StringVar(&o.AuthAddress, "auth-address", ":5000", "address of the authentication service, for peers that share no kubeconfig; off when empty")
 	flags.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhooks")
 	flags.StringVar(&o.WebhookService, "webhook-service", "liqo-controller-manager-webhook", "Service in front of the webhooks")
 	flags.StringVar(&o.HealthAddress, "health-address", ":8081", "address of /healthz and /readyz")

@@ -27,7 +27,7 @@ func (a *app) generateCommand() *cobra.Command {
 		Example: example(`
 			# Run in rome, to be applied in milan
 			%[1]s generate configuration > rome.yaml`),
-	}, a.generateConfigurationCommand(), a.generatePublicKeyCommand())
+	}, a.generateConfigurationCommand(), a.generatePublicKeyCommand(), a.generatePeerCommandCommand())
 }
 
 // addPeerFlag registers the cluster ID that an object is about.

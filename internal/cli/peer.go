@@ -49,6 +49,8 @@ type peerOptions struct {
 	networkingDisabled              bool
 	createResourceSlice, createNode bool
 	class                           string
+	// location is where the gateway server runs, as the user says it.
+	location string
 }
 
 func (a *app) peerCommand() *cobra.Command {
@@ -72,29 +74,36 @@ func (a *app) peerCommand() *cobra.Command {
 			%[1]s peer --remote-kubeconfig milan.yaml --create-resource-slice=false`),
 		Args: cobra.NoArgs,
 	}
-	flags := command.Flags()
-	remote := remoteFlags(flags)
+	remote := remoteFlags(command.Flags())
+	o.auth.add(command.Flags())
+	o.addBoth(command)
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+		defer cancel()
+		return a.peer(ctx, remote, &o)
+	}
+	command.AddCommand(a.peerOutOfBandCommand(), a.peerInBandCommand())
+	return command
+}
+
+// add registers the flags of every door.
+func (o *peerOptions) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "How long to wait in all")
-	flags.BoolVar(&o.network.skipValidation, "skip-validation", false, "Do not look first whether the networks of both clusters can be connected")
 	flags.BoolVar(&o.networkingDisabled, "networking-disabled", false, "Make no network between the clusters")
 	flags.BoolVar(&o.createResourceSlice, "create-resource-slice", true, "Ask the provider for resources")
 	flags.StringVar(&o.class, "resource-slice-class", defaultClass, "Class of the ResourceSlice")
 	flags.BoolVar(&o.createNode, "create-virtual-node", true, "Make a virtual node out of the resources")
 	o.resources.add(flags)
-	o.auth.add(flags)
-	var location string
-	flags.StringVar(&location, "gw-server-service-location", locationProvider, "Where the gateway server runs: Provider or Consumer")
+}
+
+// addBoth registers also those of who has access to both clusters.
+func (o *peerOptions) addBoth(command *cobra.Command) {
+	flags := command.Flags()
+	o.add(flags)
+	flags.BoolVar(&o.network.skipValidation, "skip-validation", false, "Do not look first whether the networks of both clusters can be connected")
+	flags.StringVar(&o.location, "gw-server-service-location", locationProvider, "Where the gateway server runs: Provider or Consumer")
 	oneOf(command, "gw-server-service-location", locationProvider, locationConsumer)
 	o.network.add(command)
-	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-		defer cancel()
-		if err := o.network.locate(location); err != nil {
-			return err
-		}
-		return a.peer(ctx, remote, &o)
-	}
-	return command
 }
 
 func (a *app) peer(ctx context.Context, remote *remoteConfig, o *peerOptions) error {
@@ -102,7 +111,7 @@ func (a *app) peer(ctx context.Context, remote *remoteConfig, o *peerOptions) er
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(o.auth.validate(), o.network.validate()); err != nil {
+	if err := errors.Join(o.network.locate(o.location), o.auth.validate(), o.network.validate()); err != nil {
 		return err
 	}
 	if o.auth.inBand && o.networkingDisabled {
@@ -130,7 +139,7 @@ func (p *pair) peer(ctx context.Context, o *peerOptions, resources corev1.Resour
 	}
 	node := false
 	if o.createResourceSlice {
-		if node, err = p.askForResources(ctx, o, resources); err != nil {
+		if node, err = p.local.askForResources(ctx, p.remote.id, p.remote.id, o, resources); err != nil {
 			return err
 		}
 	}
@@ -138,28 +147,28 @@ func (p *pair) peer(ctx context.Context, o *peerOptions, resources corev1.Resour
 }
 
 // askForResources makes the ResourceSlice and waits for what becomes of it: a Ready node, unless the user wants none.
-func (p *pair) askForResources(ctx context.Context, o *peerOptions, resources corev1.ResourceList) (node bool, err error) {
-	namespace, err := p.local.requireTenantNamespace(ctx, p.remote.id)
+func (c *cluster) askForResources(ctx context.Context, provider, name string, o *peerOptions, resources corev1.ResourceList) (node bool, err error) {
+	namespace, err := c.requireTenantNamespace(ctx, provider)
 	if err != nil {
 		return false, err
 	}
-	slice, err := p.local.ensureSlice(ctx, &sliceRequest{
-		name: p.remote.id, class: o.class, provider: p.remote.id, namespace: namespace, virtualNode: o.createNode, resources: resources,
+	slice, err := c.ensureSlice(ctx, &sliceRequest{
+		name: name, class: o.class, provider: provider, namespace: namespace, virtualNode: o.createNode, resources: resources,
 	})
 	if err != nil {
 		return false, err
 	}
-	accepted, err := p.local.verdictOnResources(ctx, slice)
+	accepted, err := c.verdictOnResources(ctx, slice)
 	if err != nil {
 		return false, err
 	}
 	if !accepted {
-		return false, fmt.Errorf("cluster %s does not grant the resources of ResourceSlice %s in namespace %s: ask for less, or ask its administrator", p.remote.id, slice.Name, slice.Namespace)
+		return false, fmt.Errorf("cluster %s does not grant the resources of ResourceSlice %s in namespace %s: ask for less, or ask its administrator", provider, slice.Name, slice.Namespace)
 	}
 	if !o.createNode {
 		return false, nil
 	}
-	return true, p.local.nodeReady(ctx, namespace, slice.Name)
+	return true, c.nodeReady(ctx, namespace, slice.Name)
 }
 
 // nodeReady waits for a VirtualNode and then for the Node of the same name.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"liqo.io/liqo/api"
@@ -56,7 +57,10 @@ func (r *identities) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("identity").
 		For(&authv1beta1.Identity{}).
 		Owns(&corev1.Secret{}).
+		Watches(&corev1.Secret{}, sameNamespace(r.client, all), only(labelled(peering.LabelInvitation, api.True))).
 		Watches(&corev1.Namespace{}, sameNamespace(r.client, all), onlyTenantNamespaces()).
+		// A door that does not answer must hold no other peering up.
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(&kube.Reconciler[*authv1beta1.Identity]{
 			Name: "identity", Client: r.client, Sync: r.sync,
 			Conditions: func(i *authv1beta1.Identity) *[]metav1.Condition { return &i.Status.Conditions },
@@ -66,6 +70,11 @@ func (r *identities) setup(mgr ctrl.Manager) error {
 func (r *identities) sync(ctx context.Context, identity *authv1beta1.Identity) error {
 	if err := inTenantNamespace(ctx, r.client, identity.Namespace, identity.Spec.ClusterID); err != nil {
 		return err
+	}
+	if invitation, err := r.invited(ctx, identity); err != nil {
+		return err
+	} else if invitation != nil {
+		return r.introduce(ctx, identity, invitation)
 	}
 	key, err := r.keys.get(ctx)
 	if err != nil {

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+// peerInBandCommand is peer --in-band under the name that it had before there was a flag.
+func (a *app) peerInBandCommand() *cobra.Command {
+	var o peerOptions
+	var bidirectional bool
+	command := &cobra.Command{
+		Use:     "in-band",
+		Aliases: []string{"ib"},
+		Short:   "Peer through the tunnel alone: no API server needs to be reachable",
+		Long: "Peer the local cluster, the consumer, with the remote one, the provider, so that what their control planes say to each other goes\n" +
+			"through the tunnel: only the gateways have to reach each other. It is peer --in-band. Running it again goes on where it stopped.",
+		Example: example(`
+			# The API server of milan can be reached from here, but not from the cluster rome
+			%[1]s peer in-band --context rome --remote-context milan
+			# And rome's resources become a node of milan too
+			%[1]s peer in-band --context rome --remote-context milan --bidirectional`),
+		Args: cobra.NoArgs,
+	}
+	flags := command.Flags()
+	remote := remoteFlags(flags)
+	flags.BoolVar(&bidirectional, "bidirectional", false, "Peer the remote cluster with the local one too")
+	o.addBoth(command)
+	o.auth.inBand, o.auth.given = true, func(name string) bool { return name == "in-band" }
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+		defer cancel()
+		if err := a.peer(ctx, remote, &o); err != nil || !bidirectional {
+			return err
+		}
+		resources, err := o.resources.list()
+		if err != nil {
+			return err
+		}
+		p, err := a.pair(ctx, remote)
+		if err != nil {
+			return err
+		}
+		// The server stays where it is.
+		o.network.located = false
+		back := &pair{local: p.remote, remote: p.local}
+		return back.explained(back.peer(ctx, &o, resources))
+	}
+	return command
+}

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+)
+
+// invitation is what a provider's administrator gave to the user.
+type invitation struct {
+	// name is how the user calls the provider, id is its cluster ID.
+	name, id   string
+	url, token string
+}
+
+func (a *app) peerOutOfBandCommand() *cobra.Command {
+	var o peerOptions
+	var i invitation
+	command := &cobra.Command{
+		Use:     "out-of-band NAME",
+		Aliases: []string{"oob"},
+		Short:   "Peer with a provider by a token, without its kubeconfig",
+		Long: "Peer the local cluster, the consumer, with a provider whose administrator ran generate peer-command and handed the command over.\n" +
+			"The local cluster introduces itself to the provider's authentication service, to which the token opens the door, and gets an\n" +
+			"identity of its own there. NAME is what the virtual node is called.",
+		Example: example(`
+			# On the provider
+			%[1]s generate peer-command
+			# On the consumer, as printed there
+			%[1]s peer out-of-band milan --auth-url https://198.51.100.7 --cluster-id milan --auth-token liqo1...`),
+		Args: exactlyOne("the name of the provider"),
+	}
+	flags := command.Flags()
+	flags.StringVar(&i.url, "auth-url", "", "URL of the provider's authentication service (required)")
+	flags.StringVar(&i.id, "cluster-id", "", "Cluster ID of the provider (required)")
+	flags.StringVar(&i.token, "auth-token", "", "Token that the provider's administrator made (required)")
+	required(command, "auth-url", "cluster-id", "auth-token")
+	o.add(flags)
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+		defer cancel()
+		i.name = args[0]
+		token, err := i.check(time.Now())
+		if err != nil {
+			return err
+		}
+		resources, err := o.resources.list()
+		if err != nil {
+			return err
+		}
+		local, err := a.installed(ctx)
+		if err != nil {
+			return err
+		}
+		switch {
+		case local.id == i.id:
+			return fmt.Errorf("--cluster-id %s is this very cluster: run the command on the one that is to use its resources", i.id)
+		case token.Consumer != "" && token.Consumer != local.id:
+			return fmt.Errorf("the token was made for cluster %s, and this is %s: check --kubeconfig and --context, or ask for another command", token.Consumer, local.id)
+		}
+		return local.peerOutOfBand(ctx, &i, &o, resources)
+	}
+	return command
+}
+
+// check tells what is wrong with what the user typed.
+func (i *invitation) check(now time.Time) (peering.Token, error) {
+	if err := peering.CheckDoorURL(i.url); err != nil {
+		return peering.Token{}, fmt.Errorf("--auth-url: %w", err)
+	}
+	for what, value := range map[string]string{"NAME": i.name, "--cluster-id": i.id} {
+		if problems := validation.IsDNS1123Label(value); len(problems) > 0 {
+			return peering.Token{}, fmt.Errorf("%s is %q: %s", what, value, problems[0])
+		}
+	}
+	token, err := peering.ParseToken(strings.TrimSpace(i.token))
+	if err == nil && now.After(token.Expires) {
+		err = peering.ErrTokenExpired
+	}
+	if err != nil {
+		return peering.Token{}, fmt.Errorf("--auth-token: %w", err)
+	}
+	return token, nil
+}
+
+func (c *cluster) peerOutOfBand(ctx context.Context, i *invitation, o *peerOptions, resources corev1.ResourceList) error {
+	namespace, err := c.ensureTenantNamespace(ctx, i.id)
+	if err != nil {
+		return err
+	}
+	if err := c.introduce(ctx, namespace, i); err != nil {
+		return err
+	}
+	node := false
+	if o.createResourceSlice {
+		if node, err = c.askForResources(ctx, i.id, i.name, o, resources); err != nil {
+			return c.explained(i.id, err)
+		}
+	}
+	return c.explained(i.id, c.healthy(ctx, i.id, false, node))
+}
+
+// introduce has the local cluster knock at the provider's door, and waits until it has an identity there. The token is taken away again
+// once it has done its work.
+func (c *cluster) introduce(ctx context.Context, namespace string, i *invitation) error {
+	step := c.Start("Introducing this cluster to %s", i.id)
+	defer step.End()
+	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName(i.id)}}
+	err := c.Get(ctx, client.ObjectKeyFromObject(identity), identity)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("reading %s: %w", c.name(identity), err)
+	case err == nil && identity.DeletionTimestamp != nil:
+		return c.leaving(identity)
+	case err == nil && len(identity.Spec.AuthParams.SignedCRT) == 0:
+		// What the provider said to an earlier token says nothing about this one.
+		if err := kube.Delete(ctx, c, identity); err != nil {
+			return err
+		}
+		if err := c.gone(ctx, step, identity); err != nil {
+			return err
+		}
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
+	if _, err := c.ensure(ctx, secret, func() error {
+		setLabel(secret, peering.LabelInvitation, api.True)
+		setLabel(secret, api.LabelRemoteClusterID, i.id)
+		secret.Data = map[string][]byte{peering.InvitationURLKey: []byte(i.url), peering.InvitationTokenKey: []byte(strings.TrimSpace(i.token))}
+		return nil
+	}); err != nil {
+		return err
+	}
+	identity = &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: identity.Name}}
+	if _, err := c.ensure(ctx, identity, func() error {
+		setLabel(identity, api.LabelRemoteClusterID, i.id)
+		identity.Spec.ClusterID, identity.Spec.Type = i.id, authv1beta1.IdentityControlPlane
+		return nil
+	}); err != nil {
+		return err
+	}
+	err = c.wait(ctx, step, identity, func() verdict {
+		if identity.Status.KubeconfigSecretRef != nil {
+			return yes()
+		}
+		ready := meta.FindStatusCondition(identity.Status.Conditions, kube.ConditionReady)
+		if ready != nil && strings.HasPrefix(ready.Reason, "Invitation") {
+			return never("%s", ready.Message)
+		}
+		return notYet("cluster %s has not granted it%s", i.id, reasons(identity.Status.Conditions))
+	})
+	if err != nil {
+		return err
+	}
+	if err := kube.Delete(ctx, c, secret); err != nil {
+		return err
+	}
+	step.Done("Cluster %s has admitted this cluster", i.id)
+	return nil
+}
+

@@ -1,0 +1,369 @@
+package controllers
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/door"
+	apitesting "liqo.io/liqo/internal/testing"
+)
+
+// opened is the door of a cluster, as its administrator knows it.
+type opened struct {
+	options door.Options
+	url     string
+	log     *bytes.Buffer
+}
+
+// open serves the cluster's door, with the rights of its controller manager.
+func (c *cluster) open(t *testing.T) *opened {
+	t.Helper()
+	as := rest.CopyConfig(c.config)
+	as.Impersonate = rest.ImpersonationConfig{UserName: controllerManager, Groups: []string{"system:authenticated"}}
+	own := apitesting.Client(t, as)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &opened{url: "https://" + listener.Addr().String(), log: &bytes.Buffer{}}
+	lines := make(chan string, 1000)
+	o.options = door.Options{
+		ClusterID: c.id, Namespace: api.Namespace, Client: own, Reader: own, Now: c.now, Random: rand.Reader,
+		Log: funcr.New(func(_, args string) {
+			select {
+			case lines <- args:
+			default:
+			}
+		}, funcr.Options{}),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- door.New(o.options).Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the door of %s ended: %v", c.id, err)
+		}
+		close(lines)
+		for line := range lines {
+			if strings.Contains(line, "liqo1.") {
+				t.Errorf("a token is in the log: %s", line)
+			}
+		}
+	})
+	return o
+}
+
+// token makes one as liqoctl generate peer-command does.
+func (o *opened) token(t *testing.T, change func(*peering.Token)) string {
+	t.Helper()
+	secret, err := door.EnsureSecret(t.Context(), &o.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := door.EnsureCertificate(t.Context(), &o.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := peering.NewTokenID(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := peering.Token{ID: id, Expires: o.options.Now().Add(time.Hour), Pin: peering.PinOf(certificate)}
+	if change != nil {
+		change(&token)
+	}
+	return token.Text(secret.Data[peering.DoorSecretKey])
+}
+
+// invite gives rome what lets it knock at milan's door, and an Identity to be completed.
+func invite(t *testing.T, rome, milan *cluster, url, token string) *authv1beta1.Identity {
+	t.Helper()
+	if err := rome.Create(t.Context(), rome.tenantNamespace(milan)); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	rome.create(t, &corev1.Secret{
+		ObjectMeta: rome.meta(milan, peering.InvitationSecret, peering.LabelInvitation),
+		Data:       map[string][]byte{peering.InvitationURLKey: []byte(url), peering.InvitationTokenKey: []byte(token)},
+	})
+	identity := &authv1beta1.Identity{
+		ObjectMeta: rome.meta(milan, peering.ControlPlaneIdentityName(milan.id)),
+		Spec:       authv1beta1.IdentitySpec{ClusterID: milan.id, Type: authv1beta1.IdentityControlPlane},
+	}
+	rome.create(t, identity)
+	return identity
+}
+
+// TestDoorOnAPIServer: a token is all that two administrators exchange; what follows is the peering that there is without a door.
+func TestDoorOnAPIServer(t *testing.T) {
+	rome, milan := newPair(t)
+	entry := milan.open(t)
+	token := entry.token(t, nil)
+	identity := invite(t, rome, milan, entry.url, token)
+	eventually(t, rome, identity, "a kubeconfig", func(i *authv1beta1.Identity) bool {
+		return i.Status.KubeconfigSecretRef != nil && meta.IsStatusConditionTrue(i.Status.Conditions, kube.ConditionReady)
+	})
+	if identity.Spec.Namespace != api.TenantNamespace(rome.id) {
+		t.Errorf("the namespace in milan is %q, want %q", identity.Spec.Namespace, api.TenantNamespace(rome.id))
+	}
+	_, public := rome.key(t)
+	tenant := eventually(t, milan, &authv1beta1.Tenant{ObjectMeta: milan.meta(rome, rome.id)}, "admitted", func(*authv1beta1.Tenant) bool { return true })
+	if !bytes.Equal(tenant.Spec.PublicKey, public) {
+		t.Error("the Tenant has another key than rome")
+	}
+	rome.create(t, sliceOf(rome, milan))
+	eventually(t, rome, &authv1beta1.ResourceSlice{ObjectMeta: rome.meta(milan, "milan")}, "granted", func(s *authv1beta1.ResourceSlice) bool {
+		return peering.ConditionOf(&s.Status, authv1beta1.ResourceSliceResources) == authv1beta1.ResourceSliceAccepted
+	})
+
+	// The same once more asks for nothing new: neither a Tenant nor a signature.
+	certificate := identity.Spec.AuthParams.SignedCRT
+	rome.delete(t, identity)
+	rome.gone(t, &authv1beta1.Identity{ObjectMeta: rome.meta(milan, identity.Name)})
+	again := &authv1beta1.Identity{ObjectMeta: rome.meta(milan, identity.Name), Spec: authv1beta1.IdentitySpec{ClusterID: milan.id, Type: authv1beta1.IdentityControlPlane}}
+	rome.create(t, again)
+	eventually(t, rome, again, "a kubeconfig", func(i *authv1beta1.Identity) bool { return i.Status.KubeconfigSecretRef != nil })
+	if !bytes.Equal(again.Spec.AuthParams.SignedCRT, certificate) {
+		t.Error("the provider signed again")
+	}
+}
+
+// TestStrangersAtTheDoorOnAPIServer is the table of attacks: what comes of it, and that nothing is made for it.
+func TestStrangersAtTheDoorOnAPIServer(t *testing.T) {
+	milan := newCluster(t, "milan")
+	milan.run(t)
+	entry := milan.open(t)
+	private, public, err := peering.NewKey(peering.Ed25519, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := peering.ParsePrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	knock := func(cluster, token string) (*peering.Nonce, error) {
+		parsed, err := peering.ParseToken(token)
+		if err != nil {
+			parsed = peering.Token{Pin: pinOf(t, entry)}
+		}
+		nonce := &peering.Nonce{}
+		return nonce, door.Ask(t.Context(), entry.url, parsed, peering.DoorNoncePath, &peering.Knock{Cluster: cluster, Token: token}, nonce)
+	}
+	apply := func(cluster, token string, change func(*peering.Application)) error {
+		nonce, err := knock(cluster, token)
+		if err != nil {
+			return err
+		}
+		signature, err := peering.Sign(key, nonce.Nonce)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := peering.NewRequest(rand.Reader, key, peering.ControlPlaneSubject(cluster))
+		if err != nil {
+			t.Fatal(err)
+		}
+		application := &peering.Application{Knock: peering.Knock{Cluster: cluster, Token: token}, PublicKey: public, CSR: request, Signature: signature}
+		if change != nil {
+			change(application)
+		}
+		parsed, err := peering.ParseToken(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return door.Ask(t.Context(), entry.url, parsed, peering.DoorTenantPath, application, &peering.Admission{})
+	}
+	admitted := entry.token(t, nil)
+	if err := apply("naples", admitted, nil); err != nil {
+		t.Fatalf("naples, which has a token, is not admitted: %v", err)
+	}
+	before := count(t, milan)
+	for name, attack := range map[string]struct {
+		do   func() error
+		want string
+	}{
+		"a guessed token": {func() error {
+			_, err := knock("thief", peering.Token{ID: "AAECAwQFBgcI", Expires: milan.now().Add(time.Hour), Pin: pinOf(t, entry)}.Text([]byte("guess")))
+			return err
+		}, "not known here"},
+		"no token": {func() error { _, err := knock("thief", ""); return err }, "no token"},
+		"an expired token": {func() error {
+			_, err := knock("thief", entry.token(t, func(t *peering.Token) { t.Expires = milan.now().Add(-time.Second) }))
+			return err
+		}, "expired"},
+		"a stolen token": {func() error { _, err := knock("thief", admitted); return err }, "another one has used it"},
+		"one for another": {func() error {
+			_, err := knock("thief", entry.token(t, func(t *peering.Token) { t.Consumer = "venice" }))
+			return err
+		}, "made for another cluster"},
+		"a name of ours":      {func() error { _, err := knock("milan", entry.token(t, nil)); return err }, "this very cluster"},
+		"a name that is none": {func() error { _, err := knock("../kube-system", entry.token(t, nil)); return err }, "no cluster ID"},
+		"the place of naples": {func() error {
+			_, other, err := peering.NewKey(peering.Ed25519, rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return apply("naples", entry.token(t, nil), func(a *peering.Application) { a.PublicKey = other })
+		}, "with another key"},
+		"another's signature": {func() error {
+			return apply("naples", admitted, func(a *peering.Application) { a.Signature[3] ^= 1 })
+		}, "signature"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := attack.do()
+			if !errors.Is(err, door.ErrRefused) || !strings.Contains(err.Error(), attack.want) {
+				t.Errorf("error %v, want a refusal with %q", err, attack.want)
+			}
+		})
+	}
+	if after := count(t, milan); after != before {
+		t.Errorf("there are %d Tenants and tenant namespaces, want %d as before", after, before)
+	}
+
+	t.Run("somebody in between", func(t *testing.T) {
+		text := entry.token(t, func(t *peering.Token) { t.Pin = make([]byte, sha256.Size) })
+		token, err := peering.ParseToken(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = door.Ask(t.Context(), entry.url, token, peering.DoorNoncePath, &peering.Knock{Cluster: "venice", Token: text}, &peering.Nonce{})
+		if !errors.Is(err, peering.ErrPin) || !errors.Is(err, door.ErrRefused) {
+			t.Errorf("error %v, want %v", err, peering.ErrPin)
+		}
+		if _, err := door.EnsureSecret(t.Context(), &entry.options); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("a token of before the Secret was replaced", func(t *testing.T) {
+		old := entry.token(t, nil)
+		milan.delete(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}})
+		if _, err := knock("venice", old); !errors.Is(err, door.ErrRefused) || !strings.Contains(err.Error(), "not known here") {
+			t.Errorf("error %v, want a refusal", err)
+		}
+		if _, err := knock("venice", entry.token(t, nil)); err != nil {
+			t.Errorf("a new one: %v", err)
+		}
+	})
+	stranger := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}, //nolint:gosec // as a stranger does
+	}}
+	post := func(path string, body io.Reader) (int, error) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, entry.url+path, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := stranger.Do(request)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { _ = answer.Body.Close() }()
+		_, err = io.Copy(io.Discard, answer.Body)
+		return answer.StatusCode, err
+	}
+	t.Run("a huge body", func(t *testing.T) {
+		status, err := post(peering.DoorTenantPath, strings.NewReader(strings.Repeat(" ", 1<<20)))
+		if err == nil && status != http.StatusRequestEntityTooLarge {
+			t.Errorf("status %d, want %d or a closed connection", status, http.StatusRequestEntityTooLarge)
+		}
+	})
+	t.Run("no JSON", func(t *testing.T) {
+		if status, err := post(peering.DoorNoncePath, strings.NewReader("<xml/>")); err != nil || status != http.StatusBadRequest {
+			t.Errorf("status %d, error %v, want %d", status, err, http.StatusBadRequest)
+		}
+	})
+	t.Run("a flood", func(t *testing.T) {
+		refused := 0
+		for range 60 {
+			if status, err := post(peering.DoorNoncePath, strings.NewReader("{}")); err != nil || status == http.StatusTooManyRequests {
+				refused++
+			}
+		}
+		if refused < 30 {
+			t.Errorf("%d of 60 requests of one source were refused, want at least 30", refused)
+		}
+	})
+}
+
+func pinOf(t *testing.T, o *opened) []byte {
+	t.Helper()
+	token, err := peering.ParseToken(o.token(t, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.Pin
+}
+
+// count is how many Tenants and tenant namespaces there are.
+func count(t *testing.T, c *cluster) int {
+	t.Helper()
+	tenants, namespaces := &authv1beta1.TenantList{}, &corev1.NamespaceList{}
+	if err := errors.Join(c.List(t.Context(), tenants), c.List(t.Context(), namespaces, client.HasLabels{api.LabelTenantNamespace})); err != nil {
+		t.Fatal(err)
+	}
+	return len(tenants.Items) + len(namespaces.Items)
+}
+
+// TestInvitationsThatLeadNowhereOnAPIServer: the Identity says what is wrong with them.
+func TestInvitationsThatLeadNowhereOnAPIServer(t *testing.T) {
+	rome, milan, naples := newCluster(t, "rome"), newCluster(t, "milan"), newCluster(t, "naples")
+	rome.run(t)
+	milan.run(t)
+	entry := milan.open(t)
+	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "https://" + closed.Addr().String()
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		provider       *cluster
+		url, token     string
+		reason, within string
+	}{
+		"no URL":          {milan, "milan", entry.token(t, nil), "InvitationInvalid", "want https://host[:port]"},
+		"no token":        {milan, entry.url, "secret", "InvitationInvalid", "data.token"},
+		"expired":         {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Expires = time.Now().Add(-time.Hour) }), "InvitationExpired", "generate peer-command"},
+		"another's":       {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Consumer = "venice" }), "InvitationInvalid", "for cluster venice"},
+		"another cluster": {naples, entry.url, entry.token(t, nil), "InvitationRefused", `door of cluster "milan"`},
+		"another pin":     {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Pin = make([]byte, sha256.Size) }), "InvitationRefused", "nothing was sent"},
+		"nobody there":    {milan, nobody, entry.token(t, nil), "ProviderNotReached", strings.TrimPrefix(nobody, "https://")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			identity := invite(t, rome, test.provider, test.url, test.token)
+			eventually(t, rome, identity, test.reason, func(i *authv1beta1.Identity) bool {
+				ready := meta.FindStatusCondition(i.Status.Conditions, kube.ConditionReady)
+				return ready != nil && ready.Reason == test.reason && strings.Contains(ready.Message, test.within) && !strings.Contains(ready.Message, test.token)
+			})
+			rome.delete(t, identity)
+			rome.delete(t, &corev1.Secret{ObjectMeta: rome.meta(test.provider, peering.InvitationSecret)})
+		})
+	}
+}

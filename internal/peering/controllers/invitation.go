@@ -1,0 +1,113 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/door"
+)
+
+// knockAgain is when a door is tried again that did not open: it may be that of a cluster that is not up yet.
+const knockAgain = 5 * time.Second
+
+// invited tells whether an Identity has yet to be got from its provider, as an Invitation in its namespace lets us.
+func (r *identities) invited(ctx context.Context, identity *authv1beta1.Identity) (*corev1.Secret, error) {
+	if identity.Spec.Type != authv1beta1.IdentityControlPlane || len(identity.Spec.AuthParams.SignedCRT) > 0 {
+		return nil, nil
+	}
+	invitation := &corev1.Secret{}
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: identity.Namespace, Name: peering.InvitationSecret}, invitation)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", identity.Namespace, peering.InvitationSecret, err)
+	}
+	return invitation, nil
+}
+
+// introduce does the handshake through the provider's door and completes the Identity with what it is granted. Everything it learns it writes
+// into spec, so that an Identity that came through the door is no other than one that somebody applied.
+func (r *identities) introduce(ctx context.Context, identity *authv1beta1.Identity, invitation *corev1.Secret) error {
+	where := fmt.Sprintf("Secret %s/%s", invitation.Namespace, invitation.Name)
+	url := string(invitation.Data[peering.InvitationURLKey])
+	if err := peering.CheckDoorURL(url); err != nil {
+		return kube.Invalid("InvitationInvalid", "%s, data.%s: %v", where, peering.InvitationURLKey, err)
+	}
+	text := string(invitation.Data[peering.InvitationTokenKey])
+	token, err := peering.ParseToken(text)
+	switch {
+	case err != nil:
+		return kube.Invalid("InvitationInvalid", "%s, data.%s: %v", where, peering.InvitationTokenKey, err)
+	case r.now().After(token.Expires):
+		return kube.Invalid("InvitationExpired", "%s: %v", where, peering.ErrTokenExpired)
+	case token.Consumer != "" && token.Consumer != r.own:
+		return kube.Invalid("InvitationInvalid", "%s: the token is for cluster %s, and this is %s", where, token.Consumer, r.own)
+	}
+	admission, err := r.apply(ctx, url, token, peering.Knock{Cluster: r.own, Token: text}, identity.Spec.ClusterID)
+	switch {
+	case errors.Is(err, door.ErrRefused):
+		return kube.Invalid("InvitationRefused", "%v", err)
+	case err != nil:
+		return kube.WaitFor(knockAgain, "ProviderNotReached", "waiting for the authentication service of cluster %s: %v", identity.Spec.ClusterID, err)
+	}
+	complete := identity.DeepCopy()
+	changed, err := kube.Ensure(ctx, r.client, complete, func() error {
+		complete.Spec.AuthParams, complete.Spec.Namespace = admission.AuthParams, admission.Namespace
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if changed {
+		announce(r.events, identity, eventIdentity, "Introduce", "cluster %s admitted this cluster through %s", identity.Spec.ClusterID, url)
+	}
+	return kube.Wait("Admitted", "waiting for the kubeconfig to be written")
+}
+
+// apply asks for a nonce, signs it and applies with it.
+func (r *identities) apply(ctx context.Context, url string, token peering.Token, knock peering.Knock, provider string) (*peering.Admission, error) {
+	nonce := &peering.Nonce{}
+	if err := door.Ask(ctx, url, token, peering.DoorNoncePath, &knock, nonce); err != nil {
+		return nil, err
+	}
+	if nonce.Cluster != provider {
+		return nil, fmt.Errorf("%w: %s is the door of cluster %q, not of %s: check the cluster ID of the peer command", door.ErrRefused, url, nonce.Cluster, provider)
+	}
+	key, err := r.keys.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	signature, err := peering.Sign(key.signer, nonce.Nonce)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", door.ErrRefused, err)
+	}
+	request, err := peering.NewRequest(r.random, key.signer, peering.ControlPlaneSubject(r.own))
+	if err != nil {
+		return nil, err
+	}
+	admission := &peering.Admission{}
+	application := &peering.Application{Knock: knock, PublicKey: key.publicPEM, CSR: request, Signature: signature}
+	if err := door.Ask(ctx, url, token, peering.DoorTenantPath, application, admission); err != nil {
+		return nil, err
+	}
+	if admission.Cluster != provider {
+		return nil, fmt.Errorf("%w: %s is the door of cluster %q, not of %s", door.ErrRefused, url, admission.Cluster, provider)
+	}
+	if err := peering.CheckAuthParams(&admission.AuthParams); err != nil {
+		return nil, fmt.Errorf("%w: it grants nothing that could be used: %w", door.ErrRefused, err)
+	}
+	if err := peering.CheckHolder(admission.AuthParams.SignedCRT, key.signer); err != nil {
+		return nil, fmt.Errorf("%w: %w", door.ErrRefused, err)
+	}
+	return admission, nil
+}

@@ -1,0 +1,227 @@
+package door
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+)
+
+// +kubebuilder:rbac:groups=core,resources=namespaces,verbs=get;list;create
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;create;patch
+
+// lookAgain is how often a request looks whether the controllers have done their part.
+const lookAgain = 100 * time.Millisecond
+
+// admit checks the token of a request, and notes that it was used. What it refuses it has not done anything for.
+func (d *Door) admit(ctx context.Context, knock *peering.Knock) error {
+	if problems := validation.IsDNS1123Label(knock.Cluster); len(problems) > 0 {
+		return refuse(http.StatusBadRequest, fmt.Errorf("cluster %.70q is no cluster ID: %s", knock.Cluster, problems[0]))
+	}
+	if knock.Cluster == d.ClusterID {
+		return refuse(http.StatusBadRequest, fmt.Errorf("cluster %s is this very cluster: a cluster can't peer with itself", d.ClusterID))
+	}
+	secret, err := EnsureSecret(ctx, &d.Options)
+	if err != nil {
+		return err
+	}
+	now := d.Now()
+	token, err := peering.CheckToken(secret.Data[peering.DoorSecretKey], knock.Token, knock.Cluster, now)
+	if err != nil {
+		return refuse(http.StatusUnauthorized, err)
+	}
+	book, err := peering.Redeem(secret.Data[peering.DoorUsedKey], token, knock.Cluster, now)
+	if errors.Is(err, peering.ErrTokenTaken) {
+		return refuse(http.StatusUnauthorized, err)
+	}
+	if err != nil {
+		return err
+	}
+	before := secret.DeepCopy()
+	if string(secret.Data[peering.DoorUsedKey]) == string(book) {
+		return nil
+	}
+	secret.Data[peering.DoorUsedKey] = book
+	// The lock decides between two clusters that bring the same token at once.
+	if err := d.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("noting that a token is used: %w", err)
+	}
+	return nil
+}
+
+// nonce answers the first request: a nonce for the consumer to sign.
+func (d *Door) nonce(ctx context.Context, body []byte) (any, error) {
+	knock := &peering.Knock{}
+	if err := decode(body, knock); err != nil {
+		return nil, err
+	}
+	if err := d.admit(ctx, knock); err != nil {
+		return nil, err
+	}
+	namespace, err := d.namespace(ctx, knock.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: authv1beta1.NonceSecret, Labels: map[string]string{authv1beta1.LabelNonce: api.True, api.LabelRemoteClusterID: knock.Cluster},
+	}}
+	if err := d.Client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("asking for a nonce: %w", err)
+	}
+	err = d.until(ctx, secret, func() string {
+		if len(secret.Data[authv1beta1.NonceKey]) == 0 {
+			return fmt.Sprintf("the controller manager of %s has not made a nonce", d.ClusterID)
+		}
+		return ""
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &peering.Nonce{Cluster: d.ClusterID, Nonce: secret.Data[authv1beta1.NonceKey]}, nil
+}
+
+// tenant answers the second request: what the consumer's Tenant is granted.
+func (d *Door) tenant(ctx context.Context, body []byte) (any, error) {
+	application := &peering.Application{}
+	if err := decode(body, application); err != nil {
+		return nil, err
+	}
+	if err := d.admit(ctx, &application.Knock); err != nil {
+		return nil, err
+	}
+	namespace, err := d.namespace(ctx, application.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	nonce := &corev1.Secret{}
+	err = d.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: authv1beta1.NonceSecret}, nonce)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the nonce of cluster %s: %w", application.Cluster, err)
+	}
+	tenant, err := d.apply(ctx, namespace, application, nonce.Data[authv1beta1.NonceKey])
+	if err != nil {
+		return nil, err
+	}
+	err = d.until(ctx, tenant, func() string {
+		ready := meta.FindStatusCondition(tenant.Status.Conditions, kube.ConditionReady)
+		switch {
+		case ready == nil || ready.ObservedGeneration != tenant.Generation:
+			return fmt.Sprintf("the controller manager of %s has not looked at the Tenant", d.ClusterID)
+		case ready.Status != metav1.ConditionTrue:
+			return fmt.Sprintf("cluster %s says of the Tenant: %s, %s", d.ClusterID, ready.Reason, ready.Message)
+		case tenant.Status.AuthParams == nil:
+			return fmt.Sprintf("cluster %s grants the Tenant nothing at present: it is drained", d.ClusterID)
+		}
+		return ""
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &peering.Admission{Cluster: d.ClusterID, Namespace: tenant.Status.TenantNamespace, AuthParams: *tenant.Status.AuthParams}, nil
+}
+
+// apply makes the Tenant, or brings the one that is there up to the application.
+func (d *Door) apply(ctx context.Context, namespace string, application *peering.Application, nonce []byte) (*authv1beta1.Tenant, error) {
+	tenants := &authv1beta1.TenantList{}
+	if err := d.Reader.List(ctx, tenants, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing Tenants in namespace %s: %w", namespace, err)
+	}
+	var present *authv1beta1.Tenant
+	for i := range tenants.Items {
+		if tenants.Items[i].Spec.ClusterID == application.Cluster {
+			present = &tenants.Items[i]
+		}
+	}
+	if present != nil && present.DeletionTimestamp != nil {
+		return nil, later(fmt.Errorf("the Tenant that cluster %s had in %s is being deleted", application.Cluster, d.ClusterID))
+	}
+	spec, err := peering.Apply(application, present, d.ClusterID, nonce)
+	if errors.Is(err, peering.ErrNoNonce) {
+		return nil, refuse(http.StatusConflict, errors.New("there is no nonce for this cluster any more: ask for one first"))
+	}
+	if err != nil {
+		return nil, refuse(http.StatusForbidden, err)
+	}
+	if present == nil {
+		tenant := &authv1beta1.Tenant{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: application.Cluster, Labels: map[string]string{api.LabelRemoteClusterID: application.Cluster},
+			},
+			Spec: *spec,
+		}
+		if err := d.Client.Create(ctx, tenant); err != nil {
+			return nil, fmt.Errorf("making the Tenant of cluster %s: %w", application.Cluster, err)
+		}
+		return tenant, nil
+	}
+	before := present.DeepCopy()
+	present.Spec = *spec
+	if err := d.Client.Patch(ctx, present, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return nil, fmt.Errorf("changing the Tenant of cluster %s: %w", application.Cluster, err)
+	}
+	return present, nil
+}
+
+// namespace finds or makes the tenant namespace of a consumer.
+func (d *Door) namespace(ctx context.Context, consumer string) (string, error) {
+	labels := map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: consumer}
+	list := &corev1.NamespaceList{}
+	if err := d.Reader.List(ctx, list, client.MatchingLabels(labels)); err != nil {
+		return "", fmt.Errorf("looking for the tenant namespace of cluster %s: %w", consumer, err)
+	}
+	if len(list.Items) > 0 {
+		found := &list.Items[0]
+		if found.DeletionTimestamp != nil {
+			return "", later(fmt.Errorf("the namespace that cluster %s had in %s is being deleted", consumer, d.ClusterID))
+		}
+		return found.Name, nil
+	}
+	labels[api.LabelManaged] = api.True
+	for _, mode := range []string{"enforce", "audit", "warn"} {
+		labels["pod-security.kubernetes.io/"+mode] = "privileged" // virtual kubelets and gateways run in it
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.TenantNamespace(consumer), Labels: labels}}
+	err := d.Client.Create(ctx, namespace)
+	if apierrors.IsAlreadyExists(err) {
+		return "", later(fmt.Errorf("namespace %s exists in %s and is not labelled as that of cluster %s: its administrator labels or renames it", namespace.Name, d.ClusterID, consumer))
+	}
+	if err != nil {
+		return "", fmt.Errorf("making the tenant namespace of cluster %s: %w", consumer, err)
+	}
+	return namespace.Name, nil
+}
+
+// until reads an object until why is empty, or patience ends.
+func (d *Door) until(ctx context.Context, object client.Object, why func() string) error {
+	key := client.ObjectKeyFromObject(object)
+	deadline := time.After(d.Patience)
+	for {
+		if err := d.Reader.Get(ctx, key, object); err != nil {
+			return fmt.Errorf("reading %T %s: %w", object, key, err)
+		}
+		missing := why()
+		if missing == "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline:
+			return later(errors.New(missing))
+		case <-time.After(lookAgain):
+		}
+	}
+}

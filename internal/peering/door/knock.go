@@ -1,0 +1,96 @@
+package door
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+
+	"liqo.io/liqo/internal/peering"
+)
+
+const (
+	// knockTimeout bounds one request: more than a door takes.
+	knockTimeout = 20 * time.Second
+	// maxAnswer is how much of an answer is read, maxWhy how much of a reason is shown.
+	maxAnswer = 1 << 20
+	maxWhy    = 400
+)
+
+// ErrRefused tells that the provider answered, and that asking again is useless.
+var ErrRefused = errors.New("the provider refuses")
+
+// Ask sends one request to the door of an Invitation and reads its answer. Nothing is sent to a server that does not show the pinned key.
+func Ask(ctx context.Context, url string, token peering.Token, path string, request, out any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return fmt.Errorf("encoding a request: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, knockTimeout)
+	defer cancel()
+	asked, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(url, "/")+path, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("making a request: %w", err)
+	}
+	asked.Header.Set("Content-Type", "application/json")
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust(token), DisableKeepAlives: true}
+	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return errors.New("it sends us elsewhere, and a token goes nowhere else")
+	}}
+	answered, err := client.Do(asked)
+	if errors.Is(err, peering.ErrPin) {
+		return fmt.Errorf("%w: %s: %w", ErrRefused, url, peering.ErrPin)
+	}
+	if err != nil {
+		return fmt.Errorf("asking the authentication service (HTTPS over TCP): %w", err)
+	}
+	defer func() { _ = answered.Body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(answered.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", url, err)
+	}
+	if answered.StatusCode != http.StatusOK {
+		return explain(url, answered.StatusCode, data)
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return fmt.Errorf("%w: %s answers something else than an authentication service", ErrRefused, url)
+	}
+	return nil
+}
+
+// trust is what the server has to show.
+func trust(token peering.Token) *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if token.Pin != nil {
+		config.InsecureSkipVerify = true // in favour of the pin, which nobody but the provider's administrator gave us
+		config.VerifyConnection = func(state tls.ConnectionState) error { return peering.CheckPin(token.Pin, state.PeerCertificates) }
+	}
+	return config
+}
+
+func explain(url string, status int, data []byte) error {
+	said := answer{}
+	if json.Unmarshal(data, &said) != nil || said.Error == "" {
+		said.Error = http.StatusText(status) + ", which is not how an authentication service answers"
+	}
+	why := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, said.Error)
+	if len(why) > maxWhy {
+		why = strings.ToValidUTF8(why[:maxWhy], "") + "..."
+	}
+	if status >= http.StatusInternalServerError || status == http.StatusTooManyRequests || status == http.StatusConflict {
+		return fmt.Errorf("%s answers %d: %s", url, status, why)
+	}
+	return fmt.Errorf("%w (%s answers %d): %s", ErrRefused, url, status, why)
+}

@@ -1,0 +1,147 @@
+package door
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/peering"
+)
+
+// +kubebuilder:rbac:groups=core,resources=secrets,verbs=get;create;patch
+
+const (
+	// secretSize is how many random bytes tokens are sealed with: twice as many hexadecimal characters.
+	secretSize = 64
+	// certificateLife is long: consumers look at the key alone. Who wants another deletes the Secret.
+	certificateLife = 20 * 365 * 24 * time.Hour
+	// reloadAfter is how old what was read of the certificate may be.
+	reloadAfter = 5 * time.Second
+)
+
+// EnsureSecret returns the Secret that tokens are sealed with, and makes it if there is none or if it was emptied.
+func EnsureSecret(ctx context.Context, o *Options) (*corev1.Secret, error) {
+	return ensure(ctx, o, peering.DoorSecret, corev1.SecretTypeOpaque, peering.DoorSecretKey, func() (map[string][]byte, error) {
+		raw := make([]byte, secretSize)
+		if _, err := io.ReadFull(o.Random, raw); err != nil {
+			return nil, fmt.Errorf("reading %d random bytes: %w", secretSize, err)
+		}
+		return map[string][]byte{peering.DoorSecretKey: []byte(hex.EncodeToString(raw))}, nil
+	})
+}
+
+// EnsureCertificate returns the certificate that the door shows, and makes it if there is none.
+func EnsureCertificate(ctx context.Context, o *Options) (tls.Certificate, error) {
+	secret, err := ensure(ctx, o, peering.DoorCertificate, corev1.SecretTypeTLS, corev1.TLSPrivateKeyKey, func() (map[string][]byte, error) {
+		return newCertificate(o.Now(), o.Random)
+	})
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("reading Secret %s/%s: %w; delete it, and a new one is made", secret.Namespace, secret.Name, err)
+	}
+	return pair, nil
+}
+
+// ensure reads a Secret and fills it where the key is missing. Whoever fills it first wins.
+func ensure(ctx context.Context, o *Options, name string, kind corev1.SecretType, key string, fill func() (map[string][]byte, error)) (*corev1.Secret, error) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: name}}
+	err := o.Reader.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+	if err == nil && len(secret.Data[key]) > 0 {
+		return secret, nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", o.Namespace, name, err)
+	}
+	data, fillErr := fill()
+	if fillErr != nil {
+		return nil, fillErr
+	}
+	if apierrors.IsNotFound(err) {
+		secret.Type, secret.Data = kind, data
+		err = o.Client.Create(ctx, secret)
+	} else {
+		before := secret.DeepCopy()
+		secret.Data = data
+		err = o.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	}
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
+		secret = &corev1.Secret{} // another replica was first
+		err = o.Reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, secret)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("writing Secret %s/%s: %w", o.Namespace, name, err)
+	}
+	return secret, nil
+}
+
+// newCertificate makes a key and a certificate for it, signed by itself.
+func newCertificate(now time.Time, random io.Reader) (map[string][]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), random)
+	if err != nil {
+		return nil, fmt.Errorf("making the key of the authentication service: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: peering.DoorService},
+		DNSNames: []string{peering.DoorService}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLife),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(random, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("making the certificate of the authentication service: %w", err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the key of the authentication service: %w", err)
+	}
+	return map[string][]byte{
+		corev1.TLSCertKey:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+	}, nil
+}
+
+// certificate is what the door shows. It follows the Secret; while that can't be read, what was read last stays.
+type certificate struct {
+	*Options
+
+	mu   sync.Mutex
+	pair *tls.Certificate
+	read time.Time
+}
+
+func (c *certificate) get(ctx context.Context) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Now()
+	if c.pair != nil && now.Sub(c.read) < reloadAfter {
+		return c.pair, nil
+	}
+	pair, err := EnsureCertificate(ctx, c.Options)
+	if err != nil && c.pair == nil {
+		return nil, err
+	}
+	c.read = now
+	if err != nil {
+		c.Log.Error(err, "the certificate of the authentication service can't be read: the one before stays")
+		return c.pair, nil
+	}
+	c.pair = &pair
+	return c.pair, nil
+}

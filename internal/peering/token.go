@@ -1,0 +1,137 @@
+package peering
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Token is what the administrator of a provider hands to the one of a consumer, as one word on a command line. All it is good for is to
+// present a handshake at the provider's door, for one consumer, until it expires.
+type Token struct {
+	// ID tells tokens apart: 12 characters of base64url.
+	ID string
+	// Expires is the last second at which the token is good.
+	Expires time.Time
+	// Consumer is the only cluster that may use the token; empty for whichever uses it first.
+	Consumer string
+	// Pin is the SHA-256 of the public key (SubjectPublicKeyInfo) that the door shows; nil where its certificate is to be trusted otherwise.
+	Pin []byte
+}
+
+const (
+	tokenVersion = "liqo1"
+	tokenIDSize  = 9
+	tokenFields  = 6
+	// maxTokenSize bounds what is looked at at all.
+	maxTokenSize = 512
+)
+
+// Errors of tokens, which say nothing about what a right one would look like.
+var (
+	ErrNoToken      = errors.New("this is no token of a Liqo peer command: copy the command whole")
+	ErrTokenForged  = errors.New("the token is not known here: it was made by another cluster, or the provider has replaced its Secret since")
+	ErrTokenExpired = errors.New("the token has expired: ask the provider's administrator for another command (liqoctl generate peer-command)")
+	ErrTokenTaken   = errors.New("the token was made for another cluster, or another one has used it: ask the provider's administrator for another command (liqoctl generate peer-command)")
+)
+
+// NewTokenID reads the ID of a new token from random.
+func NewTokenID(random io.Reader) (string, error) {
+	raw := make([]byte, tokenIDSize)
+	if _, err := io.ReadFull(random, raw); err != nil {
+		return "", fmt.Errorf("reading %d random bytes: %w", tokenIDSize, err)
+	}
+	return base64.RawURLEncoding.EncodeToString(raw), nil
+}
+
+// Text is the token as it is handed over, sealed with the provider's secret: nobody else can make one, or change a letter of it.
+func (t Token) Text(secret []byte) string {
+	body := strings.Join([]string{
+		tokenVersion, strconv.FormatInt(t.Expires.Unix(), 36), t.ID, t.Consumer, base64.RawURLEncoding.EncodeToString(t.Pin),
+	}, ".")
+	return body + "." + base64.RawURLEncoding.EncodeToString(seal(secret, body))
+}
+
+func seal(secret []byte, body string) []byte {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(body))
+	return mac.Sum(nil)
+}
+
+// ParseToken reads a token without the secret that it is sealed with: what its bearer may know of it. Errors never contain the token.
+func ParseToken(text string) (Token, error) {
+	fields := strings.Split(text, ".")
+	if len(text) > maxTokenSize || len(fields) != tokenFields || fields[0] != tokenVersion {
+		return Token{}, ErrNoToken
+	}
+	expires, err := strconv.ParseInt(fields[1], 36, 64)
+	if err != nil || expires <= 0 {
+		return Token{}, ErrNoToken
+	}
+	pin, err := base64.RawURLEncoding.Strict().DecodeString(fields[4])
+	if err != nil || (len(pin) != 0 && len(pin) != sha256.Size) {
+		return Token{}, ErrNoToken
+	}
+	if len(pin) == 0 {
+		pin = nil
+	}
+	if id, err := base64.RawURLEncoding.Strict().DecodeString(fields[2]); err != nil || len(id) != tokenIDSize {
+		return Token{}, ErrNoToken
+	}
+	return Token{ID: fields[2], Expires: time.Unix(expires, 0), Consumer: fields[3], Pin: pin}, nil
+}
+
+// CheckToken tells why a cluster must not be let in with the token; nil means that it may, provided that Redeem agrees. It takes the same
+// time whatever the seal is.
+func CheckToken(secret []byte, text, consumer string, now time.Time) (Token, error) {
+	token, err := ParseToken(text)
+	if err != nil {
+		return Token{}, err
+	}
+	if len(secret) == 0 {
+		return Token{}, ErrTokenForged
+	}
+	cut := strings.LastIndexByte(text, '.')
+	given, err := base64.RawURLEncoding.Strict().DecodeString(text[cut+1:])
+	switch {
+	case err != nil, subtle.ConstantTimeCompare(given, seal(secret, text[:cut])) != 1:
+		return Token{}, ErrTokenForged
+	case now.After(token.Expires):
+		return Token{}, ErrTokenExpired
+	case token.Consumer != "" && token.Consumer != consumer:
+		return Token{}, ErrTokenTaken
+	}
+	return token, nil
+}
+
+// redeemed is one token that was used.
+type redeemed struct {
+	Consumer string `json:"consumer"`
+	Expires  int64  `json:"expires"`
+}
+
+// Redeem notes in the book of used tokens that the consumer uses this one, and refuses when another one did before. It returns the book as
+// it is to be kept: without the tokens that have expired, so that it never holds more than are good.
+func Redeem(book []byte, token Token, consumer string, now time.Time) ([]byte, error) {
+	used := map[string]redeemed{}
+	if len(book) > 0 {
+		if err := json.Unmarshal(book, &used); err != nil {
+			return nil, fmt.Errorf("reading the book of used tokens: %w", err)
+		}
+	}
+	if before, ok := used[token.ID]; ok && before.Consumer != consumer {
+		return nil, ErrTokenTaken
+	}
+	used[token.ID] = redeemed{Consumer: consumer, Expires: token.Expires.Unix()}
+	maps.DeleteFunc(used, func(_ string, r redeemed) bool { return now.Unix() > r.Expires })
+	return json.Marshal(used)
+}
