@@ -37,6 +37,7 @@ var pure = []string{
 	"internal/ipam",
 	"internal/dataplane",
 	"internal/network",
+	"internal/install",
 }
 
 // pureMayImport are the packages outside the standard library that a pure package may use.

@@ -7,11 +7,11 @@ import (
 	"io"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -38,12 +38,18 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 	err = undo.apply(ctx, step, ready)
 	step.End()
 	if err == nil {
+		if ready.upgrades != "" && ready.upgrades != ready.chart.AppVersion() {
+			c.Info("Upgraded from version %s to %s", ready.upgrades, ready.chart.AppVersion())
+		}
 		c.Info("All Set! This cluster is %s. You can now proceed establishing a peering (liqoctl peer --help for more information)", ready.id)
 		c.Info("Make sure to use liqoctl %s with this cluster, and the same version of Liqo in all the clusters you peer", version.Version)
 		return nil
 	}
 	if rollbackErr := undo.rollback(); rollbackErr != nil {
 		return fmt.Errorf("%w\nTaking it back failed too: %w", err, rollbackErr)
+	}
+	if undo.applied != nil && !undo.applied.Fresh() {
+		return fmt.Errorf("%w\nEverything was taken back: version %s is at work as before", err, ready.upgrades)
 	}
 	return fmt.Errorf("%w\nEverything was taken back", err)
 }
@@ -76,19 +82,20 @@ func helmLog(a *app) io.Writer {
 // undoing is an installation that knows how to take itself back.
 type undoing struct {
 	*cluster
-	release   *installer.Release
-	applied   *installer.Applied
-	namespace *corev1.Namespace
-	crds      []*apiextensionsv1.CustomResourceDefinition
+	release *installer.Release
+	applied *installer.Applied
+	defined installer.Defined
+	// namespace is set once it was made, admitting once it was made to take our pods.
+	namespace, admitting *corev1.Namespace
 }
 
 func (u *undoing) apply(ctx context.Context, step *console.Step, ready *prepared) error {
-	if err := u.createNamespace(ctx); err != nil {
+	if err := u.ensureNamespace(ctx); err != nil {
 		return err
 	}
 	step.Update("Applying the custom resource definitions")
-	created, err := installer.ApplyCRDs(ctx, u.cluster, ready.crds, u.labels, u.annotations)
-	u.crds = created
+	defined, err := installer.ApplyCRDs(ctx, u.cluster, ready.crds, u.labels, u.annotations)
+	u.defined = defined
 	if err != nil {
 		return err
 	}
@@ -100,7 +107,7 @@ func (u *undoing) apply(ctx context.Context, step *console.Step, ready *prepared
 	}
 	step.Update("Applying the chart")
 	if err := ctx.Err(); err != nil {
-		return err
+		return fmt.Errorf("applying the chart: %w", err)
 	}
 	u.applied, err = u.release.Apply(ready.chart, ready.values, false)
 	if err != nil {
@@ -109,30 +116,50 @@ func (u *undoing) apply(ctx context.Context, step *console.Step, ready *prepared
 	for _, ignored := range u.applied.Ignored {
 		u.Warn("No effect: %s", ignored)
 	}
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: u.cluster.namespace, Name: deploymentName}}
-	err = u.wait(ctx, step, deployment, func() verdict { return deploymentAvailable(deployment) })
-	if err != nil {
-		if hint := u.deploymentTrouble(deployment); hint != "" {
-			return fmt.Errorf("%w; %s", err, hint)
-		}
-		return err
-	}
-	return nil
+	return u.rolledOut(ctx, step, u.applied.Workloads)
 }
 
-func (u *undoing) createNamespace(ctx context.Context) error {
+// labelPodSecurity tells which pods a namespace takes; the agents of the network use that of their nodes.
+const labelPodSecurity = "pod-security.kubernetes.io/enforce"
+
+// ensureNamespace makes the namespace, or has one that says nothing about it take our pods, whatever the cluster's default is.
+func (u *undoing) ensureNamespace(ctx context.Context) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: u.cluster.namespace}}
 	setLabel(namespace, api.LabelManaged, api.True)
+	setLabel(namespace, labelPodSecurity, "privileged")
 	addTo(namespace.GetLabels, namespace.SetLabels, u.labels)
 	addTo(namespace.GetAnnotations, namespace.SetAnnotations, u.annotations)
 	err := u.Create(ctx, namespace)
-	if apierrors.IsAlreadyExists(err) {
+	if err == nil {
+		u.namespace = namespace
 		return nil
 	}
-	if err != nil {
+	if !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating namespace %s: %w", namespace.Name, err)
 	}
-	u.namespace = namespace
+	found := &corev1.Namespace{}
+	if err := u.Get(ctx, client.ObjectKeyFromObject(namespace), found); err != nil {
+		return fmt.Errorf("reading namespace %s: %w", namespace.Name, err)
+	}
+	if found.DeletionTimestamp != nil {
+		return u.leaving(found)
+	}
+	if found.Labels[labelPodSecurity] != "" {
+		return nil
+	}
+	if err := u.admit(ctx, found, `"privileged"`); err != nil {
+		return err
+	}
+	u.admitting = found
+	return nil
+}
+
+// admit sets or, with null, removes the label that tells which pods the namespace takes.
+func (u *undoing) admit(ctx context.Context, namespace *corev1.Namespace, value string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, labelPodSecurity, value)
+	if err := u.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("labelling namespace %s: %w", namespace.Name, err)
+	}
 	return nil
 }
 
@@ -146,19 +173,25 @@ func (u *undoing) rollback() error {
 	if u.applied != nil {
 		errs = append(errs, u.applied.Undo())
 	}
-	if u.applied == nil || u.applied.Fresh() {
-		var objects []client.Object
-		for _, crd := range u.crds {
-			objects = append(objects, crd)
-		}
-		errs = append(errs, installer.ReleaseObjects(ctx, u.cluster, objects, nil))
-		if u.namespace != nil {
-			objects = append(objects, u.namespace)
-		}
-		errs = append(errs, installer.Remove(ctx, u.cluster, objects))
-		for _, object := range objects {
-			errs = append(errs, u.gone(ctx, step, object))
-		}
+	errs = append(errs, installer.RestoreCRDs(ctx, u.cluster, u.defined.Before))
+	if u.applied != nil && !u.applied.Fresh() {
+		workloads, err := u.release.Workloads()
+		return errors.Join(append(errs, err, u.rolledOut(ctx, step, workloads))...)
+	}
+	var objects []client.Object
+	for _, crd := range u.defined.Created {
+		objects = append(objects, crd)
+	}
+	errs = append(errs, installer.ReleaseObjects(ctx, u.cluster, objects, nil))
+	if u.admitting != nil {
+		errs = append(errs, u.admit(ctx, u.admitting, "null"))
+	}
+	if u.namespace != nil {
+		objects = append(objects, u.namespace)
+	}
+	errs = append(errs, installer.Remove(ctx, u.cluster, objects))
+	for _, object := range objects {
+		errs = append(errs, u.gone(ctx, step, object))
 	}
 	return errors.Join(errs...)
 }
@@ -173,45 +206,4 @@ func crdEstablished(crd *apiextensionsv1.CustomResourceDefinition) verdict {
 		}
 	}
 	return notYet("condition Established is not true")
-}
-
-func deploymentAvailable(deployment *appsv1.Deployment) verdict {
-	wanted := int32(1)
-	if deployment.Spec.Replicas != nil {
-		wanted = *deployment.Spec.Replicas
-	}
-	status := deployment.Status
-	switch {
-	case status.ObservedGeneration < deployment.Generation:
-		return notYet("its new version was not looked at")
-	case status.UpdatedReplicas < wanted || status.Replicas > status.UpdatedReplicas:
-		return notYet("%d of %d pods are of the new version", status.UpdatedReplicas, wanted)
-	case status.AvailableReplicas < wanted:
-		return notYet("%d of %d pods are available", status.AvailableReplicas, wanted)
-	}
-	return yes()
-}
-
-// deploymentTrouble tells what hinders the pods of a Deployment, to explain a wait that failed.
-func (c *cluster) deploymentTrouble(deployment *appsv1.Deployment) string {
-	if deployment.Spec.Selector == nil {
-		return ""
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(deployment.Namespace), client.MatchingLabels(deployment.Spec.Selector.MatchLabels)); err != nil {
-		return ""
-	}
-	for i := range pods.Items {
-		if why := podTrouble(&pods.Items[i]); why != "" {
-			return why
-		}
-	}
-	for _, condition := range deployment.Status.Conditions {
-		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
-			return fmt.Sprintf("its pods can not be created, %s: %s", condition.Reason, condition.Message)
-		}
-	}
-	return ""
 }

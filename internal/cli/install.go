@@ -3,30 +3,52 @@ package cli
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/internal/install"
-	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/version"
 )
 
 type installOptions struct {
-	request                       install.Request
-	chartVersion, repoURL         string
-	chartPath, valuesPath         string
-	onlyValues, dryRun            bool
-	skipValidation                bool
-	timeout                       time.Duration
-	set, setString, valueFiles    []string
-	disableTelemetry, disableKern bool
+	request                    install.Request
+	chartVersion, repoURL      string
+	chartPath, valuesPath      string
+	onlyValues, dryRun         bool
+	skipValidation             bool
+	timeout                    time.Duration
+	set, setString, valueFiles []string
+	disableTelemetry           bool
+	// look asks the provider's own API about the cluster; nil where there is none, or it is not asked.
+	look func(context.Context, *cluster) (install.Cloud, error)
+	// notes are for the user, who will meet what they say later on.
+	notes []string
+}
+
+// providerTexts is what help says of each kind of cluster.
+var providerTexts = map[install.Provider]struct{ short, long, example string }{
+	install.Generic: {"Install Liqo in any cluster", "Nothing is taken for granted: what the cluster does not tell has to be given.",
+		"--api-server-url https://rome.example.org:6443 --pod-cidr 10.244.0.0/16 --service-cidr 10.96.0.0/12"},
+	install.Kubeadm: {"Install Liqo in a cluster made by kubeadm", "The address ranges are read from what kubeadm, the CNI and the control plane are configured with.",
+		"--cluster-name rome"},
+	install.Kind: {"Install Liqo in a kind cluster", "What peers reach from outside is offered at ports of the nodes, since nobody provides load balancers.",
+		"--cluster-name rome"},
+	install.K3s: {"Install Liqo in a k3s cluster", "What peers reach from outside is offered at ports of the nodes. The kubeconfig is in /etc/rancher/k3s/k3s.yaml unless told otherwise.",
+		"--cluster-name rome --api-server-url https://192.0.2.10:6443"},
+	install.OpenShift: {"Install Liqo in an OpenShift cluster", "The address ranges are read from the network operator, and the agents get the security context constraints they need.",
+		"--cluster-name rome"},
+	install.AKS: {"Install Liqo in a cluster of Azure (AKS)", "The address ranges and the address of the API server are asked of Azure, as the user that the az CLI is logged in with, or as the\n" +
+		"AZURE_* variables say. It needs to read the cluster and, where pods have addresses of the virtual network, that one.",
+		"--resource-group-name my-group --resource-name rome --subscription-name my-subscription"},
+	install.EKS: {"Install Liqo in a cluster of Amazon (EKS)", "The address ranges and the address of the API server are asked of AWS, as the user that the aws CLI is configured with. It needs\n" +
+		"eks:DescribeCluster and ec2:DescribeVpcs.",
+		"--eks-cluster-region eu-west-1 --eks-cluster-name rome"},
+	install.GKE: {"Install Liqo in a cluster of Google (GKE)", "The address ranges and the address of the API server are asked of Google, as the service account of --credentials-path, or the\n" +
+		"application default credentials. It needs the role roles/container.clusterViewer. The ID of the cluster is given with --cluster-name.",
+		"--project-id my-project --zone europe-west1-b --cluster-id rome --credentials-path ~/.liqo/gcp_service_account"},
 }
 
 func (a *app) installCommand() *cobra.Command {
@@ -34,29 +56,27 @@ func (a *app) installCommand() *cobra.Command {
 		Use:     "install",
 		Aliases: []string{"upgrade"},
 		Short:   "Install or upgrade Liqo in a cluster",
-		Long: "Install Liqo in the cluster, or upgrade the installation there. The address ranges are found out where the cluster\n" +
-			"tells them; a subcommand names the kind of cluster where it matters. What fails is taken back.",
+		Long: "Install Liqo in the cluster, or upgrade the installation there. The kind of cluster and its address ranges are found out, shown,\n" +
+			"and can be given instead; a subcommand names the kind of cluster. What an installation was given stays in an upgrade, unless it is\n" +
+			"given anew. What fails, or is not ready in time, is taken back: an installation whole, an upgrade to the version before.",
 		Example: example(`
 			# A cluster with a name of its own, and labels for its virtual nodes in other clusters
 			%[1]s install --cluster-id rome --cluster-labels topology.kubernetes.io/region=europe
 			# A cluster whose kubeconfig is not how others reach it
 			%[1]s install --api-server-url https://rome.example.org:6443 --pod-cidr 10.244.0.0/16 --service-cidr 10.96.0.0/12
-			# With values of the chart
-			%[1]s install kubeadm --set controllerManager.replicas=2 --values my-values.yaml
-			# Only write the values, for GitOps
-			%[1]s install kubeadm --only-output-values --dump-values-path values.yaml`),
+			# With values of the chart, and a second one of everything that a failure must not stop
+			%[1]s install kubeadm --enable-ha --set offloading.runtimeClass.name=elsewhere --values my-values.yaml
+			# Only write the values, for Helm or GitOps
+			%[1]s install kubeadm --only-output-values --dump-values-path values.yaml
+			# See what would be installed, and whether the cluster is fit for it
+			%[1]s install --dry-run`),
 	}
-	a.addProvider(command, install.Generic)
+	a.addProvider(command, "")
 	for _, provider := range install.Providers {
-		short := map[install.Provider]string{
-			install.Generic: "Install Liqo in any cluster",
-			install.Kubeadm: "Install Liqo in a cluster made by kubeadm",
-			install.Kind:    "Install Liqo in a kind cluster",
-			install.K3s:     "Install Liqo in a k3s cluster",
-		}[provider]
+		texts := providerTexts[provider]
 		child := &cobra.Command{
-			Use: string(provider), Short: short, Long: short + ". See install --help for what it does.",
-			Example: example("\t%[1]s install " + string(provider) + " --cluster-id rome"),
+			Use: string(provider), Short: texts.short, Long: texts.short + ". " + texts.long + "\nSee install --help for the rest.",
+			Example: example("\t%[1]s install " + string(provider) + " " + texts.example),
 		}
 		a.addProvider(child, provider)
 		command.AddCommand(child)
@@ -64,7 +84,7 @@ func (a *app) installCommand() *cobra.Command {
 	return command
 }
 
-// addProvider gives a command the flags and the work of installing into a kind of cluster.
+// addProvider gives a command the flags and the work of installing into a kind of cluster; without one it is found out.
 func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 	o := &installOptions{request: install.Request{Provider: provider}}
 	flags := command.Flags()
@@ -75,13 +95,14 @@ func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 	flags.StringVar(&o.valuesPath, "dump-values-path", "", "Write the values of the chart to this file (default: ./values.yaml with --only-output-values)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "Do everything up to the first change, and let the API server check the objects")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "How long to wait in all; then everything is taken back")
-	flags.StringVar(&o.request.ClusterID, "cluster-id", "", "ID of the cluster among its peers, a DNS label (default: the one installed, else a random name)")
-	flags.StringVar(&o.request.ClusterID, "cluster-name", "", "The same as --cluster-id")
 	flags.StringToStringVar(&o.request.ClusterLabels, "cluster-labels", nil, "Labels of this cluster's virtual nodes in other clusters (key=value,...)")
 	flags.StringSliceVar(&o.request.PodCIDRs, "pod-cidr", nil, "Address ranges of the pods (default: found out)")
 	flags.StringVar(&o.request.ServiceCIDR, "service-cidr", "", "Address range of the services (default: found out)")
 	flags.StringSliceVar(&o.request.ReservedSubnets, "reserved-subnets", nil, "Address ranges that must not be used for remapping")
 	flags.StringVar(&o.request.APIServerURL, "api-server-url", "", "URL under which the peers reach the API server (default: that of the kubeconfig, unless it is local)")
+	flags.IntVar(&o.request.SharingPercentage, "sharing-percentage", 0, "How much of what is free here peers may use, in percent (default: that of the chart)")
+	flags.StringVar(&o.request.ServiceType, "service-type", "", "Type of the Services that peers reach: LoadBalancer, NodePort or ClusterIP (default: NodePort for kind and k3s, else LoadBalancer)")
+	flags.BoolVar(&o.request.HighlyAvailable, "enable-ha", false, "Run two of everything that a failure must not stop")
 	flags.StringArrayVar(&o.set, "set", nil, "Values of the chart (a.b=c,...)")
 	flags.StringArrayVar(&o.setString, "set-string", nil, "Values of the chart, always as text (a.b=c,...)")
 	flags.StringArrayVar(&o.valueFiles, "values", nil, "Files with values of the chart")
@@ -89,15 +110,33 @@ func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 	flags.BoolVar(&o.skipValidation, "skip-validation", false, "Install although requirements are not met")
 	flags.BoolVar(&o.request.EnableMetrics, "enable-metrics", false, "Serve Prometheus metrics")
 	flags.BoolVar(&o.disableTelemetry, "disable-telemetry", false, "Accepted for compatibility: there is no telemetry")
-	flags.BoolVar(&o.disableKern, "disable-kernel-version-check", false, "Accepted for compatibility: the kernel is not checked")
+	flags.BoolVar(&o.request.SkipKernelCheck, "disable-kernel-version-check", false, "Take the kernels of the nodes as they are, though they may be older than "+install.MinimumKernel)
+	addClusterID(command, o)
+	if addCloud := clouds[provider]; addCloud != nil {
+		addCloud(command, o)
+	}
 	command.Args = cobra.NoArgs
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
 		return a.install(ctx, o)
 	}
+}
+
+// addClusterID adds the flag under its two names, as different generations spell it; with GKE one of them names the cluster there.
+func addClusterID(command *cobra.Command, o *installOptions) {
+	const usage = "ID of the cluster among its peers, a DNS label (default: the one installed, else its name in the cloud, else a random one)"
+	if o.request.Provider == install.GKE {
+		command.Flags().StringVar(&o.request.ClusterID, "cluster-name", "", usage)
+		return
+	}
+	command.Flags().StringVar(&o.request.ClusterID, "cluster-id", "", usage)
+	command.Flags().StringVar(&o.request.ClusterID, "cluster-name", "", "The same as --cluster-id")
 	command.MarkFlagsMutuallyExclusive("cluster-id", "cluster-name")
 }
+
+// clouds are the flags of the providers that are asked themselves.
+var clouds = map[install.Provider]func(*cobra.Command, *installOptions){}
 
 func (o *installOptions) validate() error {
 	if o.chartVersion != version.Version && o.chartPath == "" {
@@ -107,14 +146,6 @@ func (o *installOptions) validate() error {
 		return fmt.Errorf("--repo-url %s: charts are not fetched: clone the repository and give its chart with --local-chart-path", o.repoURL)
 	}
 	return nil
-}
-
-// prepared is everything that is decided before the first change.
-type prepared struct {
-	chart  *chartv2.Chart
-	crds   []*apiextensionsv1.CustomResourceDefinition
-	values map[string]any
-	id     string
 }
 
 func (a *app) install(ctx context.Context, o *installOptions) error {
@@ -141,65 +172,6 @@ func (a *app) install(ctx context.Context, o *installOptions) error {
 		c.Info("The values of the chart are in %s", path)
 	}
 	return a.apply(ctx, c, o, ready)
-}
-
-// prepare finds out about the cluster and computes the values.
-func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prepared, error) {
-	step := c.Start("Preparing the installation")
-	defer step.End()
-	chart, err := installer.Chart(o.chartPath)
-	if err != nil {
-		return nil, err
-	}
-	crds, err := installer.CRDs(chart)
-	if err != nil {
-		return nil, err
-	}
-	c.Info("Installer initialized")
-	step.Update("Retrieving the cluster configuration")
-	facts, err := installer.Gather(ctx, c.config, c, c.namespace)
-	if err != nil {
-		return nil, err
-	}
-	c.Info("Cluster configuration correctly retrieved")
-	given, err := installer.UserValues(o.valueFiles, o.set, o.setString)
-	if err != nil {
-		return nil, err
-	}
-	request := o.request.WithValues(given)
-	request.Namespace, request.GlobalLabels, request.GlobalAnnotations = c.namespace, a.labels, a.annotations
-	if problems := install.Preflight(request, facts); len(problems) > 0 {
-		if !o.skipValidation {
-			return nil, install.Problems(problems)
-		}
-		for _, problem := range problems {
-			c.Warn("%s", problem)
-		}
-	}
-	computed, networks := install.Values(request, facts, rand.Uint64())
-	c.Verbose("Pod CIDR %s, from %s", strings.Join(networks.PodCIDRs, ", "), networks.PodSource)
-	c.Verbose("Service CIDR %s, from %s", strings.Join(networks.ServiceCIDRs, ", "), networks.ServiceSource)
-	out := &prepared{chart: chart, crds: crds, values: install.Merge(computed, given)}
-	if out.id, err = clusterIDOf(out.values); err != nil {
-		return nil, err
-	}
-	// What the chart refuses is refused before the first change.
-	if _, err := installer.Render(chart, c.namespace, out.values); err != nil {
-		return nil, err
-	}
-	step.Done("Installation parameters correctly generated")
-	return out, nil
-}
-
-// clusterIDOf reads the ID back from the values, where a file or --set may have changed it.
-func clusterIDOf(values map[string]any) (string, error) {
-	discovery, _ := values["discovery"].(map[string]any)
-	config, _ := discovery["config"].(map[string]any)
-	id, _ := config["clusterID"].(string)
-	if err := install.ValidateClusterID(id); err != nil {
-		return "", fmt.Errorf("value discovery.config.clusterID: %w", err)
-	}
-	return id, nil
 }
 
 func writeValues(path string, values map[string]any) error {

@@ -2,6 +2,7 @@ package install
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -13,6 +14,20 @@ func ValidateClusterID(id string) error {
 		return fmt.Errorf("cluster ID %q: %s", id, problems[0])
 	}
 	return nil
+}
+
+// dnsLabel makes a DNS label of a name that may have upper-case letters, underscores and dots; empty if nothing is left of it.
+func dnsLabel(name string) string {
+	label := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return '-'
+	}, name)
+	return strings.Trim(label[:min(len(label), validation.DNS1123LabelMaxLength)], "-")
 }
 
 // GeneratedClusterID turns a number into a name that people can say: an adjective and a noun. Equal numbers give equal names.

@@ -6,7 +6,7 @@ package install
 // Release is the name of the Helm release, in the namespace of the installation.
 const Release = "liqo"
 
-// Provider is a kind of cluster that needs values of its own.
+// Provider is a kind of cluster: how its address ranges are found, and which values it needs of its own.
 type Provider string
 
 // Providers.
@@ -19,10 +19,16 @@ const (
 	Kind Provider = "kind"
 	// K3s is a cluster of k3s, which has fixed default networks and tells nobody about them.
 	K3s Provider = "k3s"
+	// OpenShift is Red Hat's distribution, which lets no pod do more than its security context constraints say.
+	OpenShift Provider = "openshift"
+	// AKS, EKS and GKE are the clusters of Azure, Amazon and Google, whose address ranges only the cloud knows for sure.
+	AKS Provider = "aks"
+	EKS Provider = "eks"
+	GKE Provider = "gke"
 )
 
 // Providers in the order in which they are shown.
-var Providers = [...]Provider{Generic, Kubeadm, Kind, K3s}
+var Providers = [...]Provider{Generic, Kubeadm, Kind, K3s, OpenShift, AKS, EKS, GKE}
 
 // Default networks of k3s.
 const (
@@ -33,7 +39,11 @@ const (
 // MinimumVersion of Kubernetes, major and minor: what the admission rules of our kinds need.
 const MinimumVersion = "1.30"
 
+// MinimumKernel of the nodes that the network between clusters runs on: the oldest series that is still maintained, and the first long-term
+// one with all that our rules of nftables are made of.
+const MinimumKernel = "5.10"
+
 // ResourceGroups are the API groups of our kinds, in every generation of the contract.
 var ResourceGroups = [...]string{
-	"core.liqo.io", "authentication.liqo.io", "ipam.liqo.io", "networking.liqo.io", "offloading.liqo.io",
+	"core.liqo.io", "authentication.liqo.io", "ipam.liqo.io", "networking.liqo.io", "offloading.liqo.io", "sharing.liqo.io",
 }

@@ -30,12 +30,22 @@ func TestDiscoverNetworks(t *testing.T) {
 			Networks{[]string{"10.3.0.0/16"}, "arguments of kube-controller-manager", []string{"10.4.0.0/16"}, "arguments of kube-controller-manager"}},
 		{"nodes and the API server", Generic, nil, "",
 			NetworkFacts{NodePodCIDRs: all.NodePodCIDRs, ServiceError: `Service "x" is invalid: spec.clusterIPs: failed to allocate IP 192.0.2.1: the provided IP (192.0.2.1) is not in the valid range. The range of valid IPs is 10.96.0.0/12`},
-			Networks{[]string{"10.5.0.0/16"}, "spec.podCIDRs of the nodes", []string{"10.96.0.0/12"}, "the API server"}},
+			Networks{[]string{"10.5.0.0/16"}, "a guess around spec.podCIDRs of the nodes", []string{"10.96.0.0/12"}, "the API server"}},
 		{"k3s tells nothing", K3s, nil, "", NetworkFacts{NodePodCIDRs: []string{"10.42.0.0/24"}},
 			Networks{[]string{K3sPodCIDR}, "the default of k3s", []string{K3sServiceCIDR}, "the default of k3s"}},
+		{"k3s, told otherwise", K3s, nil, "", NetworkFacts{K3sArgs: []string{"server", "--cluster-cidr", "10.52.0.0/16", "--service-cidr=10.53.0.0/16"}},
+			Networks{[]string{"10.52.0.0/16"}, "arguments of the k3s server", []string{"10.53.0.0/16"}, "arguments of the k3s server"}},
+		{"openshift", OpenShift, nil, "", NetworkFacts{OpenShiftPods: []string{"10.128.0.0/14"}, OpenShiftServices: []string{"172.30.0.0/16"}, NodePodCIDRs: []string{"10.5.1.0/24"}},
+			Networks{[]string{"10.128.0.0/14"}, "Network cluster of OpenShift", []string{"172.30.0.0/16"}, "Network cluster of OpenShift"}},
+		{"Calico gives out addresses of its own", Kubeadm, nil, "",
+			NetworkFacts{CalicoPools: []string{"192.168.0.0/16"}, KubeadmPodSubnet: "10.1.0.0/16", KubeadmServiceSubnet: "10.2.0.0/16"},
+			Networks{[]string{"192.168.0.0/16"}, "IPPools of Calico", []string{"10.2.0.0/16"}, "ConfigMap kubeadm-config"}},
+		{"so does Cilium", Kubeadm, nil, "", NetworkFacts{CiliumPool: "10.0.0.0/8 10.64.0.0/16", KubeadmPodSubnet: "10.1.0.0/16", KubeadmServiceSubnet: "10.2.0.0/16"},
+			Networks{[]string{"10.0.0.0/8", "10.64.0.0/16"}, "ConfigMap cilium-config", []string{"10.2.0.0/16"}, "ConfigMap kubeadm-config"}},
 		{"nothing", Generic, nil, "", NetworkFacts{}, Networks{}},
 	} {
-		if diff := cmp.Diff(test.want, DiscoverNetworks(test.provider, test.pods, test.service, test.facts)); diff != "" {
+		request := Request{Provider: test.provider, PodCIDRs: test.pods, ServiceCIDR: test.service}
+		if diff := cmp.Diff(test.want, DiscoverNetworks(request, Facts{Network: test.facts})); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)
 		}
 	}
@@ -61,8 +71,15 @@ func good() (Request, Facts) {
 	return Request{Provider: Kubeadm, Namespace: "liqo"}, Facts{
 		ServerVersion: "v1.34.2+k3s1", KubeconfigServer: "https://rome.example.org:6443",
 		Network: NetworkFacts{KubeadmPodSubnet: "10.244.0.0/16", KubeadmServiceSubnet: "10.96.0.0/12"},
+		Nodes:   []Node{{Name: "rome-1", Kernel: "6.1.0-13-amd64", OS: "linux", Arch: "amd64"}},
 	}
 }
+
+// ports are those of the chart, as its values are read: numbers are floats.
+var ports = map[string]any{"networking": map[string]any{
+	"genevePort": float64(6091),
+	"fabric":     map[string]any{"config": map[string]any{"healthProbeBindAddressPort": int64(8081), "metricsAddressPort": 8082}},
+}}
 
 func TestPreflight(t *testing.T) {
 	for _, test := range []struct {
@@ -89,16 +106,59 @@ func TestPreflight(t *testing.T) {
 		{"six only", func(r *Request, _ *Facts) { r.PodCIDRs = []string{"fd00:10::/56"} }, []string{"IPv6 addresses only (fd00:10::/56, what was asked for)"}},
 		{"six and four", func(r *Request, _ *Facts) { r.PodCIDRs = []string{"fd00:10::/56", "10.1.0.0/16"} }, nil},
 		{"six only, without a network", func(r *Request, _ *Facts) {
-			*r = r.WithValues(map[string]any{"networking": map[string]any{"enabled": false}, "ipam": map[string]any{"podCIDRs": []any{"fd00:10::/56"}}})
+			*r = r.WithValues(map[string]any{"ipam": map[string]any{"podCIDRs": []any{"fd00:10::/56"}}}).WithAgents(map[string]any{"networking": map[string]any{"enabled": false}})
 		}, nil},
 		{"reserved by value", func(r *Request, _ *Facts) {
 			*r = r.WithValues(map[string]any{"ipam": map[string]any{"reservedSubnets": []any{"10.0.0.1/8"}}})
 		}, []string{"write 10.0.0.0/8"}},
+		{"wrong service CIDR", func(_ *Request, f *Facts) { f.Network.ServiceAddress = "10.43.0.1" },
+			[]string{"Service kubernetes has the address 10.43.0.1, which is not in the service CIDR 10.96.0.0/12 (ConfigMap kubeadm-config): give the right one with --service-cidr"}},
+		{"wrong pod CIDR", func(_ *Request, f *Facts) {
+			f.Network.PodAddresses = []PodAddress{{"default/a", "10.244.1.1"}, {"default/b", "192.168.3.4"}}
+		},
+			[]string{"pod default/b has the address 192.168.3.4, which is not in the pod CIDR 10.244.0.0/16 (ConfigMap kubeadm-config): give all ranges of the pods with --pod-cidr"}},
+		{"the other family is not asked for", func(_ *Request, f *Facts) { f.Network.PodAddresses = []PodAddress{{"default/a", "fd00::1"}} }, nil},
+		{"Pod Security", func(_ *Request, f *Facts) { f.PodSecurity = "restricted" },
+			[]string{"namespace liqo enforces the Pod Security level restricted, which keeps the agents of the network from running: kubectl label --overwrite namespace liqo"}},
+		{"Pod Security, without a network", func(r *Request, f *Facts) { f.PodSecurity, r.NoNetwork = "baseline", true }, nil},
+		{"going back", func(r *Request, f *Facts) { f.InstalledVersion, r.Version = "v1.3.0", "v1.2.9" },
+			[]string{"version v1.3.0 is installed, and v1.2.9 is older: use the liqoctl of that version"}},
+		{"going on", func(r *Request, f *Facts) { f.InstalledVersion, r.Version = "v1.2.0", "v1.3.0-rc.1" }, nil},
+		{"who knows", func(r *Request, f *Facts) { f.InstalledVersion, r.Version = "main", "v1.3.0" }, nil},
+		{"no node", func(_ *Request, f *Facts) { f.Nodes = nil }, []string{"none of the 0 nodes runs Linux on amd64 or arm64: add one"}},
+		{"nodes of other kinds", func(_ *Request, f *Facts) {
+			f.Nodes = []Node{{OS: "windows", Arch: "amd64"}, {OS: "linux", Arch: "s390x"}}
+		},
+			[]string{"none of the 2 nodes runs Linux"}},
+		{"nodes that can't be read", func(_ *Request, f *Facts) { f.Nodes, f.NodesUnknown = nil, true }, nil},
+		{"old kernels", func(_ *Request, f *Facts) {
+			f.Nodes = append(f.Nodes, Node{Name: "b", Kernel: "4.18.0-553.el8.x86_64", OS: "linux"}, Node{Name: "c", Kernel: "4.18.0-553.el8.x86_64"},
+				Node{Name: "d", Kernel: "5.4.0-150-generic"}, Node{Name: "e", Kernel: "5.10.0"}, Node{Name: "f", Kernel: "5.4-rc1"}, Node{Name: "g", Kernel: "odd"})
+		}, []string{"kernel 4.18.0-553.el8.x86_64 of node b, c is older than 5.10: upgrade it, or try nevertheless with --disable-kernel-version-check",
+			"kernel 5.4.0-150-generic of node d", "kernel 5.4-rc1 of node f"}},
+		{"old kernels, on purpose", func(r *Request, f *Facts) { f.Nodes[0].Kernel, r.SkipKernelCheck = "4.18.0", true }, nil},
+		{"old kernels, without a network", func(r *Request, f *Facts) { f.Nodes[0].Kernel, r.NoNetwork = "4.18.0", true }, nil},
+		{"ports", func(r *Request, f *Facts) {
+			*r = r.WithAgents(ports)
+			f.Ports = []Port{{6091, "UDP", "kube-system/cni-a"}, {6091, "UDP", "kube-system/cni-b"}, {6091, "UDP", "kube-system/cni-c"}, {6091, "UDP", "kube-system/cni-d"},
+				{6091, "UDP", "kube-system/cni-e"}, {6091, "TCP", "other/a"}, {8081, "TCP", "other/b"}, {8082, "TCP", "other/c"}}
+		}, []string{"port 6091/UDP of the nodes is held by pod kube-system/cni-a, kube-system/cni-b, kube-system/cni-c, 2 more: choose another one: --set networking.genevePort=<port>",
+			"port 8081/TCP of the nodes is held by pod other/b: choose another one: --set networking.fabric.config.healthProbeBindAddressPort=<port>"}},
+		{"ports for metrics", func(r *Request, f *Facts) {
+			*r = r.WithAgents(Merge(ports, map[string]any{"metrics": map[string]any{"enabled": true}}))
+			f.Ports = []Port{{8082, "TCP", "other/c"}}
+		}, []string{"port 8082/TCP of the nodes is held by pod other/c"}},
+		{"ports, without a network", func(r *Request, f *Facts) {
+			*r = r.WithAgents(ports)
+			r.NoNetwork, f.Ports = true, []Port{{6091, "UDP", "kube-system/cni-a"}}
+		}, nil},
+		{"no percentage", func(r *Request, _ *Facts) { r.SharingPercentage = 101 }, []string{"--sharing-percentage 101 is no percentage: give a number from 0 to 100"}},
+		{"no service type", func(r *Request, _ *Facts) { r.ServiceType = "Ingress" }, []string{"--service-type Ingress is not known: give one of LoadBalancer, NodePort, ClusterIP"}},
 		{"several at once", func(r *Request, f *Facts) { r.ClusterID, f.ServerVersion = "-", "v1.2.3" }, []string{"older", "cluster ID"}},
 	} {
 		request, facts := good()
 		test.change(&request, &facts)
-		problems := Preflight(request, facts)
+		problems := append(CheckCluster(request, facts), CheckRequest(request, facts)...)
 		if len(problems) != len(test.want) {
 			t.Errorf("%s: %d problems, want %d: %v", test.name, len(problems), len(test.want), problems)
 			continue
@@ -146,6 +206,87 @@ func TestClusterIDPrecedence(t *testing.T) {
 		if got != test.want {
 			t.Errorf("asked %q, installed %q: %v, want %q", test.asked, test.installed, got, test.want)
 		}
+	}
+}
+
+// TestValuesOfProviders: what each kind of cluster gets, whole.
+func TestValuesOfProviders(t *testing.T) {
+	clusterID := func(id string, labels map[string]any) map[string]any {
+		config := map[string]any{"clusterID": id}
+		if len(labels) > 0 {
+			config["clusterLabels"] = labels
+		}
+		return map[string]any{"config": config}
+	}
+	ranges := map[string]any{"podCIDRs": []any{"10.244.0.0/16"}, "serviceCIDR": "10.96.0.0/12"}
+	service := func(kind string) map[string]any { return map[string]any{"service": map[string]any{"type": kind}} }
+	gateways := func(kind string) map[string]any {
+		return map[string]any{"gatewayTemplates": map[string]any{"server": service(kind)}}
+	}
+	address := map[string]any{"address": "https://rome.example.org:6443"}
+	for _, test := range []struct {
+		name   string
+		change func(*Request, *Facts)
+		want   map[string]any
+	}{
+		{"generic", func(r *Request, _ *Facts) { r.Provider = Generic },
+			map[string]any{"discovery": clusterID("amber-acorn", nil), "apiServer": address, "ipam": ranges}},
+		{"kind", func(r *Request, _ *Facts) { r.Provider = Kind },
+			map[string]any{"discovery": clusterID("amber-acorn", map[string]any{"liqo.io/provider": "kind"}), "ipam": ranges,
+				"authentication": service("NodePort"), "networking": gateways("NodePort")}},
+		{"k3s", func(r *Request, f *Facts) { r.Provider, f.Network, r.ServiceType = K3s, NetworkFacts{}, "LoadBalancer" },
+			map[string]any{"discovery": clusterID("amber-acorn", map[string]any{"liqo.io/provider": "k3s"}), "apiServer": address,
+				"ipam":           map[string]any{"podCIDRs": []any{K3sPodCIDR}, "serviceCIDR": K3sServiceCIDR},
+				"authentication": service("LoadBalancer"), "networking": gateways("LoadBalancer")}},
+		{"openshift", func(r *Request, _ *Facts) { r.Provider = OpenShift },
+			map[string]any{"discovery": clusterID("amber-acorn", map[string]any{"liqo.io/provider": "openshift"}), "apiServer": address, "ipam": ranges,
+				"openshiftConfig": map[string]any{"enabled": true}}},
+		{"a cloud", func(r *Request, f *Facts) {
+			r.Provider, r.ClusterLabels = AKS, map[string]string{"a": "b"}
+			f.Cloud = Cloud{Name: "Rome_1", PodCIDRs: []string{"10.224.0.0/12"}, ServiceCIDR: "10.0.0.0/16", ReservedSubnets: []string{"10.240.0.0/16"},
+				APIServerURL: "https://rome.azmk8s.io:443", Labels: map[string]string{"topology.kubernetes.io/region": "westeurope"}}
+		}, map[string]any{"discovery": clusterID("rome-1", map[string]any{"liqo.io/provider": "aks", "topology.kubernetes.io/region": "westeurope", "a": "b"}),
+			"apiServer": map[string]any{"address": "https://rome.azmk8s.io:443"},
+			"ipam":      map[string]any{"podCIDRs": []any{"10.224.0.0/12"}, "serviceCIDR": "10.0.0.0/16", "reservedSubnets": []any{"10.240.0.0/16"}}}},
+		{"highly available, measured, and generous", func(r *Request, _ *Facts) {
+			r.Provider, r.HighlyAvailable, r.EnableMetrics, r.SharingPercentage = Generic, true, true, 90
+		}, map[string]any{"discovery": clusterID("amber-acorn", nil), "apiServer": address, "ipam": ranges, "metrics": map[string]any{"enabled": true},
+			"controllerManager": map[string]any{"replicas": 2, "config": map[string]any{"resourceSharingPercentage": 90}},
+			"networking":        map[string]any{"gatewayTemplates": map[string]any{"replicas": 2}},
+			"proxy":             map[string]any{"replicas": 2}, "virtualKubelet": map[string]any{"replicas": 2}}},
+	} {
+		request, facts := good()
+		test.change(&request, &facts)
+		got, _ := Values(request, facts, 0)
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: %s", test.name, diff)
+		}
+	}
+}
+
+// TestAnUpgradeKeepsWhatThereIs: what an installation was given stays, though the cluster tells otherwise by now, unless something else is asked for.
+func TestAnUpgradeKeepsWhatThereIs(t *testing.T) {
+	request, facts := good()
+	facts.InstalledID = "milan"
+	facts.Installed = map[string]any{
+		"discovery": map[string]any{"config": map[string]any{"clusterID": "milan"}},
+		"apiServer": map[string]any{"address": "https://milan:6443"},
+		"ipam":      map[string]any{"podCIDRs": []any{"10.7.0.0/16"}, "serviceCIDR": "10.8.0.0/16", "reservedSubnets": []any{"10.9.0.0/16"}},
+	}
+	kept := Merge(facts.Installed, setting("kubeadm", "discovery", "config", "clusterLabels", LabelProvider))
+	values, networks := Values(request, facts, 1)
+	if diff := cmp.Diff(kept, values); diff != "" {
+		t.Error(diff)
+	}
+	if networks.PodSource != "the installation" || networks.ServiceSource != "the installation" {
+		t.Errorf("sources %q and %q", networks.PodSource, networks.ServiceSource)
+	}
+	request.PodCIDRs, request.ServiceCIDR, request.ReservedSubnets, request.APIServerURL = []string{"10.1.0.0/16"}, "10.2.0.0/16", []string{"10.3.0.0/16"}, "https://rome:6443"
+	want := Merge(kept, setting("https://rome:6443", "apiServer", "address"),
+		map[string]any{"ipam": map[string]any{"podCIDRs": []any{"10.1.0.0/16"}, "serviceCIDR": "10.2.0.0/16", "reservedSubnets": []any{"10.3.0.0/16"}}})
+	values, _ = Values(request, facts, 1)
+	if diff := cmp.Diff(want, values); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -212,7 +353,7 @@ func TestValuesAreAskedFor(t *testing.T) {
 		"discovery": map[string]any{"config": map[string]any{"clusterID": "milan"}},
 		"ipam":      map[string]any{"podCIDRs": []any{"10.1.0.0/16"}, "serviceCIDR": "10.2.0.0/16"},
 	}
-	problems := Preflight(request.WithValues(given), facts)
+	problems := CheckRequest(request.WithValues(given), facts)
 	if len(problems) != 1 || !strings.Contains(problems[0].String(), "has the ID rome already, and milan is asked for") {
 		t.Errorf("problems %v", problems)
 	}

@@ -18,39 +18,77 @@ type Networks struct {
 
 // NetworkFacts is everything in a cluster that may tell its address ranges. Empty parts were not found or not readable.
 type NetworkFacts struct {
-	// KubeadmPodSubnet and KubeadmServiceSubnet are from the networking section of kubeadm's ClusterConfiguration.
+	// Kubeadm tells that ConfigMap kubeadm-config is there; the subnets are from the networking section of its ClusterConfiguration.
+	Kubeadm                                bool
 	KubeadmPodSubnet, KubeadmServiceSubnet string
 	// ControllerManagerArgs are the arguments of the kube-controller-manager's container.
 	ControllerManagerArgs []string
+	// K3sArgs are those that a server of k3s was started with.
+	K3sArgs []string
+	// OpenShiftPods and OpenShiftServices are in the status of OpenShift's Network.
+	OpenShiftPods, OpenShiftServices []string
+	// CalicoPools are the ranges of the IPPools that are not disabled.
+	CalicoPools []string
+	// CiliumPool is the range that Cilium gives out by itself, separated by spaces.
+	CiliumPool string
 	// NodePodCIDRs are the spec.podCIDRs of every ordinary node.
 	NodePodCIDRs []string
 	// ServiceCIDRs are the ranges of the ServiceCIDR objects.
 	ServiceCIDRs []string
 	// ServiceError is the message with which the API server refuses a Service outside its range.
 	ServiceError string
+	// PodAddresses are some that pods have which run in the network of the cluster, and ServiceAddress is that of Service kubernetes: what is
+	// found out has to hold them.
+	PodAddresses   []PodAddress
+	ServiceAddress string
 }
 
-// DiscoverNetworks picks the best source for each range. What the user asks for, pods and service, wins; a provider's fixed ranges come last.
-// A range that no source tells stays empty.
-func DiscoverNetworks(provider Provider, pods []string, service string, facts NetworkFacts) Networks {
-	args := arguments(facts.ControllerManagerArgs)
+// PodAddress is an address and the pod that has it, as "namespace/name".
+type PodAddress struct{ Pod, Address string }
+
+// DiscoverNetworks picks the best source for each range. What the user asks for wins, then what the installation has, which its peers know;
+// a provider's fixed ranges and guesses come last. A range that no source tells stays empty.
+func DiscoverNetworks(request Request, facts Facts) Networks {
+	network := facts.Network
+	args, k3s := arguments(network.ControllerManagerArgs), arguments(network.K3sArgs)
+	installed := Request{}.WithValues(facts.Installed)
 	var n Networks
 	n.PodCIDRs, n.PodSource = firstOf(
-		candidate{pods, "what was asked for"},
-		candidate{split(facts.KubeadmPodSubnet), "ConfigMap kubeadm-config"},
+		candidate{request.PodCIDRs, asked},
+		candidate{installed.PodCIDRs, has},
+		candidate{facts.Cloud.PodCIDRs, cloudOf(request)},
+		candidate{network.OpenShiftPods, "Network cluster of OpenShift"},
+		candidate{network.CalicoPools, "IPPools of Calico"},
+		candidate{split(network.CiliumPool), "ConfigMap cilium-config"},
+		candidate{split(network.KubeadmPodSubnet), "ConfigMap kubeadm-config"},
 		candidate{split(args["cluster-cidr"]), "arguments of kube-controller-manager"},
-		candidate{only(provider == K3s, K3sPodCIDR), "the default of k3s"},
-		candidate{covering(facts.NodePodCIDRs), "spec.podCIDRs of the nodes"},
+		candidate{split(k3s["cluster-cidr"]), "arguments of the k3s server"},
+		candidate{only(request.Provider == K3s, K3sPodCIDR), "the default of k3s"},
+		candidate{covering(network.NodePodCIDRs), "a guess around spec.podCIDRs of the nodes"},
 	)
 	n.ServiceCIDRs, n.ServiceSource = firstOf(
-		candidate{split(service), "what was asked for"},
-		candidate{facts.ServiceCIDRs, "ServiceCIDR objects"},
-		candidate{split(facts.KubeadmServiceSubnet), "ConfigMap kubeadm-config"},
+		candidate{split(request.ServiceCIDR), asked},
+		candidate{split(installed.ServiceCIDR), has},
+		candidate{network.ServiceCIDRs, "ServiceCIDR objects"},
+		candidate{split(facts.Cloud.ServiceCIDR), cloudOf(request)},
+		candidate{network.OpenShiftServices, "Network cluster of OpenShift"},
+		candidate{split(network.KubeadmServiceSubnet), "ConfigMap kubeadm-config"},
 		candidate{split(args["service-cluster-ip-range"]), "arguments of kube-controller-manager"},
-		candidate{rangeOfError(facts.ServiceError), "the API server"},
-		candidate{only(provider == K3s, K3sServiceCIDR), "the default of k3s"},
+		candidate{split(k3s["service-cidr"]), "arguments of the k3s server"},
+		candidate{rangeOfError(network.ServiceError), "the API server"},
+		candidate{only(request.Provider == K3s, K3sServiceCIDR), "the default of k3s"},
 	)
 	return n
+}
+
+// Sources that are not in the cluster.
+const (
+	asked = "what was asked for"
+	has   = "the installation"
+)
+
+func cloudOf(request Request) string {
+	return "the API of " + strings.ToUpper(string(request.Provider))
 }
 
 type candidate struct {
@@ -69,10 +107,8 @@ func firstOf(candidates ...candidate) (cidrs []string, source string) {
 
 func split(list string) []string {
 	var out []string
-	for item := range strings.SplitSeq(list, ",") {
-		if item = strings.TrimSpace(item); item != "" {
-			out = append(out, item)
-		}
+	for item := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' || r == ' ' }) {
+		out = append(out, item)
 	}
 	return out
 }
@@ -147,7 +183,7 @@ func rangeOfError(message string) []string {
 
 // checkNetworks returns what is wrong with the ranges, as problems with their cure; joined tells whether those of other clusters are to be
 // joined with them.
-func checkNetworks(n Networks, reserved []string, joined bool) []Problem {
+func checkNetworks(n Networks, facts NetworkFacts, reserved []string, joined bool) []Problem {
 	var out []Problem
 	if joined && len(n.PodCIDRs) > 0 && !slices.ContainsFunc(n.PodCIDRs, func(cidr string) bool { return !strings.Contains(cidr, ":") }) {
 		out = append(out, Problem{fmt.Sprintf("the pods of the cluster have IPv6 addresses only (%s, %s), which the network between clusters does not carry",
@@ -181,6 +217,7 @@ func checkNetworks(n Networks, reserved []string, joined bool) []Problem {
 			ranges = append(ranges, source{prefix, list.from})
 		}
 	}
+	out = append(out, outside(n, facts)...)
 	// A reserved subnet may well hold other ranges, that of the data centre for example, so it is only read.
 	for _, text := range reserved {
 		if _, problem := parse(text, "flag --reserved-subnets or value ipam.reservedSubnets"); problem != nil {
@@ -188,6 +225,35 @@ func checkNetworks(n Networks, reserved []string, joined bool) []Problem {
 		}
 	}
 	return out
+}
+
+// outside names an address in use that the ranges do not hold: they can't be the cluster's, or not all of them.
+func outside(n Networks, facts NetworkFacts) []Problem {
+	var out []Problem
+	if address, err := netip.ParseAddr(facts.ServiceAddress); err == nil && !holds(n.ServiceCIDRs, address) {
+		out = append(out, Problem{fmt.Sprintf("Service kubernetes has the address %s, which is not in the service CIDR %s (%s)",
+			address, strings.Join(n.ServiceCIDRs, ", "), n.ServiceSource), "give the right one with --service-cidr"})
+	}
+	for _, pod := range facts.PodAddresses {
+		if address, err := netip.ParseAddr(pod.Address); err == nil && !holds(n.PodCIDRs, address) {
+			return append(out, Problem{fmt.Sprintf("pod %s has the address %s, which is not in the pod CIDR %s (%s)",
+				pod.Pod, address, strings.Join(n.PodCIDRs, ", "), n.PodSource), "give all ranges of the pods with --pod-cidr"})
+		}
+	}
+	return out
+}
+
+// holds tells whether one of the ranges holds the address, or none of them is of its family: which ranges there are of that is not asked.
+func holds(ranges []string, address netip.Addr) bool {
+	family := false
+	for _, text := range ranges {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil || prefix.Contains(address) {
+			return true
+		}
+		family = family || prefix.Addr().Is4() == address.Is4()
+	}
+	return !family
 }
 
 type source struct {

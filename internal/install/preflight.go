@@ -2,6 +2,7 @@ package install
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
@@ -29,33 +30,9 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Facts is what was found out about a cluster before an installation.
-type Facts struct {
-	// ServerVersion is the API server's, as it reports it.
-	ServerVersion string
-	// KubeconfigServer is the URL under which the API server was reached.
-	KubeconfigServer string
-	// InstalledID is the ID in the cluster-ID ConfigMap, empty without an installation; InstalledNamespace is where it was found.
-	InstalledID, InstalledNamespace string
-	// Denied are the permissions that the user lacks, as "verb resource".
-	Denied []string
-	// Network is what tells the address ranges.
-	Network NetworkFacts
-}
-
-// Preflight returns the requirements that are not met for installing request into a cluster with these facts.
-func Preflight(request Request, facts Facts) []Problem {
+// CheckRequest returns what of the request can't be, given what is in the cluster: whoever installs with its values would come to grief.
+func CheckRequest(request Request, facts Facts) []Problem {
 	var out []Problem
-	if v, err := version.ParseGeneric(facts.ServerVersion); err != nil {
-		out = append(out, Problem{fmt.Sprintf("the API server reports version %q, which is not understood", facts.ServerVersion),
-			"check that the kubeconfig leads to a Kubernetes API server"})
-	} else if v.LessThan(version.MustParseGeneric(MinimumVersion)) {
-		out = append(out, Problem{fmt.Sprintf("Kubernetes %s is older than %s", facts.ServerVersion, MinimumVersion), "upgrade the cluster"})
-	}
-	for _, permission := range facts.Denied {
-		out = append(out, Problem{fmt.Sprintf("the user of the kubeconfig may not %s", permission),
-			"use a user bound to the ClusterRole cluster-admin, since the chart makes roles, definitions and webhooks"})
-	}
 	if facts.InstalledNamespace != "" && facts.InstalledNamespace != request.Namespace {
 		out = append(out, Problem{fmt.Sprintf("Liqo is installed in namespace %s already", facts.InstalledNamespace),
 			fmt.Sprintf("upgrade that installation (-n %s) or uninstall it", facts.InstalledNamespace)})
@@ -74,7 +51,49 @@ func Preflight(request Request, facts Facts) []Problem {
 			out = append(out, *problem)
 		}
 	}
-	return append(out, checkNetworks(request.networks(facts), request.ReservedSubnets, !request.NoNetwork)...)
+	if request.SharingPercentage < 0 || request.SharingPercentage > 100 {
+		out = append(out, Problem{fmt.Sprintf("--sharing-percentage %d is no percentage", request.SharingPercentage), "give a number from 0 to 100"})
+	}
+	if types := []string{"", "LoadBalancer", "NodePort", "ClusterIP"}; !slices.Contains(types, request.ServiceType) {
+		out = append(out, Problem{fmt.Sprintf("--service-type %s is not known", request.ServiceType), "give one of LoadBalancer, NodePort, ClusterIP"})
+	}
+	return append(out, checkNetworks(DiscoverNetworks(request, facts), facts.Network, request.ReservedSubnets, !request.NoNetwork)...)
+}
+
+// CheckCluster returns the requirements that the cluster, or the user, does not meet for installing the request.
+func CheckCluster(request Request, facts Facts) []Problem {
+	var out []Problem
+	if v, err := version.ParseGeneric(facts.ServerVersion); err != nil {
+		out = append(out, Problem{fmt.Sprintf("the API server reports version %q, which is not understood", facts.ServerVersion),
+			"check that the kubeconfig leads to a Kubernetes API server"})
+	} else if v.LessThan(version.MustParseGeneric(MinimumVersion)) {
+		out = append(out, Problem{fmt.Sprintf("Kubernetes %s is older than %s", facts.ServerVersion, MinimumVersion), "upgrade the cluster"})
+	}
+	for _, permission := range facts.Denied {
+		out = append(out, Problem{fmt.Sprintf("the user of the kubeconfig may not %s", permission),
+			"use a user bound to the ClusterRole cluster-admin, since the chart makes roles, definitions and webhooks"})
+	}
+	if problem := checkUpgrade(facts.InstalledVersion, request.Version); problem != nil {
+		out = append(out, *problem)
+	}
+	if !request.NoNetwork && (facts.PodSecurity == "baseline" || facts.PodSecurity == "restricted") {
+		out = append(out, Problem{fmt.Sprintf("namespace %s enforces the Pod Security level %s, which keeps the agents of the network from running", request.Namespace, facts.PodSecurity),
+			fmt.Sprintf("kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=privileged, or install without the network: --set networking.enabled=false", request.Namespace)})
+	}
+	return append(append(out, checkNodes(request, facts)...), checkPorts(request, facts.Ports)...)
+}
+
+// checkUpgrade refuses to go back: what a later version wrote an earlier one may not read.
+func checkUpgrade(from, to string) *Problem {
+	before, err := version.ParseSemantic(from)
+	if err != nil {
+		return nil
+	}
+	after, err := version.ParseSemantic(to)
+	if err != nil || !after.LessThan(before) {
+		return nil
+	}
+	return &Problem{fmt.Sprintf("version %s is installed, and %s is older", from, to), "use the liqoctl of that version or a later one, or uninstall first"}
 }
 
 func checkAPIServer(address string) *Problem {

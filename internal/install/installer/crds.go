@@ -2,12 +2,14 @@ package installer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
 	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -16,38 +18,66 @@ import (
 // fieldManager owns the fields that an installation writes outside of Helm.
 const fieldManager = "liqoctl"
 
-// ApplyCRDs creates the definitions or brings them to this version, with these labels and annotations; it returns those that did not exist
-// before. They are of use once their condition Established is true.
-func ApplyCRDs(ctx context.Context, c client.Client, crds []*apiextensionsv1.CustomResourceDefinition, labels, annotations map[string]string) (
-	[]*apiextensionsv1.CustomResourceDefinition, error) {
-	fresh := make([]bool, len(crds))
+// Defined is what ApplyCRDs did: the definitions that did not exist before, and those that did, as they were.
+type Defined struct {
+	Created, Before []*apiextensionsv1.CustomResourceDefinition
+}
+
+// ApplyCRDs creates the definitions or brings them to this version, with these labels and annotations. They are of use once their condition
+// Established is true. What it returns tells also of a failure what has been done.
+func ApplyCRDs(ctx context.Context, c client.Client, crds []*apiextensionsv1.CustomResourceDefinition, labels, annotations map[string]string) (Defined, error) {
+	before := make([]*apiextensionsv1.CustomResourceDefinition, len(crds))
+	done := make([]bool, len(crds))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, crd := range crds {
 		group.Go(func() error {
-			err := c.Get(ctx, client.ObjectKeyFromObject(crd), &apiextensionsv1.CustomResourceDefinition{})
-			if client.IgnoreNotFound(err) != nil {
+			found := &apiextensionsv1.CustomResourceDefinition{}
+			err := c.Get(ctx, client.ObjectKeyFromObject(crd), found)
+			switch {
+			case err == nil:
+				before[i] = found
+			case !apierrors.IsNotFound(err):
 				return fmt.Errorf("reading CustomResourceDefinition %s: %w", crd.Name, err)
 			}
-			fresh[i] = apierrors.IsNotFound(err)
 			wanted := crd.DeepCopy()
-			wanted.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 			wanted.Labels = merged(wanted.Labels, map[string]string{"app.kubernetes.io/part-of": "liqo", api.LabelManaged: api.True}, labels)
 			wanted.Annotations = merged(wanted.Annotations, annotations)
-			//nolint:staticcheck // the typed apply configurations of third-party kinds would have to be generated for this one call
-			if err := c.Patch(ctx, wanted, client.Apply, client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
-				return fmt.Errorf("applying CustomResourceDefinition %s: %w", crd.Name, err)
-			}
-			return nil
+			done[i] = true
+			return applyCRD(ctx, c, wanted)
 		})
 	}
 	err := group.Wait()
-	var created []*apiextensionsv1.CustomResourceDefinition
+	var out Defined
 	for i, crd := range crds {
-		if fresh[i] {
-			created = append(created, crd)
+		switch {
+		case !done[i]:
+		case before[i] == nil:
+			out.Created = append(out.Created, crd)
+		default:
+			out.Before = append(out.Before, before[i])
 		}
 	}
-	return created, err
+	return out, err
+}
+
+// RestoreCRDs gives definitions that were changed the contents back that they had.
+func RestoreCRDs(ctx context.Context, c client.Client, before []*apiextensionsv1.CustomResourceDefinition) error {
+	var errs []error
+	for _, crd := range before {
+		errs = append(errs, applyCRD(ctx, c, &apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: crd.Name, Labels: crd.Labels, Annotations: crd.Annotations}, Spec: crd.Spec,
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+func applyCRD(ctx context.Context, c client.Client, wanted *apiextensionsv1.CustomResourceDefinition) error {
+	wanted.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	//nolint:staticcheck // the typed apply configurations of third-party kinds would have to be generated for this one call
+	if err := c.Patch(ctx, wanted, client.Apply, client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("applying CustomResourceDefinition %s: %w", wanted.Name, err)
+	}
+	return nil
 }
 
 func merged(layers ...map[string]string) map[string]string {

@@ -4,18 +4,15 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/install"
@@ -52,8 +49,10 @@ var needed = [...]authorizationv1.ResourceAttributes{
 	{Verb: "escalate", Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
 	{Verb: "bind", Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
 	{Verb: "create", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"},
+	{Verb: "create", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"},
 	{Verb: "create", Group: "node.k8s.io", Resource: "runtimeclasses"},
 	{Verb: "create", Group: "apps", Resource: "deployments"},
+	{Verb: "create", Group: "apps", Resource: "daemonsets"},
 }
 
 // Gather finds out about the cluster. Only an API server that can not be reached is an error; what can not be read is left empty.
@@ -69,80 +68,138 @@ func Gather(ctx context.Context, config *rest.Config, c client.Client, namespace
 	}
 	facts.ServerVersion = info.GitVersion
 
-	var group sync.WaitGroup
-	var idErr, accessErr error
-	group.Go(func() { facts.InstalledID, facts.InstalledNamespace, idErr = InstalledCluster(ctx, c, namespace) })
-	group.Go(func() { facts.Denied, accessErr = denied(ctx, c) })
-	group.Go(func() { facts.Network = gatherNetwork(ctx, c) })
-	group.Wait()
-	if idErr != nil {
-		return facts, idErr
-	}
-	return facts, accessErr
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		facts.InstalledID, facts.InstalledNamespace, err = InstalledCluster(ctx, c, namespace)
+		return err
+	})
+	group.Go(func() (err error) {
+		facts.Denied, err = denied(ctx, c)
+		return err
+	})
+	group.Go(func() error {
+		if groups, err := server.ServerGroups(); err == nil {
+			for _, group := range groups.Groups {
+				facts.Groups = append(facts.Groups, group.Name)
+			}
+		}
+		return nil
+	})
+	group.Go(func() error {
+		var found corev1.Namespace
+		if err := c.Get(ctx, client.ObjectKey{Name: namespace}, &found); err == nil {
+			facts.PodSecurity = found.Labels[labelPodSecurity]
+		}
+		return nil
+	})
+	group.Go(func() error {
+		var nodes corev1.NodeList
+		if err := c.List(ctx, &nodes); err != nil {
+			facts.NodesUnknown = true
+		}
+		readNodes(&facts, nodes.Items)
+		return nil
+	})
+	var network install.NetworkFacts
+	group.Go(func() error {
+		network = gatherNetwork(ctx, c)
+		return nil
+	})
+	var pods []corev1.Pod
+	group.Go(func() error {
+		pods = runningPods(ctx, c)
+		return nil
+	})
+	err = group.Wait()
+	network.NodePodCIDRs, network.K3sArgs = facts.Network.NodePodCIDRs, facts.Network.K3sArgs
+	facts.Network = network
+	readPods(&facts, pods, namespace)
+	return facts, err
 }
 
+// labelPodSecurity tells which pods a namespace takes.
+const labelPodSecurity = "pod-security.kubernetes.io/enforce"
+
 func denied(ctx context.Context, c client.Client) ([]string, error) {
+	allowed := make([]bool, len(needed))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, attributes := range needed {
+		group.Go(func() error {
+			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
+			if err := c.Create(ctx, review); err != nil {
+				return fmt.Errorf("asking whether %s of %s is allowed: %w", attributes.Verb, attributes.Resource, err)
+			}
+			allowed[i] = review.Status.Allowed
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
 	var out []string
-	for _, attributes := range needed {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
-		if err := c.Create(ctx, review); err != nil {
-			return nil, fmt.Errorf("asking whether %s of %s is allowed: %w", attributes.Verb, attributes.Resource, err)
-		}
-		if !review.Status.Allowed {
+	for i, attributes := range needed {
+		if !allowed[i] {
 			out = append(out, strings.TrimSuffix(attributes.Verb+" "+attributes.Resource+"."+attributes.Group, "."))
 		}
 	}
 	return out, nil
 }
 
-func gatherNetwork(ctx context.Context, c client.Client) install.NetworkFacts {
-	var facts install.NetworkFacts
-	var kubeadm corev1.ConfigMap
-	if err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "kubeadm-config"}, &kubeadm); err == nil {
-		var configuration struct {
-			Networking struct{ PodSubnet, ServiceSubnet string }
-		}
-		if yaml.Unmarshal([]byte(kubeadm.Data["ClusterConfiguration"]), &configuration) == nil {
-			facts.KubeadmPodSubnet = configuration.Networking.PodSubnet
-			facts.KubeadmServiceSubnet = configuration.Networking.ServiceSubnet
+// enough pods to see which ports and addresses are in use: in a cluster that has more, others of the same DaemonSets and ranges.
+const enough = 500
+
+func runningPods(ctx context.Context, c client.Client) (out []corev1.Pod) {
+	for _, selected := range []string{"spec.hostNetwork=true,status.phase=Running", "spec.hostNetwork=false,status.phase=Running"} {
+		var pods corev1.PodList
+		if err := c.List(ctx, &pods, client.Limit(enough), &client.ListOptions{Raw: &metav1.ListOptions{FieldSelector: selected}}); err == nil {
+			out = append(out, pods.Items...)
 		}
 	}
-	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": "kube-controller-manager"}); err == nil {
-		for _, pod := range pods.Items {
-			for _, container := range pod.Spec.Containers {
-				facts.ControllerManagerArgs = append(append([]string{}, container.Command...), container.Args...)
-			}
-		}
-	}
-	var nodes corev1.NodeList
-	if err := c.List(ctx, &nodes); err == nil {
-		for _, node := range nodes.Items {
-			if node.Labels[api.LabelType] != api.TypeVirtualNode {
-				facts.NodePodCIDRs = append(facts.NodePodCIDRs, node.Spec.PodCIDRs...)
-			}
-		}
-	}
-	var cidrs networkingv1.ServiceCIDRList
-	if err := c.List(ctx, &cidrs); err == nil {
-		for _, cidr := range cidrs.Items {
-			facts.ServiceCIDRs = append(facts.ServiceCIDRs, cidr.Spec.CIDRs...)
-		}
-	} else if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		facts.ServiceError = provoke(ctx, c)
-	}
-	return facts
+	return out
 }
 
-// provoke asks for a Service outside every range, as a dry run, and returns how the API server refuses it: its message names the range.
-func provoke(ctx context.Context, c client.Client) string {
-	err := c.Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "liqo-probe-", Namespace: metav1.NamespaceDefault},
-		// An address of the range kept for documentation, which no cluster uses.
-		Spec: corev1.ServiceSpec{ClusterIP: "192.0.2.1", Ports: []corev1.ServicePort{{Port: 443}}},
-	}, client.DryRunAll)
-	if err == nil {
-		return ""
+// readPods adds the ports that pods of others hold on the ordinary nodes, and the addresses that such pods have of their own; those of pods
+// that run in another cluster are of its ranges.
+func readPods(facts *install.Facts, pods []corev1.Pod, namespace string) {
+	ordinary := map[string]bool{}
+	for _, node := range facts.Nodes {
+		ordinary[node.Name] = true
 	}
-	return err.Error()
+	for i := range pods {
+		pod := &pods[i]
+		if !ordinary[pod.Spec.NodeName] || pod.Namespace == namespace || pod.Labels[api.LabelManaged] == api.True {
+			continue
+		}
+		name := pod.Namespace + "/" + pod.Name
+		facts.Ports = append(facts.Ports, portsOf(pod, name)...)
+		if pod.Spec.HostNetwork {
+			continue
+		}
+		for _, ip := range pod.Status.PodIPs {
+			facts.Network.PodAddresses = append(facts.Network.PodAddresses, install.PodAddress{Pod: name, Address: ip.IP})
+		}
+	}
+}
+
+func portsOf(pod *corev1.Pod, name string) (out []install.Port) {
+	for _, container := range pod.Spec.Containers {
+		for _, port := range container.Ports {
+			number := port.HostPort
+			if pod.Spec.HostNetwork {
+				number = port.ContainerPort
+			}
+			protocol := string(port.Protocol)
+			if number != 0 {
+				out = append(out, install.Port{Number: number, Protocol: orTCP(protocol), Pod: name})
+			}
+		}
+	}
+	return out
+}
+
+func orTCP(protocol string) string {
+	if protocol == "" {
+		return string(corev1.ProtocolTCP)
+	}
+	return protocol
 }

@@ -43,7 +43,7 @@ func TestInstallOnAPIServer(t *testing.T) {
 	if facts.InstalledID != "" || len(facts.Denied) > 0 || facts.ServerVersion == "" {
 		t.Errorf("facts of an empty cluster: %+v", facts)
 	}
-	if networks := install.DiscoverNetworks(install.Generic, nil, "", facts.Network); len(networks.ServiceCIDRs) == 0 {
+	if networks := install.DiscoverNetworks(install.Request{}, facts); len(networks.ServiceCIDRs) == 0 {
 		t.Errorf("the service CIDR was not found: %+v", facts.Network)
 	}
 
@@ -60,9 +60,9 @@ func TestInstallOnAPIServer(t *testing.T) {
 	}
 	// The first time over definitions of somebody else, the second time over our own.
 	for range 2 {
-		created, err := ApplyCRDs(ctx, c, crds, map[string]string{"team": "blue"}, nil)
-		if err != nil || len(created) > 0 {
-			t.Fatalf("created %v: %v", created, err)
+		defined, err := ApplyCRDs(ctx, c, crds, map[string]string{"team": "blue"}, nil)
+		if err != nil || len(defined.Created) > 0 || len(defined.Before) != len(crds) {
+			t.Fatalf("created %d, changed %d: %v", len(defined.Created), len(defined.Before), err)
 		}
 	}
 	if defined, err := Definitions(ctx, c); err != nil || len(defined) != len(crds) || defined[0].GetLabels()["team"] != "blue" {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"helm.sh/helm/v4/pkg/action"
@@ -14,6 +15,7 @@ import (
 	releasev1 "helm.sh/helm/v4/pkg/release/v1"
 	"helm.sh/helm/v4/pkg/storage/driver"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/internal/install"
 )
@@ -64,6 +66,21 @@ func (r *Release) Version() (string, error) {
 	return release.Chart.AppVersion(), nil
 }
 
+// Installed is the version of the chart that an upgrade starts from and the values that it was given; empty when nothing is installed.
+func (r *Release) Installed() (version string, values map[string]any, err error) {
+	release, err := r.last()
+	if err != nil || release == nil {
+		return "", nil, err
+	}
+	// After an upgrade that came to grief, the one before counts.
+	if result, err := r.config.Releases.Deployed(install.Release); err == nil {
+		if deployed, ok := result.(*releasev1.Release); ok {
+			release = deployed
+		}
+	}
+	return release.Chart.AppVersion(), release.Config, nil
+}
+
 // Applied is a change of the release that can be taken back.
 type Applied struct {
 	release *Release
@@ -71,7 +88,12 @@ type Applied struct {
 	before int
 	// Ignored are the values that were given and do nothing in this version, each with the reason.
 	Ignored []string
+	// Workloads are what runs the pods of the release.
+	Workloads []Workload
 }
+
+// Workload is a Deployment or a DaemonSet in the namespace of the release.
+type Workload struct{ Kind, Name string }
 
 // Fresh tells whether nothing was installed before.
 func (a *Applied) Fresh() bool { return a.before == 0 }
@@ -114,7 +136,7 @@ func (r *Release) Apply(chart *chartv2.Chart, vals map[string]any, dryRun bool) 
 		return applied, fmt.Errorf("upgrading Helm release %s in namespace %s: %w", install.Release, r.namespace, err)
 	}
 	if release, ok := result.(*releasev1.Release); ok {
-		applied.Ignored = ignored(release)
+		applied.Ignored, applied.Workloads = ignored(release), workloads(release)
 	}
 	return applied, nil
 }
@@ -137,9 +159,34 @@ func (r *Release) install(chart *chartv2.Chart, vals map[string]any, dryRun bool
 		return applied, fmt.Errorf("installing Helm release %s in namespace %s: %w", install.Release, r.namespace, err)
 	}
 	if release, ok := result.(*releasev1.Release); ok {
-		applied.Ignored = ignored(release)
+		applied.Ignored, applied.Workloads = ignored(release), workloads(release)
 	}
 	return applied, nil
+}
+
+// workloads are those in the manifest of a release.
+func workloads(release *releasev1.Release) (out []Workload) {
+	for _, document := range strings.Split(release.Manifest, "\n---\n") {
+		var object struct {
+			Kind     string `json:"kind"`
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+		}
+		if yaml.Unmarshal([]byte(document), &object) == nil && (object.Kind == "Deployment" || object.Kind == "DaemonSet") {
+			out = append(out, Workload{object.Kind, object.Metadata.Name})
+		}
+	}
+	return out
+}
+
+// Workloads are those of the release as it is now.
+func (r *Release) Workloads() ([]Workload, error) {
+	release, err := r.last()
+	if err != nil || release == nil {
+		return nil, err
+	}
+	return workloads(release), nil
 }
 
 // recover takes an interrupted operation back.

@@ -1,0 +1,299 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"liqo.io/liqo/internal/install"
+	kubetesting "liqo.io/liqo/internal/testing"
+)
+
+// bare is an API server with one node and a namespace for the installation, made by kubeadm.
+func bare(t *testing.T) (liqoctl func(command string) (int, string), c client.Client) {
+	t.Helper()
+	env, config := kubetesting.Environment(t)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c = kubetesting.Client(t, config)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome-1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.0.0/24"}}}
+	create(t, c, node, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kubeadm-config"},
+		Data:       map[string]string{"ClusterConfiguration": "networking:\n  podSubnet: 10.244.0.0/16\n  serviceSubnet: 10.0.0.0/24\n"},
+	})
+	node.Status = corev1.NodeStatus{
+		NodeInfo:   corev1.NodeSystemInfo{KernelVersion: "6.1.0", OperatingSystem: "linux", Architecture: "amd64"},
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+	}
+	if err := c.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	return func(command string) (int, string) {
+		code, out, errOut := run(t, append(strings.Fields(command), "--kubeconfig", kubeconfig)...)
+		if out != "" {
+			t.Errorf("%s writes to the output stream: %s", command, out)
+		}
+		return code, errOut
+	}, c
+}
+
+// TestInstallFindsOutOnAPIServer: what was found is shown with where it is from, written, and refused with a cure; nothing is changed.
+func TestInstallFindsOutOnAPIServer(t *testing.T) {
+	liqoctl, c := bare(t)
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	code, said := liqoctl("install --only-output-values --cluster-name rome --dump-values-path " + file + " --set ipam.reservedSubnets={10.200.0.0/16} --api-server-url https://rome:6443")
+	for _, want := range []string{
+		"INFO  Provider: kubeadm, from ConfigMap kubeadm-config in namespace kube-system\n",
+		"Cluster ID: rome, from what was asked for (--cluster-id)\n",
+		"Pod CIDR: 10.244.0.0/16, from ConfigMap kubeadm-config (--pod-cidr)\n",
+		"Service CIDR: 10.0.0.0/24, from ServiceCIDR objects (--service-cidr)\n",
+		"API server: https://rome:6443, from what was asked for (--api-server-url)\n",
+		"Reserved subnets: 10.200.0.0/16 (--reserved-subnets)\n",
+		"INFO  All Set! The values of the chart are in " + file + "\n",
+	} {
+		if code != 0 || !strings.Contains(said, want) {
+			t.Errorf("code %d, no %q in\n%s", code, want, said)
+		}
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(data, &values); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"apiServer": map[string]any{"address": "https://rome:6443"},
+		"discovery": map[string]any{"config": map[string]any{"clusterID": "rome", "clusterLabels": map[string]any{install.LabelProvider: "kubeadm"}}},
+		"ipam":      map[string]any{"podCIDRs": []any{"10.244.0.0/16"}, "serviceCIDR": "10.0.0.0/24", "reservedSubnets": []any{"10.200.0.0/16"}},
+	}
+	if diff := cmp.Diff(want, values); diff != "" {
+		t.Error(diff)
+	}
+
+	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "narrow", Labels: map[string]string{labelPodSecurity: "baseline"}}})
+	for command, want := range map[string]string{
+		"install --pod-cidr 10.0.0.0/8":                         "10.0.0.0/24 (ServiceCIDR objects) overlaps 10.0.0.0/8 (what was asked for): check both",
+		"install --pod-cidr 10.244.0.0":                         `"10.244.0.0", from what was asked for, is not a CIDR: write it as`,
+		"install --service-cidr 10.43.0.0/16":                   "Service kubernetes has the address 10.0.0.1, which is not in the service CIDR 10.43.0.0/16 (what was asked for): give the right one with --service-cidr",
+		"install --api-server-url https://127.0.0.1:6443":       "leads peers to themselves: give an address that the peers can reach",
+		"install --cluster-id Rome":                             `cluster ID "Rome"`,
+		"install --sharing-percentage 120":                      "--sharing-percentage 120 is no percentage",
+		"install --service-type Ingress":                        "--service-type Ingress is not known: give one of",
+		"install -n narrow":                                     "namespace narrow enforces the Pod Security level baseline",
+		"install --values /no/where":                            "reading the values given by --values, --set and --set-string: open /no/where",
+		"install --set a":                                       "reading the values given by --values, --set and --set-string",
+		"install --local-chart-path /no/where":                  "loading chart /no/where",
+		"install --set controllerManager.replicas=many":         "rendering the chart",
+		"install --only-output-values --dump-values-path /no/a": "writing the values: open /no/a",
+		"install --cluster-id a --cluster-name b":               "[cluster-id cluster-name] were all set",
+	} {
+		if code, said := liqoctl(command); code != 1 || !strings.Contains(said, want) {
+			t.Errorf("%s: code %d, no %q in\n%s", command, code, want, said)
+		}
+	}
+	if code, said := liqoctl("install k3s --only-output-values --dump-values-path " + file); code != 0 || !strings.Contains(said, "WARN  k3s is asked for, but this looks like kubeadm: ConfigMap kubeadm-config") {
+		t.Errorf("code %d: %s", code, said)
+	}
+	if code, said := liqoctl("install --dry-run"); code != 0 || !strings.Contains(said, "Dry run: the API server accepts the objects, nothing was changed") {
+		t.Errorf("code %d: %s", code, said)
+	}
+	var namespace corev1.Namespace
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo"}, &namespace); err != nil || namespace.Labels[labelPodSecurity] != "" {
+		t.Errorf("labels %v: %v", namespace.Labels, err)
+	}
+	var deployments appsv1.DeploymentList
+	if err := c.List(t.Context(), &deployments); err != nil || len(deployments.Items) > 0 {
+		t.Errorf("%d Deployments: %v", len(deployments.Items), err)
+	}
+}
+
+// broken is an argument that the pods of a program do not live with.
+const broken = "--broken"
+
+// keepRunning says of every Deployment and DaemonSet that it runs, as controllers would, but of those with the argument; these get a pod that tells
+// why not.
+func keepRunning(ctx context.Context, t *testing.T, c client.Client) {
+	t.Helper()
+	stopped := make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	t.Cleanup(func() { cancel(); <-stopped })
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				// What changes meanwhile is looked at again.
+				_ = oneRound(ctx, c)
+			}
+		}
+	}()
+}
+
+func oneRound(ctx context.Context, c client.Client) error {
+	var deployments appsv1.DeploymentList
+	if err := c.List(ctx, &deployments); err != nil {
+		return err
+	}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		n := *d.Spec.Replicas
+		status := appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, AvailableReplicas: n, ReadyReplicas: n}
+		if slices.Contains(d.Spec.Template.Spec.Containers[0].Args, broken) {
+			status.AvailableReplicas, status.ReadyReplicas = 0, 0
+			if err := failing(ctx, c, d); err != nil {
+				return err
+			}
+		}
+		if cmp.Equal(d.Status, status) {
+			continue
+		}
+		d.Status = status
+		if err := c.Status().Update(ctx, d); err != nil {
+			return err
+		}
+	}
+	var sets appsv1.DaemonSetList
+	if err := c.List(ctx, &sets); err != nil {
+		return err
+	}
+	for i := range sets.Items {
+		set := &sets.Items[i]
+		status := appsv1.DaemonSetStatus{ObservedGeneration: set.Generation, DesiredNumberScheduled: 1, CurrentNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberAvailable: 1, NumberReady: 1}
+		if cmp.Equal(set.Status, status) {
+			continue
+		}
+		set.Status = status
+		if err := c.Status().Update(ctx, set); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failing makes the pod of a Deployment that ends as soon as it starts.
+func failing(ctx context.Context, c client.Client, d *appsv1.Deployment) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name + "-x", Labels: d.Spec.Selector.MatchLabels}, Spec: *d.Spec.Template.Spec.DeepCopy()}
+	if err := client.IgnoreAlreadyExists(c.Create(ctx, pod)); err != nil || pod.UID == "" {
+		return err
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: pod.Spec.Containers[0].Name,
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+			Reason: "CrashLoopBackOff", Message: "back-off 10s restarting failed container",
+		}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2, Reason: "Error", Message: "unknown flag: " + broken}},
+	}}
+	return c.Status().Update(ctx, pod)
+}
+
+// TestUpgradeOnAPIServer: an upgrade keeps what the installation was given; one that does not become ready in time is taken back, definitions
+// included, and says which container is to blame.
+func TestUpgradeOnAPIServer(t *testing.T) {
+	liqoctl, c := bare(t)
+	// A fresh installation that comes to nothing leaves nothing.
+	code, said := liqoctl("install --timeout 2s --cluster-id rome")
+	if code != 1 || !strings.Contains(said, "the time is over (--timeout)") || !strings.Contains(said, "Everything was taken back\n") {
+		t.Fatalf("code %d: %s", code, said)
+	}
+	var namespace corev1.Namespace
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo"}, &namespace); err != nil || namespace.Labels[labelPodSecurity] != "" {
+		t.Errorf("labels %v: %v", namespace.Labels, err)
+	}
+
+	keepRunning(t.Context(), t, c)
+	if code, said := liqoctl("install --cluster-id rome --pod-cidr 10.7.0.0/16 --set controllerManager.replicas=2"); code != 0 || !strings.Contains(said, "All Set! This cluster is rome") {
+		t.Fatalf("code %d: %s", code, said)
+	}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo"}, &namespace); err != nil || namespace.Labels[labelPodSecurity] != "privileged" {
+		t.Errorf("labels %v: %v", namespace.Labels, err)
+	}
+	// As an earlier version would have left it.
+	name := client.ObjectKey{Name: "virtualnodes.offloading.liqo.io"}
+	var before apiextensionsv1.CustomResourceDefinition
+	if err := c.Get(t.Context(), name, &before); err != nil {
+		t.Fatal(err)
+	}
+	before.Annotations["earlier"] = "true"
+	before.Spec.Versions[0].Schema.OpenAPIV3Schema.Description = "as it was"
+	if err := c.Update(t.Context(), &before); err != nil {
+		t.Fatal(err)
+	}
+
+	code, said = liqoctl("upgrade --timeout 4s --set controllerManager.pod.extraArgs={" + broken + "}")
+	for _, want := range []string{
+		"Cluster ID: rome, from the installation (--cluster-id)\n", "Pod CIDR: 10.7.0.0/16, from the installation (--pod-cidr)\n",
+		"waiting for Deployment liqo-controller-manager in namespace liqo: the time is over (--timeout), last seen: 0 of 2 pods are available\n",
+		"- container controller-manager of pod liqo-controller-manager-x in namespace liqo is waiting, CrashLoopBackOff: back-off 10s restarting failed container; " +
+			"container controller-manager ended with code 2 before, Error: unknown flag: --broken\n",
+		"Everything was taken back: version v0.0.0-dev is at work as before\n",
+	} {
+		if code != 1 || !strings.Contains(said, want) {
+			t.Errorf("code %d, no %q in\n%s", code, want, said)
+		}
+	}
+	var deployment appsv1.Deployment
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: deploymentName}, &deployment); err != nil {
+		t.Fatal(err)
+	}
+	if *deployment.Spec.Replicas != 2 || slices.Contains(deployment.Spec.Template.Spec.Containers[0].Args, broken) {
+		t.Errorf("%d replicas, arguments %v", *deployment.Spec.Replicas, deployment.Spec.Template.Spec.Containers[0].Args)
+	}
+	var after apiextensionsv1.CustomResourceDefinition
+	if err := c.Get(t.Context(), name, &after); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before.Spec, after.Spec); diff != "" || after.Annotations["earlier"] != "true" {
+		t.Errorf("the definition was not restored, annotations %v: %s", after.Annotations, diff)
+	}
+
+	if code, said := liqoctl("upgrade --enable-ha"); code != 0 || !strings.Contains(said, "Pod CIDR: 10.7.0.0/16, from the installation") {
+		t.Fatalf("code %d: %s", code, said)
+	}
+	if code, said := liqoctl("upgrade --cluster-id milan"); code != 1 || !strings.Contains(said, "the cluster has the ID rome already, and milan is asked for") {
+		t.Errorf("code %d: %s", code, said)
+	}
+	if code, said := liqoctl("upgrade -n default"); code != 1 || !strings.Contains(said, "Liqo is installed in namespace liqo already: upgrade that installation (-n liqo)") {
+		t.Errorf("code %d: %s", code, said)
+	}
+}
+
+func TestDaemonSetAvailable(t *testing.T) {
+	status := func(desired, updated, available int32) *appsv1.DaemonSet {
+		return &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: desired, UpdatedNumberScheduled: updated, NumberAvailable: available}}
+	}
+	for _, test := range []struct {
+		set  *appsv1.DaemonSet
+		lost int32
+		want verdict
+	}{
+		{status(3, 3, 3), 0, yes()},
+		{status(3, 2, 2), 1, yes()},
+		{status(3, 2, 3), 0, notYet("2 of 3 pods are of the new version")},
+		{status(3, 3, 1), 1, notYet("1 of 2 pods are available")},
+		{&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}}, 0, notYet("its new version was not looked at")},
+	} {
+		if got := daemonSetAvailable(test.set, test.lost); got != test.want {
+			t.Errorf("%+v, %d lost: %+v, want %+v", test.set.Status, test.lost, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/install"
+	"liqo.io/liqo/internal/install/installer"
+	"liqo.io/liqo/internal/version"
+)
+
+// prepared is everything that is decided before the first change.
+type prepared struct {
+	chart  *chartv2.Chart
+	crds   []*apiextensionsv1.CustomResourceDefinition
+	values map[string]any
+	id     string
+	// upgrades is the version that is there already; empty if none is.
+	upgrades string
+}
+
+// prepare finds out about the cluster, computes the values, and refuses what can't work.
+func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prepared, error) {
+	step := c.Start("Preparing the installation")
+	defer step.End()
+	chart, err := installer.Chart(o.chartPath)
+	if err != nil {
+		return nil, err
+	}
+	out := &prepared{chart: chart}
+	if out.crds, err = installer.CRDs(chart); err != nil {
+		return nil, err
+	}
+	given, err := installer.UserValues(o.valueFiles, o.set, o.setString)
+	if err != nil {
+		return nil, err
+	}
+	c.Info("Installer initialized")
+	facts, err := a.facts(ctx, c, step, o)
+	if err != nil {
+		return nil, err
+	}
+	out.upgrades = facts.InstalledVersion
+	c.Info("Cluster configuration correctly retrieved")
+
+	request := o.request.WithValues(given).WithAgents(install.Merge(chart.Values, facts.Installed, given))
+	request.Namespace, request.GlobalLabels, request.GlobalAnnotations = c.namespace, a.labels, a.annotations
+	request.Version = orDefault(chart.AppVersion(), version.Version)
+	evidence := "the subcommand"
+	if request.Provider == "" {
+		request.Provider, evidence = install.Detect(facts)
+	} else if doubt := install.Doubt(request.Provider, facts); doubt != "" {
+		c.Warn("%s", doubt)
+	}
+	computed, networks := install.Values(request, facts, rand.Uint64())
+	out.values = install.Merge(facts.Installed, computed, given)
+	c.Info("%s", install.Summary(install.Parameters(request, facts, out.values, networks, evidence)))
+	for _, note := range o.notes {
+		c.Warn("%s", note)
+	}
+	problems := install.CheckRequest(request, facts)
+	if !o.onlyValues { // somebody else may install with them
+		problems = append(problems, install.CheckCluster(request, facts)...)
+	}
+	if len(problems) > 0 {
+		if !o.skipValidation {
+			return nil, install.Problems(problems)
+		}
+		for _, problem := range problems {
+			c.Warn("%s", problem)
+		}
+	}
+	if out.id, err = clusterIDOf(out.values); err != nil {
+		return nil, err
+	}
+	// What the chart refuses is refused before the first change.
+	if _, err := installer.Render(chart, c.namespace, out.values); err != nil {
+		return nil, err
+	}
+	step.Done("Installation parameters correctly generated")
+	return out, nil
+}
+
+// facts are what the cluster, the release in it, and the provider's own API tell.
+func (a *app) facts(ctx context.Context, c *cluster, step *console.Step, o *installOptions) (install.Facts, error) {
+	step.Update("Retrieving the cluster configuration")
+	facts, err := installer.Gather(ctx, c.config, c, c.namespace)
+	if err != nil {
+		return facts, err
+	}
+	release, err := installer.NewRelease(c.getter, c.namespace, helmLog(a))
+	if err != nil {
+		return facts, err
+	}
+	if facts.InstalledVersion, facts.Installed, err = release.Installed(); err != nil {
+		return facts, err
+	}
+	if o.look == nil {
+		return facts, nil
+	}
+	step.Update("Asking the API of %s", o.request.Provider)
+	if facts.Cloud, err = o.look(ctx, c); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return facts, fmt.Errorf("%w\nThe time is over (--timeout)", err)
+		}
+		return facts, err
+	}
+	return facts, nil
+}
+
+// clusterIDOf reads the ID back from the values, where a file or --set may have changed it.
+func clusterIDOf(values map[string]any) (string, error) {
+	discovery, _ := values["discovery"].(map[string]any)
+	config, _ := discovery["config"].(map[string]any)
+	id, _ := config["clusterID"].(string)
+	if err := install.ValidateClusterID(id); err != nil {
+		return "", fmt.Errorf("value discovery.config.clusterID: %w", err)
+	}
+	return id, nil
+}

@@ -1,0 +1,96 @@
+package install
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Detect tells which kind of cluster has these facts, and by what that can be seen. The more special kinds come first: a kind cluster is made
+// by kubeadm as well.
+func Detect(facts Facts) (provider Provider, evidence string) {
+	for _, sign := range [...]struct {
+		provider Provider
+		seen     func(Facts) string
+	}{
+		{Kind, nodeProvider("kind://")},
+		{K3s, firstSign(nodeProvider("k3s://"), serverVersion("+k3s"))},
+		{OpenShift, apiGroup("config.openshift.io")},
+		{AKS, firstSign(nodeLabel("kubernetes.azure.com/cluster"))},
+		{EKS, firstSign(serverVersion("-eks-"), nodeLabel("eks.amazonaws.com/nodegroup"), nodeLabel("alpha.eksctl.io/cluster-name"))},
+		{GKE, firstSign(serverVersion("-gke."), nodeLabel("cloud.google.com/gke-nodepool"))},
+		{Kubeadm, func(f Facts) string {
+			if f.Network.Kubeadm {
+				return "ConfigMap kubeadm-config in namespace kube-system"
+			}
+			return ""
+		}},
+	} {
+		if evidence := sign.seen(facts); evidence != "" {
+			return sign.provider, evidence
+		}
+	}
+	return Generic, "nothing in it tells a special one"
+}
+
+func firstSign(signs ...func(Facts) string) func(Facts) string {
+	return func(facts Facts) string {
+		for _, seen := range signs {
+			if evidence := seen(facts); evidence != "" {
+				return evidence
+			}
+		}
+		return ""
+	}
+}
+
+func nodeProvider(prefix string) func(Facts) string {
+	return func(facts Facts) string {
+		for _, node := range facts.Nodes {
+			if strings.HasPrefix(node.ProviderID, prefix) {
+				return fmt.Sprintf("spec.providerID %s of node %s", node.ProviderID, node.Name)
+			}
+		}
+		return ""
+	}
+}
+
+func nodeLabel(key string) func(Facts) string {
+	return func(facts Facts) string {
+		for _, node := range facts.Nodes {
+			if value, ok := node.Labels[key]; ok {
+				return fmt.Sprintf("label %s=%s of node %s", key, value, node.Name)
+			}
+		}
+		return ""
+	}
+}
+
+func serverVersion(part string) func(Facts) string {
+	return func(facts Facts) string {
+		if strings.Contains(facts.ServerVersion, part) {
+			return "version " + facts.ServerVersion + " of the API server"
+		}
+		return ""
+	}
+}
+
+func apiGroup(group string) func(Facts) string {
+	return func(facts Facts) string {
+		if slices.Contains(facts.Groups, group) {
+			return "API group " + group
+		}
+		return ""
+	}
+}
+
+// Doubt says what speaks against the provider that was asked for; empty if nothing does. Any cluster may be treated as a generic one, and
+// kubeadm made those of kind too.
+func Doubt(asked Provider, facts Facts) string {
+	found, evidence := Detect(facts)
+	switch {
+	case asked == found, asked == Generic, found == Generic, asked == Kubeadm && found == Kind:
+		return ""
+	}
+	return fmt.Sprintf("%s is asked for, but this looks like %s: %s", asked, found, evidence)
+}

@@ -1,0 +1,74 @@
+package install
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Parameter is one that an installation is made with, for people to judge.
+type Parameter struct {
+	Name, Value string
+	// Source is where the value is from, Flag what chooses another one.
+	Source, Flag string
+}
+
+// String is one line for people.
+func (p Parameter) String() string {
+	line := p.Name + ": " + p.Value
+	if p.Source != "" {
+		line += ", from " + p.Source
+	}
+	if p.Flag != "" {
+		line += " (" + p.Flag + ")"
+	}
+	return line
+}
+
+// Parameters are those that were found out or chosen for the request, read from the values that go to the chart; evidence is what tells the
+// provider.
+func Parameters(request Request, facts Facts, values map[string]any, networks Networks, evidence string) []Parameter {
+	id := text(values, "discovery", "config", "clusterID")
+	out := []Parameter{
+		{"Provider", string(request.Provider), evidence, ""},
+		{"Cluster ID", id, origin(id, "a random choice", told{request.ClusterID, asked}, told{facts.InstalledID, has}, told{dnsLabel(facts.Cloud.Name), cloudOf(request)}), "--cluster-id"},
+		{"Pod CIDR", strings.Join(networks.PodCIDRs, ", "), networks.PodSource, "--pod-cidr"},
+		{"Service CIDR", strings.Join(networks.ServiceCIDRs, ", "), networks.ServiceSource, "--service-cidr"},
+	}
+	address := text(values, "apiServer", "address")
+	source := origin(address, "", told{request.APIServerURL, asked}, told{text(facts.Installed, "apiServer", "address"), has},
+		told{facts.Cloud.APIServerURL, cloudOf(request)}, told{facts.KubeconfigServer, "the kubeconfig"})
+	if address == "" {
+		address, source = "found by the controller manager among the endpoints of Service kubernetes", ""
+	}
+	out = append(out, Parameter{"API server", address, source, "--api-server-url"})
+	if subnets := texts(values, "ipam", "reservedSubnets"); len(subnets) > 0 {
+		out = append(out, Parameter{"Reserved subnets", strings.Join(subnets, ", "), "", "--reserved-subnets"})
+	}
+	for i := range out {
+		if out[i].Value == "" {
+			out[i].Value, out[i].Source = "unknown", ""
+		}
+	}
+	return out
+}
+
+type told struct{ value, by string }
+
+// origin is who told the value first; otherwise if nobody did.
+func origin(value, otherwise string, tellers ...told) string {
+	for _, teller := range tellers {
+		if teller.value != "" && teller.value == value {
+			return teller.by
+		}
+	}
+	return otherwise
+}
+
+// Summary is the parameters, one per line.
+func Summary(parameters []Parameter) string {
+	var lines strings.Builder
+	for _, parameter := range parameters {
+		fmt.Fprintf(&lines, "%s\n", parameter)
+	}
+	return strings.TrimSuffix(lines.String(), "\n")
+}

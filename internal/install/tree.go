@@ -1,0 +1,91 @@
+package install
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+)
+
+// Merge lays the later maps over the earlier ones, key by key; lists and plain values are replaced whole. The arguments are not changed.
+func Merge(layers ...map[string]any) map[string]any {
+	out := map[string]any{}
+	for _, layer := range layers {
+		for key, value := range layer {
+			below, isMap := out[key].(map[string]any)
+			over, overIsMap := value.(map[string]any)
+			switch {
+			case isMap && overIsMap:
+				out[key] = Merge(below, over)
+			case overIsMap:
+				out[key] = maps.Clone(over)
+			default:
+				out[key] = value
+			}
+		}
+	}
+	return out
+}
+
+// setting is a tree with the value at the path; an empty tree for an empty value.
+func setting(value any, path ...string) map[string]any {
+	if v := reflect.ValueOf(value); v.IsZero() || ((v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0) {
+		return nil
+	}
+	for i := len(path) - 1; i > 0; i-- {
+		value = map[string]any{path[i]: value}
+	}
+	return map[string]any{path[0]: value}
+}
+
+// at is what the tree has at the path; nil if nothing.
+func at(tree map[string]any, path ...string) any {
+	var found any = tree
+	for _, key := range path {
+		below, _ := found.(map[string]any)
+		found = below[key]
+	}
+	return found
+}
+
+func text(tree map[string]any, path ...string) string {
+	value, _ := at(tree, path...).(string)
+	return value
+}
+
+func texts(tree map[string]any, path ...string) []string {
+	values, _ := at(tree, path...).([]any)
+	var out []string
+	for _, value := range values {
+		out = append(out, fmt.Sprint(value))
+	}
+	return out
+}
+
+// number reads a port, however the values were read.
+func number(tree map[string]any, path ...string) int32 {
+	value := reflect.ValueOf(at(tree, path...))
+	switch {
+	case value.CanInt() && value.Int() > 0 && value.Int() <= math.MaxUint16:
+		return int32(value.Int())
+	case value.CanFloat() && value.Float() > 0 && value.Float() <= math.MaxUint16:
+		return int32(value.Float())
+	}
+	return 0
+}
+
+func list(items []string) []any {
+	out := make([]any, 0, len(items))
+	for _, item := range items {
+		out = append(out, item)
+	}
+	return out
+}
+
+func mapping(items map[string]string) map[string]any {
+	out := make(map[string]any, len(items))
+	for key, value := range items {
+		out[key] = value
+	}
+	return out
+}
