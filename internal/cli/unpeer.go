@@ -61,7 +61,7 @@ func (p *pair) unpeer(ctx context.Context, wait, deleteNamespaces bool) error {
 		}
 	}
 	if namespace != "" {
-		if err := p.giveBack(ctx, namespace); err != nil {
+		if err := p.local.giveBack(ctx, p.remote.id, namespace); err != nil {
 			return err
 		}
 	}
@@ -114,9 +114,8 @@ func (p *pair) oneWay(ctx context.Context) error {
 	return nil
 }
 
-// giveBack deletes the ResourceSlices and then what is left of VirtualNodes.
-func (p *pair) giveBack(ctx context.Context, namespace string) error {
-	c := p.local
+// giveBack deletes the ResourceSlices of a provider and then what is left of VirtualNodes.
+func (c *cluster) giveBack(ctx context.Context, provider, namespace string) error {
 	// A ResourceSlice is gone as soon as its VirtualNode is being deleted; the pods are back when that is gone too.
 	for _, what := range []struct {
 		list  client.ObjectList
@@ -125,7 +124,7 @@ func (p *pair) giveBack(ctx context.Context, namespace string) error {
 		{&authv1beta1.ResourceSliceList{}, api.LabelRemoteID},
 		{&offloadingv1beta1.VirtualNodeList{}, api.LabelRemoteClusterID},
 	} {
-		if err := c.List(ctx, what.list, client.InNamespace(namespace), client.MatchingLabels{what.label: p.remote.id}); err != nil {
+		if err := c.List(ctx, what.list, client.InNamespace(namespace), client.MatchingLabels{what.label: provider}); err != nil {
 			return c.error(fmt.Errorf("reading %T in namespace %s: %w", what.list, namespace, err))
 		}
 		objects, err := objectsOf(what.list)

@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+)
+
+func (a *app) forceCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "force",
+		Short: "Give up what another cluster should have a say in",
+		Long:  "Do in the local cluster alone what takes two: for clusters that are gone for good.",
+		Example: example(`
+			# The cluster milan will never come back
+			%[1]s force unpeer milan`),
+	}, a.forceUnpeerCommand())
+}
+
+func (a *app) forceUnpeerCommand() *cobra.Command {
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use:   "unpeer CLUSTER-ID",
+		Short: "Forget a cluster that is gone for good",
+		Long: "Remove everything in the local cluster that belongs to a peering with another one, in both directions, without asking that one:\n" +
+			"virtual nodes and their pods, identities, what it was granted and runs here, the network between the two, and the tenant\n" +
+			"namespace. Where the other cluster still answers, run unpeer: this command leaves what is over there where it is.",
+		Example: example(`
+			# The cluster milan will never come back
+			%[1]s force unpeer milan`),
+		Args: exactlyOne("the ID of the cluster that is gone"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.installed(cmd.Context())
+			if err != nil {
+				return err
+			}
+			namespace, foreign, err := c.forgettable(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := a.confirm(giveUpQuestion(args[0], foreign)); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return c.forget(ctx, args[0], namespace)
+		},
+		ValidArgsFunction: a.firstOf(func(ctx context.Context, c *cluster) ([]string, error) {
+			var list corev1beta1.ForeignClusterList
+			err := c.List(ctx, &list)
+			return namesOf(list.Items, func(fc corev1beta1.ForeignCluster) string { return fc.Name }), err
+		}),
+	}
+	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	return command
+}
+
+// forgettable finds what there is of a peering: the tenant namespace, empty when there is none any more, and the ForeignCluster.
+func (c *cluster) forgettable(ctx context.Context, peer string) (string, *corev1beta1.ForeignCluster, error) {
+	if peer == c.id {
+		return "", nil, fmt.Errorf("%s is the local cluster itself: name the one that is gone", peer)
+	}
+	foreign := &corev1beta1.ForeignCluster{}
+	err := c.Get(ctx, client.ObjectKey{Name: peer}, foreign)
+	if client.IgnoreNotFound(err) != nil {
+		return "", nil, fmt.Errorf("reading ForeignCluster %s: %w", peer, err)
+	}
+	namespace, found := "", err == nil
+	if namespace, err = c.findTenantNamespace(ctx, peer); err != nil {
+		return "", nil, err
+	}
+	if namespace == "" && !found {
+		return "", nil, fmt.Errorf("there is no peering with cluster %s, nor a record of one: liqoctl info lists the peers", peer)
+	}
+	return namespace, foreign, nil
+}
+
+// giveUpQuestion asks for consent, and tells when there is another way.
+func giveUpQuestion(peer string, foreign *corev1beta1.ForeignCluster) string {
+	for _, condition := range foreign.Status.Conditions {
+		if condition.Type == corev1beta1.APIServerStatus && condition.Status == corev1beta1.StatusEstablished {
+			return fmt.Sprintf("Cluster %s answers: liqoctl unpeer would leave nothing over there. Forget it all the same?", peer)
+		}
+	}
+	return fmt.Sprintf("Forget cluster %s, with all that runs in its name here? What is over there stays, should it ever come back.", peer)
+}
+
+// forget removes the peering. The mark on the ForeignCluster tells the controllers that nothing is to be asked of the other cluster; it is taken off in the
+// end, so that a cluster of that name may be peered with anew.
+func (c *cluster) forget(ctx context.Context, peer, namespace string) error {
+	if namespace != "" {
+		if err := c.markLost(ctx, peer, true); err != nil {
+			return err
+		}
+		if err := c.giveBack(ctx, peer, namespace); err != nil {
+			return err
+		}
+		tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
+		if err := c.deleteAll(ctx, []client.Object{tenant}, true); err != nil {
+			return err
+		}
+		if err := c.deleteNamespace(ctx, namespace); err != nil {
+			return err
+		}
+	}
+	if err := c.markLost(ctx, peer, false); err != nil {
+		return err
+	}
+	c.Info("Cluster %s is forgotten", peer)
+	return nil
+}
+
+// markLost says, or takes back, that a cluster will never come back.
+func (c *cluster) markLost(ctx context.Context, peer string, lost bool) error {
+	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: peer}}
+	changed, err := c.ensure(ctx, foreign, func() error {
+		foreign.Spec.ClusterID = peer
+		if !lost {
+			delete(foreign.Annotations, peering.AnnotationUnreachable)
+			return nil
+		}
+		setAnnotation(foreign, peering.AnnotationUnreachable, api.True)
+		return nil
+	})
+	if changed && lost {
+		c.Info("ForeignCluster %s is marked as gone for good", peer)
+	}
+	return err
+}
+
+// deleteNamespace deletes a namespace and waits until it is gone; when that takes too long it tells what is left in it.
+func (c *cluster) deleteNamespace(ctx context.Context, name string) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := kube.Delete(ctx, c, namespace); err != nil {
+		return c.error(err)
+	}
+	step := c.Start("Waiting for namespace %s to be gone", name)
+	err := c.gone(ctx, step, namespace)
+	step.End()
+	if err == nil {
+		c.Info("Namespace %s correctly deleted", name)
+		return nil
+	}
+	if left := contentOf(namespace); left != "" {
+		return fmt.Errorf("%w; in it are left: %s", err, left)
+	}
+	return err
+}
+
+// contentOf is what Kubernetes says of the contents that hold a namespace.
+func contentOf(namespace *corev1.Namespace) string {
+	var left []string
+	for _, condition := range namespace.Status.Conditions {
+		if condition.Status == corev1.ConditionTrue {
+			left = append(left, condition.Message)
+		}
+	}
+	return strings.Join(left, "; ")
+}

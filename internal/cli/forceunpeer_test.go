@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/peering"
+)
+
+// TestForceUnpeerOnAPIServer: what there is of a peering goes without a word to the other cluster, and who waits for it is told that it is gone.
+func TestForceUnpeerOnAPIServer(t *testing.T) {
+	kubeconfig, c := server(t)
+	create(t, c, peeringObjects()...)
+	peer := metav1.ObjectMeta{Namespace: "any-name", Name: "milan", Labels: map[string]string{api.LabelRemoteClusterID: "milan"}}
+	create(t, c,
+		&offloadingv1beta1.VirtualNode{ObjectMeta: peer, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}},
+		&authv1beta1.Tenant{ObjectMeta: peer, Spec: authv1beta1.TenantSpec{ClusterID: "milan"}},
+	)
+	liqoctl := func(command string) (int, string) {
+		code, _, errOut := run(t, append(strings.Fields(command), "--kubeconfig", kubeconfig)...)
+		return code, errOut
+	}
+	refused := func(command, want string) {
+		t.Helper()
+		if code, said := liqoctl(command); code != 1 || !strings.Contains(said, want) {
+			t.Errorf("%s: code %d, %s, want %q", command, code, said, want)
+		}
+	}
+	refused("force", "force needs a subcommand")
+	refused("force unpeer", "want one argument, the ID of the cluster that is gone, got 0")
+	refused("force unpeer rome", "rome is the local cluster itself")
+	refused("force unpeer turin", "there is no peering with cluster turin, nor a record of one: liqoctl info lists the peers")
+	refused("force unpeer milan", "What is over there stays, should it ever come back. [y/N]")
+	refused("force unpeer milan", "not confirmed: nothing was changed")
+
+	// Nobody ends namespaces here: the wait for that is over at last, and says so.
+	refused("force unpeer milan --skip-confirm --timeout 2s", "waiting for Namespace any-name to be gone: the time is over (--timeout)")
+	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || foreign.Annotations[peering.AnnotationUnreachable] != api.True {
+		t.Errorf("who waits for milan is not told that it is gone: %v, %v", foreign.Annotations, err)
+	}
+	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.VirtualNodeList{}, &authv1beta1.TenantList{}} {
+		if err := c.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := objectsOf(list); err != nil || len(left) > 0 {
+			t.Errorf("left of the peering: %v, %v", left, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "any-name"}}
+		err := c.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
+		if err == nil {
+			namespace.Spec.Finalizers = nil
+			err = c.SubResource("finalize").Update(ctx, namespace)
+		}
+		ended <- err
+	}()
+	if code, said := liqoctl("force unpeer milan --skip-confirm"); code != 0 || !strings.Contains(said, "Cluster milan is forgotten") {
+		t.Errorf("code %d: %s", code, said)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || len(foreign.Annotations) > 0 {
+		t.Errorf("a cluster of that name can't be peered with: %v, %v", foreign.Annotations, err)
+	}
+}
+
+// TestForceUnpeerWarns: where the other cluster answers there is a better way.
+func TestForceUnpeerWarns(t *testing.T) {
+	foreign := &corev1beta1.ForeignCluster{}
+	foreign.Status.Conditions = []corev1beta1.Condition{{Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusEstablished}}
+	if question := giveUpQuestion("milan", foreign); !strings.Contains(question, "Cluster milan answers: liqoctl unpeer would leave nothing over there") {
+		t.Error(question)
+	}
+}
