@@ -170,7 +170,7 @@ func (w *world) start() (stop func()) {
 		w.t.Fatal(err)
 	}
 	engine := reflect.New(reflect.Options{
-		Local: near, Remote: far, Health: health, Namespace: w.tenant, Map: providerID, Log: slog.New(slog.DiscardHandler),
+		Local: near, Remote: far, Health: health, Namespace: w.tenant, Map: providerID, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 		RequestTimeout: 3 * time.Second,
 		Kinds: []reflect.Kind{
 			reflect.Pods(10, func() kinds.PodOptions {
