@@ -2,6 +2,7 @@ package examples
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -40,11 +41,15 @@ func burst(s *story.Story) {
 	}
 }
 
-// moments are when the virtual kubelet is killed: while Pods are made, while they are reflected, and while they come to life.
+// moments are when the virtual kubelet is killed: any one in each quarter of a burst, in which Pods are made, are reflected, and come to life. Or all
+// those that were asked for.
 func moments(s *story.Story, quiet time.Duration) (all []time.Duration) {
 	s.Helper()
 	if *kills == "" {
-		return []time.Duration{apart, 3 * apart, quiet.Truncate(4*apart) / 4, quiet.Truncate(2*apart) / 2}
+		for part := range time.Duration(4) {
+			all = append(all, (quiet*part/4 + rand.N(quiet/4)).Round(time.Millisecond))
+		}
+		return all
 	}
 	from, to, _ := strings.Cut(*kills, "-")
 	first, err := time.ParseDuration(from)
