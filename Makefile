@@ -66,13 +66,14 @@ images: components binaries ## OCI archives of our components in bin/images.
 		$(BIN)/testserver:/testserver
 
 .PHONY: generate
-generate: bin/tools/controller-gen ## Deep copies, CRDs, RBAC and the reference of liqoctl from the sources.
+generate: bin/tools/controller-gen ## Deep copies, CRDs, RBAC, the schema and the reference of the chart and of liqoctl from the sources.
 	@bin/tools/controller-gen object crd paths=./api/... output:crd:dir=charts/liqo/crds
 	@bin/tools/controller-gen rbac:roleName=liqo-controller-manager,fileName=controller-manager.yaml paths=./internal/peering/... \
 		paths=./internal/offload/controllers/... paths=./internal/offload/webhook/... \
 		paths=./internal/ipam/controllers/... paths=./internal/network/controllers/... output:rbac:dir=charts/liqo/files
 	@bin/tools/controller-gen rbac:roleName=liqo-virtual-kubelet-local,fileName=virtual-kubelet.yaml paths=./internal/offload/node/... \
 		paths=./internal/offload/reflect/... paths=./internal/offload/kinds/... paths=./internal/app output:rbac:dir=charts/liqo/files
+	@go run ./charts/reference charts/liqo docs/reference/values.md
 	@go run ./cmd/liqoctl docs docs/reference/liqoctl
 
 ##@ Test

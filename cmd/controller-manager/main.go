@@ -26,6 +26,7 @@ func main() {
 func run() error {
 	flags := flag.NewFlagSet("controller-manager", flag.ExitOnError)
 	verbose := flags.Bool("verbose", false, "log what is waited for, too")
+	applyCRDs := flags.Bool("apply-crds", false, "only bring the custom resource definitions to this version, and end")
 	var opts app.ControllerManagerOptions
 	opts.AddFlags(flags)
 	if err := flags.Parse(os.Args[1:]); err != nil {
@@ -44,6 +45,9 @@ func run() error {
 	cfg, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("reading the configuration of the API server: %w", err)
+	}
+	if *applyCRDs {
+		return app.ApplyDefinitions(ctrl.SetupSignalHandler(), cfg)
 	}
 	return app.ControllerManager(ctrl.SetupSignalHandler(), cfg, &opts)
 }

@@ -34,6 +34,9 @@ const (
 
 // ControllerManager runs the controller manager until ctx ends.
 func ControllerManager(ctx context.Context, cfg *rest.Config, opts *ControllerManagerOptions) error {
+	if err := opts.findClusterID(ctx, cfg); err != nil {
+		return err
+	}
 	if err := opts.Validate(); err != nil {
 		return err
 	}
@@ -142,7 +145,7 @@ func setupIPAM(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 
 func setupNetwork(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return networkcontrollers.Setup(mgr, networkcontrollers.Options{
-		LiqoNamespace: opts.LiqoNamespace, WatchTemplates: opts.WatchGatewayTemplates,
+		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace, WatchTemplates: opts.WatchGatewayTemplates,
 		Labels: opts.GlobalLabels, Annotations: opts.GlobalAnnotations,
 	})
 }

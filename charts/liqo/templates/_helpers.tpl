@@ -1,4 +1,7 @@
-{{/* ID of this cluster: the value, else the one installed, else one made from the UID of kube-system. */}}
+{{/*
+ID of this cluster: the value, else the one installed, else one made from the UID of kube-system. Empty where no cluster is asked, as by helm template
+and Argo CD: then the controller manager finds out the same.
+*/}}
 {{- define "liqo.clusterID" -}}
 {{- $id := .Values.discovery.config.clusterID -}}
 {{- if not $id -}}
@@ -13,7 +16,7 @@
 {{- $id = printf "cluster-%s" (.metadata.uid | trunc 8) -}}
 {{- end -}}
 {{- end -}}
-{{- required "discovery.config.clusterID is empty: set it to the ID of this cluster, a DNS label unique among its peers (--set discovery.config.clusterID=rome)" $id -}}
+{{- $id -}}
 {{- end -}}
 
 {{/* Labels of an object: (dict "ctx" . "name" N "component" C "labels" extra). */}}
@@ -60,6 +63,92 @@ annotations:
 {{- end -}}
 {{- end -}}
 
+{{/*
+Where the pods of a component run, with what rank, and how their images are pulled: (dict "ctx" . "pod" .Values.x.pod "selector" (dict "name" N "component" C)
+"replicas" n). With several replicas a selector spreads them.
+*/}}
+{{- define "liqo.placement" -}}
+{{- $common := .ctx.Values.common -}}
+{{- with .pod.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- with .ctx.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+nodeSelector:
+  {{- toYaml (mergeOverwrite (dict "kubernetes.io/os" "linux") ($common.nodeSelector | default dict) (.pod.nodeSelector | default dict)) | nindent 2 }}
+{{- with concat ($common.tolerations | default list) (.pod.tolerations | default list) }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+affinity:
+  {{- include "liqo.affinity" (.pod.affinity | default $common.affinity) | nindent 2 }}
+{{- if gt (int .replicas) 1 }}
+topologySpreadConstraints:
+  {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - topologyKey: {{ . }}
+    maxSkew: 1
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "liqo.selector" $.selector | nindent 8 }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* An affinity that keeps off the nodes that are other clusters, too. */}}
+{{- define "liqo.affinity" -}}
+{{- $affinity := deepCopy (. | default dict) -}}
+{{- $node := $affinity.nodeAffinity | default dict -}}
+{{- $required := $node.requiredDuringSchedulingIgnoredDuringExecution | default dict -}}
+{{- $real := dict "key" "liqo.io/type" "operator" "NotIn" "values" (list "virtual-node") -}}
+{{- $terms := list -}}
+{{- range $required.nodeSelectorTerms | default (list (dict)) -}}
+{{- $terms = append $terms (set . "matchExpressions" (append (.matchExpressions | default list) $real | uniq)) -}}
+{{- end -}}
+{{- $required = set $required "nodeSelectorTerms" $terms -}}
+{{- toYaml (set $affinity "nodeAffinity" (set $node "requiredDuringSchedulingIgnoredDuringExecution" $required)) -}}
+{{- end -}}
+
+{{/* Keeps nodes that are emptied from taking the last one of several replicas: (dict "ctx" . "id" metadata "selector" S "replicas" n). */}}
+{{- define "liqo.disruption" -}}
+{{- if gt (int .replicas) 1 }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "liqo.metadata" .id | nindent 2 }}
+spec:
+  maxUnavailable: 1
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "liqo.selector" .selector | nindent 6 }}
+{{- end }}
+{{- end -}}
+
+{{/* The user of pods that need no certain one. OpenShift gives each namespace users of its own. */}}
+{{- define "liqo.user" -}}
+runAsNonRoot: true
+{{- if not .Values.openshiftConfig.enabled }}
+runAsUser: 65532
+runAsGroup: 65532
+{{- end }}
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{/* The right to use SecurityContextConstraints, which only OpenShift has: (dict "ctx" . "names" list). */}}
+{{- define "liqo.constraints" -}}
+{{- if and .ctx.Values.openshiftConfig.enabled .names -}}
+- apiGroups: [security.openshift.io]
+  resources: [securitycontextconstraints]
+  resourceNames: {{ toJson .names }}
+  verbs: [use]
+{{- end -}}
+{{- end -}}
+
 {{/* A map as k=v,k=v in the order of its keys. */}}
 {{- define "liqo.pairs" -}}
 {{- $pairs := list -}}
@@ -95,4 +184,9 @@ annotations:
 - apiGroups: [networking.liqo.io]
   resources: [configurations, connections, gatewayservers, gatewayclients, publickeies]
   verbs: [get, list, watch]
+{{- end -}}
+
+{{/* Not empty if something in a value is neither empty, false nor 0. */}}
+{{- define "liqo.asks" -}}
+{{- if kindIs "map" . -}}{{- range . -}}{{- include "liqo.asks" . -}}{{- end -}}{{- else if . -}}true{{- end -}}
 {{- end -}}

@@ -27,6 +27,8 @@ import (
 
 // Options of the controllers.
 type Options struct {
+	// ClusterID of this cluster.
+	ClusterID string
 	// LiqoNamespace is where Liqo is installed: the Networks of this cluster and the gateway templates are there.
 	LiqoNamespace string
 	// WatchTemplates makes gateways follow a changed template at once; otherwise they do so when they are looked at for another reason.

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const head = `<!-- Made by "make generate" from charts/liqo/values.yaml, values.schema.json and files/without-effect.yaml. -->
+
+# Values of the chart
+
+For ` + "`helm install --set key=value`, `liqoctl install --set key=value` and `--values FILE`" + `. Keys that are not in these tables are refused, and so are values of
+another type.
+`
+
+// page writes the reference of all values, one table for each key of the top level.
+func page(schema, values *yaml.Node, unused []ignored) (string, error) {
+	var b strings.Builder
+	b.WriteString(head)
+	b.WriteString("\n## Everywhere\n\n| key | type | default | what it does |\n|---|---|---|---|\n")
+	var sections []int
+	for i := 0; i < len(values.Content); i += 2 {
+		if values.Content[i+1].Kind == yaml.MappingNode {
+			sections = append(sections, i)
+			continue
+		}
+		if err := rows(&b, schema, values.Content[i:i+2], schema, ""); err != nil {
+			return "", err
+		}
+	}
+	for _, i := range sections {
+		fmt.Fprintf(&b, "\n## %s\n\n| key | type | default | what it does |\n|---|---|---|---|\n", values.Content[i].Value)
+		if err := rows(&b, schema, values.Content[i:i+2], schema, ""); err != nil {
+			return "", err
+		}
+	}
+	b.WriteString("\n## Values of other versions\n\nThey are accepted and do nothing; whoever sets one to something else than what happens anyway is told so.\n\n| key | why, and what to set instead |\n|---|---|\n")
+	for _, entry := range unused {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.Join(entry.Keys, "`, `"), entry.Reason)
+	}
+	return b.String(), nil
+}
+
+// rows writes what values (keys and values in turn) are; schema is of the object that holds them.
+func rows(b *strings.Builder, schema *yaml.Node, values []*yaml.Node, root *yaml.Node, path string) error {
+	for i := 0; i < len(values); i += 2 {
+		key := strings.TrimPrefix(path+"."+values[i].Value, ".")
+		sub := get(get(schema, "properties"), values[i].Value)
+		resolved, err := resolve(sub, root)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		description := commented(values[i])
+		if shared := get(sub, "description"); description == "" && shared != nil {
+			description = shared.Value
+		}
+		if get(resolved, "properties") != nil {
+			if description != "" {
+				fmt.Fprintf(b, "| `%s.*` | | | %s |\n", key, cell(description))
+			}
+			if err := rows(b, resolved, values[i+1].Content, root, key); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", key, cell(kind(sub, resolved)), cell(standard(values[i+1])), cell(description))
+	}
+	return nil
+}
+
+// kind says in words which values a schema takes.
+func kind(sub, resolved *yaml.Node) string {
+	if list := get(resolved, "enum"); list != nil {
+		var out []string
+		for _, item := range list.Content {
+			out = append(out, "`"+quoted(item.Value)+"`")
+		}
+		return strings.Join(out, ", ")
+	}
+	if reference := get(sub, "$ref"); reference != nil {
+		if title := get(resolved, "title"); title != nil {
+			return title.Value
+		}
+	}
+	types := get(resolved, "type")
+	if types == nil {
+		return "any"
+	}
+	name := types.Value
+	for _, item := range types.Content {
+		if item.Value != "null" {
+			name = item.Value
+		}
+	}
+	switch name {
+	case "array":
+		name = "list"
+	case "integer":
+		name = "number"
+		minimum, maximum := get(resolved, "minimum"), get(resolved, "maximum")
+		if minimum != nil && maximum != nil {
+			name += " from " + minimum.Value + " to " + maximum.Value
+		} else if minimum != nil {
+			name += ", at least " + minimum.Value
+		}
+	}
+	return name
+}
+
+// longest is how many characters of a default are shown.
+const longest = 60
+
+// standard shows a default.
+func standard(value *yaml.Node) string {
+	var b strings.Builder
+	if write(&b, value, "", false) != nil || b.Len() > longest {
+		return fmt.Sprintf("%d entries, see values.yaml", entries(value))
+	}
+	return "`" + b.String() + "`"
+}
+
+func entries(value *yaml.Node) int {
+	if value.Kind == yaml.MappingNode {
+		return len(value.Content) / 2
+	}
+	return len(value.Content)
+}
+
+// cell keeps a text inside a cell of a table.
+func cell(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "|", `\|`), "\n", " ")
+}

@@ -1,0 +1,203 @@
+package installer
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/engine"
+	"sigs.k8s.io/yaml"
+
+	charts "liqo.io/liqo/charts/liqo"
+	"liqo.io/liqo/internal/install"
+)
+
+// unused are the values of other versions, each with the reason why it does nothing.
+func unused(t *testing.T) map[string]string {
+	t.Helper()
+	var list []struct {
+		Keys   []string `json:"keys"`
+		Same   []any    `json:"same"`
+		Reason string   `json:"reason"`
+	}
+	text, err := charts.Files.ReadFile("files/without-effect.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, entry := range list {
+		for _, key := range entry.Keys {
+			if out[key] != "" || entry.Reason == "" {
+				t.Errorf("%s is there twice, or says no reason", key)
+			}
+			out[key] = entry.Reason
+		}
+	}
+	return out
+}
+
+// testdata reads a file of values.
+func testdata(t *testing.T, name string) map[string]any {
+	t.Helper()
+	text, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, string(text))
+}
+
+// under puts a value at a path of keys.
+func under(key string, value any) map[string]any {
+	path := strings.Split(key, ".")
+	for _, name := range slices.Backward(path[1:]) {
+		value = map[string]any{name: value}
+	}
+	return map[string]any{path[0]: value}
+}
+
+// templates are what the templates of the chart make of values, by their names, hooks included. It is quicker than a whole release.
+func templates(t *testing.T, chart *chartv2.Chart, values map[string]any) map[string]string {
+	t.Helper()
+	all, err := util.ToRenderValues(chart, values, common.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, common.DefaultCapabilities)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := engine.Render(chart, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(out, "liqo/templates/NOTES.txt")
+	return out
+}
+
+// TestEveryValueHasAnEffect: what values.yaml offers changes what is rendered, and what the v1 generation offered does too, or is told to do nothing.
+func TestEveryValueHasAnEffect(t *testing.T) {
+	chart, err := Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples, base, without := testdata(t, "samples.yaml"), testdata(t, "base.yaml"), unused(t)
+	usual := templates(t, chart, base)
+	for key, sample := range samples {
+		before, standard, value := base, usual, sample
+		if given, _ := sample.(map[string]any); given["in"] != nil {
+			for other, setting := range given["in"].(map[string]any) {
+				before = install.Merge(before, under(other, setting))
+			}
+			standard, value = templates(t, chart, before), given["value"]
+		}
+		if maps.Equal(standard, templates(t, chart, install.Merge(before, under(key, value)))) {
+			t.Errorf("%s: %v changes nothing", key, value)
+		}
+	}
+	var walk func(path string, values map[string]any)
+	walk = func(path string, values map[string]any) {
+		for name, value := range values {
+			key := strings.TrimPrefix(path+"."+name, ".")
+			if below, _ := value.(map[string]any); samples[key] == nil && len(below) > 0 {
+				walk(key, below)
+			} else if samples[key] == nil {
+				t.Errorf("%s is in values.yaml, but not in testdata/samples.yaml", key)
+			}
+		}
+	}
+	walk("", chart.Values)
+	text, err := os.ReadFile("testdata/v1.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key := range strings.FieldsSeq(string(text)) {
+		known := samples[key] != nil
+		for _, listed := range slices.Collect(maps.Keys(without)) {
+			known = known || key == listed || strings.HasPrefix(key, listed+".")
+		}
+		if !known {
+			t.Errorf("%s of the v1 generation has neither an effect nor a reason why it has none", key)
+		}
+	}
+}
+
+// TestUnknownValuesAreRefused: a key that is misspelt says so, wherever it is.
+func TestUnknownValuesAreRefused(t *testing.T) {
+	chart, err := Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{
+		"replicas", "controllerManager.replica", "controllerManager.pod.resource", "controllerManager.image.tag", "networking.gateways.x",
+		"networking.gatewayTemplates.ping.timeout", "offloading.reflection.secrets.workers", "discovery.config.clusterId", "ipam.podCidr",
+	} {
+		name := key[strings.LastIndex(key, ".")+1:]
+		if strings.Contains(key, "gateways") || strings.Contains(key, "secrets") {
+			name = strings.Split(key, ".")[len(strings.Split(key, "."))-2]
+		}
+		if _, err := Render(chart, "liqo", install.Merge(parse(t, minimal), under(key, 1))); err == nil || !strings.Contains(err.Error(), "'"+name+"'") {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	// Charts that contain this one tell it more than its own keys.
+	if _, err := Render(chart, "liqo", install.Merge(parse(t, minimal), parse(t, "{global: {imageRegistry: example.org}, enabled: true}"))); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSchemaHoldsTheDefaults: of the types that the schema says, each takes its default, refuses another type by name, and is described.
+func TestSchemaHoldsTheDefaults(t *testing.T) {
+	chart, err := Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type schema struct {
+		Ref         string            `json:"$ref"`
+		Type        any               `json:"type"`
+		Description string            `json:"description"`
+		Properties  map[string]schema `json:"properties"`
+		Additional  any               `json:"additionalProperties"`
+		Defs        map[string]schema `json:"$defs"`
+	}
+	var root schema
+	if err := json.Unmarshal(chart.Schema, &root); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(path string, s schema)
+	walk = func(path string, s schema) {
+		resolved := s
+		if name, ok := strings.CutPrefix(s.Ref, "#/$defs/"); ok {
+			resolved = root.Defs[name]
+		}
+		if resolved.Properties == nil {
+			if s.Description == "" && resolved.Description == "" {
+				t.Errorf("%s: no description", path)
+			}
+			if resolved.Type == nil {
+				return // of any type, or one of a list
+			}
+			var wrong any = "text"
+			if reflect.DeepEqual(resolved.Type, "string") {
+				wrong = true
+			}
+			_, err := Render(chart, "liqo", install.Merge(parse(t, minimal), under(path, wrong)))
+			if pointer := "/" + strings.ReplaceAll(path, ".", "/"); err == nil || !strings.Contains(err.Error(), pointer) {
+				t.Errorf("%s: %v is not refused by that name: %v", path, wrong, err)
+			}
+			return
+		}
+		if resolved.Additional != false {
+			t.Errorf("%s takes any key", path)
+		}
+		for name, sub := range resolved.Properties {
+			walk(strings.TrimPrefix(path+"."+name, "."), sub)
+		}
+	}
+	walk("", root)
+}
