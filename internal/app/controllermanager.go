@@ -119,9 +119,10 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		Algorithm: opts.algorithm(),
 		APIServer: peeringcontrollers.APIServer{Address: opts.APIServerAddress, CA: opts.APIServerCA, TrustedCA: opts.TrustedCA},
 		Offer: peering.Offer{
-			Enabled: opts.DefaultClassEnabled, Defaults: opts.DefaultNodeResources, NodeLabels: opts.ClusterLabels,
+			Enabled: opts.DefaultClassEnabled, NodeLabels: opts.ClusterLabels,
 			IngressClasses: opts.IngressClasses, LoadBalancerClasses: opts.LoadBalancerClasses,
 		},
+		Sharing:            opts.Sharing,
 		Enforcement:        opts.DefaultLimitsEnforcement,
 		Labels:             opts.GlobalLabels,
 		Annotations:        opts.GlobalAnnotations,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"net/netip"
 	"path"
 	"strings"
@@ -28,8 +29,8 @@ type ControllerManagerOptions struct {
 	APIServerAddress string
 	APIServerCA      []byte
 	TrustedCA        bool
-	// DefaultNodeResources are granted for what a ResourceSlice does not name.
-	DefaultNodeResources corev1.ResourceList
+	// Sharing is what ResourceSlices of the default class get of this cluster.
+	Sharing peering.SharingPolicy
 	// IngressClasses and LoadBalancerClasses are offered to consumers.
 	IngressClasses      []authv1beta1.IngressType
 	LoadBalancerClasses []authv1beta1.LoadBalancerType
@@ -83,8 +84,12 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 		return err
 	})
 	flags.BoolVar(&o.TrustedCA, "trusted-ca", false, "the API server has a publicly trusted certificate: send no CA")
-	o.DefaultNodeResources = defaultNodeResources()
-	flags.Func("default-node-resources", "resources granted for what a ResourceSlice does not name: cpu=4,memory=8Gi,...", o.setNodeResources)
+	flags.IntVar(&o.Sharing.Percentage, "resource-sharing-percentage", 90, "percentage of what is free here that consumers get together; more than 100 promises more than there is")
+	flags.IntVar(&o.Sharing.Threshold, "offer-update-threshold-percentage", 5, "a share of CPU, memory, storage or pods that moves by no more than this many percent stays as it is")
+	flags.IntVar(&o.Sharing.SliceLimit, "resource-slice-limit", 32, "how many ResourceSlices each consumer gets here; 0 for any number")
+	flags.Func("default-node-resources", "what a ResourceSlice asks for where it does not say: cpu=4,memory=8Gi,...; of what every pod needs as much as there is when not named",
+		amounts(&o.Sharing.Defaults))
+	flags.Func("autoscaled-resources", "what an autoscaler makes of this cluster, to be shared as if it were here already: cpu=200,nvidia.com/gpu=8,...", amounts(&o.Sharing.Ceiling))
 	flags.Func("ingress-classes", "classes of Ingresses that consumers may use here: a,b:default", classes(func(name string, standard bool) {
 		o.IngressClasses = append(o.IngressClasses, authv1beta1.IngressType{IngressClassName: name, Default: standard})
 	}))
@@ -141,6 +146,17 @@ func (o *ControllerManagerOptions) Validate() error {
 	if o.ConnectionUpdateInterval <= 0 {
 		problems = append(problems, fmt.Errorf("--connection-update-interval is %s, want more than 0", o.ConnectionUpdateInterval))
 	}
+	for _, flag := range []struct {
+		name          string
+		value, atMost int
+	}{
+		{"--resource-sharing-percentage", o.Sharing.Percentage, 10000}, {"--offer-update-threshold-percentage", o.Sharing.Threshold, 100},
+		{"--resource-slice-limit", o.Sharing.SliceLimit, math.MaxInt32},
+	} {
+		if flag.value < 0 || flag.value > flag.atMost {
+			problems = append(problems, fmt.Errorf("%s is %d, want 0 to %d", flag.name, flag.value, flag.atMost))
+		}
+	}
 	return errors.Join(problems...)
 }
 
@@ -159,29 +175,26 @@ func (o *ControllerManagerOptions) metricsAddress() string {
 	return o.MetricsAddress
 }
 
-func defaultNodeResources() corev1.ResourceList {
-	return corev1.ResourceList{
-		corev1.ResourceCPU:              resource.MustParse("4"),
-		corev1.ResourceMemory:           resource.MustParse("8Gi"),
-		corev1.ResourcePods:             resource.MustParse("110"),
-		corev1.ResourceEphemeralStorage: resource.MustParse("20Gi"),
-	}
-}
-
-func (o *ControllerManagerOptions) setNodeResources(value string) error {
-	var given map[string]string
-	if err := pairs(&given)(value); err != nil {
-		return err
-	}
-	o.DefaultNodeResources = make(corev1.ResourceList, len(given))
-	for name, text := range given {
-		quantity, err := resource.ParseQuantity(text)
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", name, err)
+// amounts reads amounts of resources.
+func amounts(into *corev1.ResourceList) func(string) error {
+	return func(value string) error {
+		var given map[string]string
+		if err := pairs(&given)(value); err != nil {
+			return err
 		}
-		o.DefaultNodeResources[corev1.ResourceName(name)] = quantity
+		*into = make(corev1.ResourceList, len(given))
+		for name, text := range given {
+			quantity, err := resource.ParseQuantity(text)
+			switch {
+			case err != nil:
+				return fmt.Errorf("reading %s: %w", name, err)
+			case quantity.Sign() < 0:
+				return fmt.Errorf("%s is %s, want 0 or more", name, text)
+			}
+			(*into)[corev1.ResourceName(name)] = quantity
+		}
+		return nil
 	}
-	return nil
 }
 
 // ranges reads address ranges.

@@ -33,7 +33,7 @@ func TestControllerManagerOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &ControllerManagerOptions{
-		ClusterID: "rome", LiqoNamespace: "liqo", DefaultNodeResources: defaultNodeResources(),
+		ClusterID: "rome", LiqoNamespace: "liqo", Sharing: peering.SharingPolicy{Percentage: 90, Threshold: 5, SliceLimit: 32},
 		DefaultLimitsEnforcement: offloadingv1beta1.EnforcementNone, RuntimeClass: "liqo", EnforceResources: true, DefaultClassEnabled: true,
 		EnableAuthentication: true, EnableNetworking: true, EnableOffloading: true, Replicas: 1, WebhookPort: 9443,
 		WatchGatewayTemplates: true, ConnectionUpdateInterval: 10 * time.Second,
@@ -56,7 +56,7 @@ func TestControllerManagerOptions(t *testing.T) {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 	resources := corev1.ResourceList{"cpu": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("2")}
-	if diff := cmp.Diff(resources, opts.DefaultNodeResources); diff != "" {
+	if diff := cmp.Diff(resources, opts.Sharing.Defaults); diff != "" {
 		t.Errorf("resources (-want +got):\n%s", diff)
 	}
 	if want := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/48")}; !slices.Equal(opts.OwnCIDRs, want) {
@@ -74,6 +74,9 @@ func TestControllerManagerOptionsRefuse(t *testing.T) {
 		"no TLS":               {"--cluster-id=a", "--api-server-address=http://a"},
 		"no pair":              {"--cluster-id=a", "--cluster-labels=region"},
 		"no quantity":          {"--cluster-id=a", "--default-node-resources=cpu=many"},
+		"less than nothing":    {"--cluster-id=a", "--autoscaled-resources=cpu=-1"},
+		"a negative share":     {"--cluster-id=a", "--resource-sharing-percentage=-1"},
+		"a huge threshold":     {"--cluster-id=a", "--offer-update-threshold-percentage=101"},
 		"unknown enforcement":  {"--cluster-id=a", "--default-limits-enforcement=Harder"},
 		"no range":             {"--cluster-id=a", "--own-cidrs=10.0.0.1"},
 		"CA that is no base64": {"--cluster-id=a", "--api-server-ca=-"},

@@ -18,6 +18,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	sharingv1alpha1 "liqo.io/liqo/api/sharing/v1alpha1"
 )
 
 // NewScheme returns a scheme with Kubernetes' own kinds, CustomResourceDefinition and all of ours.
@@ -31,6 +32,7 @@ func NewScheme() *runtime.Scheme {
 		networkingv1beta1.AddToScheme,
 		ipamv1alpha1.AddToScheme,
 		offloadingv1beta1.AddToScheme,
+		sharingv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			panic(fmt.Sprintf("building the scheme: %v", err)) // two kinds under one name: a programming error

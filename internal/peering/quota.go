@@ -1,7 +1,6 @@
 package peering
 
 import (
-	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
@@ -15,7 +14,7 @@ func QuotaOf(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, enfor
 		ConditionOf(&slice.Status, authv1beta1.ResourceSliceResources) != authv1beta1.ResourceSliceAccepted {
 		return nil
 	}
-	cordoned := !grants.More || slice.Annotations[authv1beta1.AnnotationCordon] == api.True || slice.Annotations[authv1beta1.AnnotationCordonTenant] == api.True
+	cordoned := cordoned(slice, grants)
 	return &offloadingv1beta1.QuotaSpec{
 		User:              ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID).User,
 		LimitsEnforcement: enforcement,

@@ -6,11 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
@@ -18,8 +15,6 @@ import (
 type Offer struct {
 	// Enabled tells whether the default class is answered at all.
 	Enabled bool
-	// Defaults are granted for resources that the request does not name.
-	Defaults corev1.ResourceList
 	// NodeLabels describe the provider; they end up on the virtual node.
 	NodeLabels map[string]string
 	// Classes of storage, ingress and load balancers that reflected objects may use.
@@ -63,52 +58,44 @@ func SetAuthentication(status *authv1beta1.ResourceSliceStatus, params *authv1be
 
 // DecideResources records the verdict on the resources of a replicated ResourceSlice in its status.
 //
-// An active Tenant gets the defaults overridden by its request: status.resources is built anew from these two, so what left the request
-// leaves the status. A cordon keeps what was granted before and grants no change; with nothing granted before it denies. A drained Tenant is
-// always denied. Classes other than the default are left to whoever answers them, except that nobody overrules a drain.
-func DecideResources(slice *authv1beta1.ResourceSlice, grants Grants, offer Offer, now metav1.Time) {
+// An active Tenant gets its share: status.resources is the share and nothing else, so what left the request leaves the status. A cordon keeps what
+// was granted before, as far as it is still there, and grants no change; with nothing granted before it denies. A drained Tenant is always denied.
+// Classes other than the default are left to whoever answers them, except that nobody overrules a drain.
+func DecideResources(slice *authv1beta1.ResourceSlice, grants Grants, offer Offer, share Share, now metav1.Time) {
 	status := &slice.Status
-	standard := slice.Spec.Class == "" || slice.Spec.Class == authv1beta1.ResourceSliceClassDefault
 	accepted := ConditionOf(status, authv1beta1.ResourceSliceResources) == authv1beta1.ResourceSliceAccepted
-	cordoned := !grants.More || slice.Annotations[authv1beta1.AnnotationCordon] == api.True || slice.Annotations[authv1beta1.AnnotationCordonTenant] == api.True
 	switch {
 	case !grants.Access:
 		deny(status, authv1beta1.ReasonResourcesDenied, "the tenant is drained", now)
-	case !standard:
+	case !standardClass(slice):
 		return
 	case !offer.Enabled:
 		deny(status, authv1beta1.ReasonDefaultClassDisabled, "this cluster does not answer the default class of ResourceSlices", now)
-	case cordoned && !accepted:
+	case share.Refused != "":
+		deny(status, authv1beta1.ReasonResourcesDenied, share.Refused, now)
+	case cordoned(slice, grants) && !accepted:
 		deny(status, authv1beta1.ReasonResourcesDenied, "the tenant or this ResourceSlice is cordoned", now)
-	case cordoned:
+	case cordoned(slice, grants):
 		message := "the resources stay granted; a cordon refuses further ones"
-		if !equality.Semantic.DeepEqual(status.Resources, granted(slice.Spec.Resources, offer.Defaults)) {
-			message = "the resources granted before stay; the changed request is not granted because of a cordon"
+		for name, quantity := range slice.Spec.Resources {
+			if before := status.Resources[name]; quantity.Cmp(before) > 0 {
+				message = "the resources granted before stay; the changed request is not granted because of a cordon"
+			}
 		}
+		status.Resources = share.Resources
 		accept(status, message, now)
 	default:
-		status.Resources = granted(slice.Spec.Resources, offer.Defaults)
+		status.Resources = share.Resources
 		status.NodeLabels = maps.Clone(offer.NodeLabels)
 		status.StorageClasses = slices.Clone(offer.StorageClasses)
 		status.IngressClasses = slices.Clone(offer.IngressClasses)
 		status.LoadBalancerClasses = slices.Clone(offer.LoadBalancerClasses)
-		accept(status, "the resources are granted", now)
-	}
-}
-
-// granted is the request over the defaults. Negative quantities are granted as nothing.
-func granted(request, defaults corev1.ResourceList) corev1.ResourceList {
-	all := make(corev1.ResourceList, len(request)+len(defaults))
-	for _, list := range []corev1.ResourceList{defaults, request} {
-		for name, quantity := range list {
-			quantity = quantity.DeepCopy()
-			if quantity.Sign() < 0 {
-				quantity.Set(0)
-			}
-			all[name] = quantity
+		message := "the resources are granted"
+		if share.Cut != "" {
+			message = "granted in part: " + share.Cut
 		}
+		accept(status, message, now)
 	}
-	return all
 }
 
 func deny(status *authv1beta1.ResourceSliceStatus, reason, message string, now metav1.Time) {

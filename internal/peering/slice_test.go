@@ -30,7 +30,7 @@ func sliceAsking(resources corev1.ResourceList, class string) *authv1beta1.Resou
 
 func TestResourceVerdicts(t *testing.T) {
 	active, cordoned, drained := Grants{Access: true, More: true}, Grants{Access: true}, Grants{}
-	offer := Offer{Enabled: true, Defaults: list("cpu", "4", "memory", "8Gi"), NodeLabels: map[string]string{"city": "milan"}}
+	offer := Offer{Enabled: true, NodeLabels: map[string]string{"city": "milan"}}
 	closed := offer
 	closed.Enabled = false
 	before := authv1beta1.ResourceSliceStatus{Resources: list("cpu", "2", "memory", "8Gi", "nvidia.com/gpu", "1")}
@@ -38,9 +38,13 @@ func TestResourceVerdicts(t *testing.T) {
 	type result struct {
 		Verdict   authv1beta1.ResourceSliceConditionStatus
 		Reason    string
+		Message   string
 		Resources corev1.ResourceList
 	}
 	none := authv1beta1.ResourceSliceStatus{}
+	share := Share{Resources: list("cpu", "4", "memory", "8Gi")}
+	part := Share{Resources: list("cpu", "4"), Cut: "4 of 8 cpu (why)"}
+	kept := Share{Resources: before.Resources}
 	for name, c := range map[string]struct {
 		request     corev1.ResourceList
 		class       string
@@ -48,49 +52,54 @@ func TestResourceVerdicts(t *testing.T) {
 		status      authv1beta1.ResourceSliceStatus
 		grants      Grants
 		offer       Offer
+		share       Share
 		want        result
 	}{
-		"nothing asked: the defaults": {nil, "", nil, none, active, offer,
-			result{"Accepted", "ResourceSliceResourcesAccepted", list("cpu", "4", "memory", "8Gi")}},
-		"the request goes over the defaults": {list("cpu", "1", "nvidia.com/gpu", "2"), "default", nil, none, active, offer,
-			result{"Accepted", "ResourceSliceResourcesAccepted", list("cpu", "1", "memory", "8Gi", "nvidia.com/gpu", "2")}},
-		"what left the request leaves the status": {list("cpu", "2"), "", nil, before, active, offer,
-			result{"Accepted", "ResourceSliceResourcesAccepted", list("cpu", "2", "memory", "8Gi")}},
-		"less than nothing is nothing": {list("cpu", "-5"), "", nil, none, active, offer,
-			result{"Accepted", "ResourceSliceResourcesAccepted", list("cpu", "0", "memory", "8Gi")}},
-		"another class is another's": {list("cpu", "1"), "gold", nil, none, active, offer, result{}},
-		"another class keeps its verdict": {list("cpu", "1"), "gold", nil, before, active, offer,
-			result{"Accepted", "ResourceSliceResourcesAccepted", before.Resources}},
-		"the default class is off": {nil, "", nil, none, active, closed,
-			result{"Denied", "DefaultResourceSliceClassDisabled", nil}},
-		"cordoned, nothing granted before": {nil, "", nil, none, cordoned, offer,
-			result{"Denied", "ResourceSliceResourcesDenied", nil}},
-		"cordoned, the grant stays, the change is not granted": {list("cpu", "100"), "", nil, before, cordoned, offer,
-			result{"Accepted", "ResourceSliceResourcesAccepted", before.Resources}},
-		"this slice is cordoned": {nil, "", map[string]string{"liqo.io/cordon": "true"}, none, active, offer,
-			result{"Denied", "ResourceSliceResourcesDenied", nil}},
-		"cordoned by the tenant's annotation": {nil, "", map[string]string{"liqo.io/cordon-tenant": "true"}, none, active, offer,
-			result{"Denied", "ResourceSliceResourcesDenied", nil}},
-		"drained": {nil, "", nil, before, drained, offer,
-			result{"Denied", "ResourceSliceResourcesDenied", nil}},
-		"nobody overrules a drain": {nil, "gold", nil, before, drained, offer,
-			result{"Denied", "ResourceSliceResourcesDenied", nil}},
+		"its share": {nil, "", nil, none, active, offer, share,
+			result{"Accepted", "ResourceSliceResourcesAccepted", "the resources are granted", share.Resources}},
+		"of the default class by name": {nil, "default", nil, none, active, offer, share,
+			result{"Accepted", "ResourceSliceResourcesAccepted", "the resources are granted", share.Resources}},
+		"a part of what it asked for": {list("cpu", "8"), "", nil, none, active, offer, part,
+			result{"Accepted", "ResourceSliceResourcesAccepted", "granted in part: 4 of 8 cpu (why)", part.Resources}},
+		"what left the share leaves the status": {list("cpu", "2"), "", nil, before, active, offer, share,
+			result{"Accepted", "ResourceSliceResourcesAccepted", "the resources are granted", share.Resources}},
+		"one too many": {nil, "", nil, none, active, offer, Share{Refused: "too many"},
+			result{"Denied", "ResourceSliceResourcesDenied", "too many", nil}},
+		"another class is another's": {list("cpu", "1"), "gold", nil, none, active, offer, share, result{}},
+		"another class keeps its verdict": {list("cpu", "1"), "gold", nil, before, active, offer, Share{},
+			result{"Accepted", "ResourceSliceResourcesAccepted", "", before.Resources}},
+		"the default class is off": {nil, "", nil, none, active, closed, share,
+			result{"Denied", "DefaultResourceSliceClassDisabled", "this cluster does not answer the default class of ResourceSlices", nil}},
+		"cordoned, nothing granted before": {nil, "", nil, none, cordoned, offer, Share{},
+			result{"Denied", "ResourceSliceResourcesDenied", "the tenant or this ResourceSlice is cordoned", nil}},
+		"cordoned, the grant stays": {list("cpu", "2"), "", nil, before, cordoned, offer, kept,
+			result{"Accepted", "ResourceSliceResourcesAccepted", "the resources stay granted; a cordon refuses further ones", before.Resources}},
+		"cordoned, the change is not granted": {list("cpu", "100"), "", nil, before, cordoned, offer, kept,
+			result{"Accepted", "ResourceSliceResourcesAccepted", "the resources granted before stay; the changed request is not granted because of a cordon", before.Resources}},
+		"this slice is cordoned": {nil, "", map[string]string{"liqo.io/cordon": "true"}, none, active, offer, Share{},
+			result{"Denied", "ResourceSliceResourcesDenied", "the tenant or this ResourceSlice is cordoned", nil}},
+		"cordoned by the tenant's annotation": {nil, "", map[string]string{"liqo.io/cordon-tenant": "true"}, none, active, offer, Share{},
+			result{"Denied", "ResourceSliceResourcesDenied", "the tenant or this ResourceSlice is cordoned", nil}},
+		"drained": {nil, "", nil, before, drained, offer, Share{},
+			result{"Denied", "ResourceSliceResourcesDenied", "the tenant is drained", nil}},
+		"nobody overrules a drain": {nil, "gold", nil, before, drained, offer, Share{},
+			result{"Denied", "ResourceSliceResourcesDenied", "the tenant is drained", nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			slice := sliceAsking(c.request, c.class)
 			slice.Annotations = c.annotations
 			c.status.DeepCopyInto(&slice.Status)
-			DecideResources(slice, c.grants, c.offer, at(time.Hour))
+			DecideResources(slice, c.grants, c.offer, c.share, at(time.Hour))
 			got := result{Resources: slice.Status.Resources}
 			for _, condition := range slice.Status.Conditions {
-				got.Verdict, got.Reason = condition.Status, condition.Reason
+				got.Verdict, got.Reason, got.Message = condition.Status, condition.Reason, condition.Message
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			// Law: deciding again changes nothing, at whatever time.
 			again := slice.DeepCopy()
-			DecideResources(again, c.grants, c.offer, at(2*time.Hour))
+			DecideResources(again, c.grants, c.offer, c.share, at(2*time.Hour))
 			if diff := cmp.Diff(slice.Status, again.Status); diff != "" {
 				t.Errorf("decided again (-first +second):\n%s", diff)
 			}
@@ -161,7 +170,7 @@ func TestQuotas(t *testing.T) {
 		t.Errorf("a quota for nothing granted: %+v", got)
 	}
 	SetAuthentication(&slice.Status, &authv1beta1.AuthParams{}, nil, at(0))
-	DecideResources(slice, GrantsOf(tenant), Offer{Enabled: true, Defaults: list("cpu", "4")}, at(0))
+	DecideResources(slice, GrantsOf(tenant), Offer{Enabled: true}, Share{Resources: list("cpu", "4")}, at(0))
 	no, yes := false, true
 	want := &offloadingv1beta1.QuotaSpec{
 		User: "gold-a8a4c692b93b", LimitsEnforcement: offloadingv1beta1.EnforcementSoft, Resources: list("cpu", "4"), Cordoned: &no,

@@ -33,6 +33,10 @@ type Options struct {
 	APIServer APIServer
 	// Offer to ResourceSlices of the default class.
 	Offer peering.Offer
+	// Sharing is how much ResourceSlices of that class get.
+	Sharing peering.SharingPolicy
+	// SharingWindow is for how long news of nodes and pods are collected before shares follow; 3 seconds when 0.
+	SharingWindow time.Duration
 	// Enforcement written into Quotas.
 	Enforcement offloadingv1beta1.LimitsEnforcement
 	// Labels and Annotations are put on every object that is made in this cluster.
@@ -77,6 +81,9 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.RightsEvery == 0 {
 		opts.RightsEvery = rightsEvery
 	}
+	if opts.SharingWindow == 0 {
+		opts.SharingWindow = 3 * time.Second
+	}
 	if opts.RemoteConfig == nil {
 		opts.RemoteConfig = remote.Config
 	}
@@ -86,6 +93,10 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	address := &address{reader: mgr.GetAPIReader(), namespace: opts.Namespace, given: opts.APIServer}
 	links := newLinks(opts, mgr.GetScheme(), mgr.GetLogger().WithName("links"))
 	events := mgr.GetEventRecorder("peering")
+	sharing, err := newSharing(mgr, c, opts.Sharing, opts.SharingWindow)
+	if err != nil {
+		return err
+	}
 	provider := providerSide{client: c, events: events, own: opts.ClusterID, signing: signing, address: address, now: opts.Now}
 	consumer := consumerSide{client: c, events: events, own: opts.ClusterID, keys: keys, now: opts.Now, random: opts.Random}
 
@@ -102,7 +113,9 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		{"identity", (&identities{consumerSide: consumer}).setup},
 		// Resources.
 		{"local resource slice", (&localSlices{consumerSide: consumer}).setup},
-		{"remote resource slice", (&remoteSlices{providerSide: provider, offer: opts.Offer}).setup},
+		{"remote resource slice", (&remoteSlices{providerSide: provider, offer: opts.Offer, sharing: sharing}).setup},
+		{"sharing", func(mgr ctrl.Manager) error { return mgr.Add(sharing) }},
+		{"resource offer", (&offers{providerSide: provider}).setup},
 		{"quota", (&quotas{providerSide: provider, enforcement: opts.Enforcement}).setup},
 		{"resource slice identity", (&sliceIdentities{consumerSide: consumer}).setup},
 		// Renewal.

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -23,7 +24,8 @@ import (
 // remoteSlices answers the ResourceSlices of consumers: an identity, and resources.
 type remoteSlices struct {
 	providerSide
-	offer peering.Offer
+	offer   peering.Offer
+	sharing *sharing
 }
 
 func (r *remoteSlices) setup(mgr ctrl.Manager) error {
@@ -33,6 +35,7 @@ func (r *remoteSlices) setup(mgr ctrl.Manager) error {
 		Owns(&corev1.Secret{}).
 		Watches(&authv1beta1.Tenant{}, sameNamespace(r.client, all)).
 		Watches(&certificatesv1.CertificateSigningRequest{}, requestedFor("ResourceSlice")).
+		WatchesRawSource(r.sharing.moved.source()).
 		Complete(renewed(r.client, r.now, &kube.Reconciler[*authv1beta1.ResourceSlice]{
 			Name: "remote resource slice", Client: r.client, Sync: r.sync,
 			Wanted: func(slice *authv1beta1.ResourceSlice) bool { return copies(slice) },
@@ -58,13 +61,22 @@ func (r *remoteSlices) decide(ctx context.Context, slice *authv1beta1.ResourceSl
 	}
 	now := metav1.NewTime(r.now())
 	grants := peering.GrantsOf(tenant)
-	if denied := peering.CheckSlice(slice, tenant, r.own); denied != nil {
+	share, err := r.sharing.of(ctx, slice)
+	if err != nil {
+		return err
+	}
+	denied := peering.CheckSlice(slice, tenant, r.own)
+	if denied == nil && share.Refused != "" {
+		denied = errors.New(share.Refused) // nor does it get an identity
+	}
+	if denied != nil {
+		share.Refused = denied.Error()
 		peering.SetAuthentication(&slice.Status, nil, denied, now)
-		peering.DecideResources(slice, grants, r.offer, now)
+		peering.DecideResources(slice, grants, r.offer, share, now)
 		return nil
 	}
 	if !grants.Access {
-		peering.DecideResources(slice, grants, r.offer, now)
+		peering.DecideResources(slice, grants, r.offer, share, now)
 		return nil // its rights are gone; the Tenant's controller removes this copy
 	}
 	certificate, err := r.signing.certificate(ctx, order{
@@ -82,7 +94,7 @@ func (r *remoteSlices) decide(ctx context.Context, slice *authv1beta1.ResourceSl
 	}
 	// Both verdicts in one write: each one travels to the consumer.
 	peering.SetAuthentication(&slice.Status, params, nil, now)
-	peering.DecideResources(slice, grants, r.offer, now)
+	peering.DecideResources(slice, grants, r.offer, share, now)
 	return nil
 }
 

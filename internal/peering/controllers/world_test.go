@@ -111,6 +111,7 @@ func newCluster(t *testing.T, id string) *cluster {
 			return &admissionv1.ValidatingAdmissionPolicyBinding{}
 		})[0])
 	c.grant(t)
+	c.node(t, "one", "cpu", "64", "memory", "256Gi", "nvidia.com/gpu", "8")
 	authority.Now = c.now
 	go authority.Sign(t.Context(), c)
 	return c
@@ -166,9 +167,10 @@ func (c *cluster) run(t *testing.T) {
 	}
 	err = Setup(mgr, Options{
 		ClusterID: c.id, Namespace: api.Namespace, VirtualKubeletPods: pods, Now: c.now,
-		APIServer:   APIServer{Address: "https://" + strings.TrimPrefix(c.config.Host, "https://"), CA: c.config.CAData},
-		Labels:      map[string]string{api.LabelManaged: api.True},
-		Offer:       peering.Offer{Enabled: true, Defaults: resources("cpu", "4", "memory", "8Gi"), NodeLabels: map[string]string{"city": c.id}},
+		APIServer: APIServer{Address: "https://" + strings.TrimPrefix(c.config.Host, "https://"), CA: c.config.CAData},
+		Labels:    map[string]string{api.LabelManaged: api.True},
+		Offer:     peering.Offer{Enabled: true, NodeLabels: map[string]string{"city": c.id}},
+		Sharing:   sharingPolicy, SharingWindow: 100 * time.Millisecond,
 		Health:      remote.HealthOptions{Interval: 100 * time.Millisecond, RetryInterval: 50 * time.Millisecond, Timeout: time.Second},
 		RightsEvery: 200 * time.Millisecond,
 		RemoteConfig: func(secret *corev1.Secret) (*rest.Config, string, error) {

@@ -1,0 +1,119 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	sharingv1alpha1 "liqo.io/liqo/api/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+)
+
+// newStock caches what this cluster has and what runs on it, and of each object only what counts: of Nodes what they can allocate and whether they take
+// pods, of Pods that have a node and have not finished what they take there. It is not started.
+func newStock(mgr ctrl.Manager) (cache.Cache, error) {
+	stock, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}: {Transform: stripNode},
+			&corev1.Pod{}: {Transform: stripPod, Field: fields.AndSelectors(
+				fields.OneTermNotEqualSelector("spec.nodeName", ""),
+				fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+				fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+			)},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a cache of nodes and pods: %w", err)
+	}
+	return stock, nil
+}
+
+// stripPod leaves of a Pod what it takes on which node, told as overhead for want of containers, and whose it is.
+func stripPod(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	use := peering.PodUse(pod)
+	delete(use, corev1.ResourcePods)
+	out := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
+		Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName},
+	}
+	if len(use) > 0 {
+		out.Spec.Overhead = use
+	}
+	for _, label := range []string{offloadingv1beta1.LabelManagedBy, offloadingv1beta1.LabelCreatorUser} {
+		if value, there := pod.Labels[label]; there {
+			metav1.SetMetaDataLabel(&out.ObjectMeta, label, value)
+		}
+	}
+	return out, nil
+}
+
+// stripNode leaves of a Node what it can allocate, and what tells whether it takes pods.
+func stripNode(obj any) (any, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	out := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, DeletionTimestamp: node.DeletionTimestamp},
+		Spec:       corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
+		Status:     corev1.NodeStatus{Allocatable: node.Status.Allocatable},
+	}
+	if kind, there := node.Labels[api.LabelType]; there {
+		out.Labels = map[string]string{api.LabelType: kind}
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			out.Status.Conditions = []corev1.NodeCondition{{Type: condition.Type, Status: condition.Status}}
+		}
+	}
+	return out, nil
+}
+
+// offers tells providers whether their ResourceOffers bound anybody.
+type offers struct{ providerSide }
+
+// +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceoffers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceoffers/status,verbs=patch
+
+func (r *offers) setup(mgr ctrl.Manager) error {
+	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return requests(ctx, r.client, &sharingv1alpha1.ResourceOfferList{})
+	})
+	return ctrl.NewControllerManagedBy(mgr).Named("resource-offer").
+		For(&sharingv1alpha1.ResourceOffer{}).
+		Watches(&authv1beta1.Tenant{}, all).
+		Complete(&kube.Reconciler[*sharingv1alpha1.ResourceOffer]{
+			Name: "resource offer", Client: r.client, Sync: r.sync,
+			Conditions: func(o *sharingv1alpha1.ResourceOffer) *[]metav1.Condition { return &o.Status.Conditions },
+		})
+}
+
+func (r *offers) sync(ctx context.Context, offer *sharingv1alpha1.ResourceOffer) error {
+	list := &authv1beta1.TenantList{}
+	if err := r.client.List(ctx, list); err != nil {
+		return fmt.Errorf("listing Tenants: %w", err)
+	}
+	for i := range list.Items {
+		if list.Items[i].Spec.ClusterID == offer.Spec.ClusterID {
+			return nil
+		}
+	}
+	return kube.Wait("TenantNotFound", "no cluster %q is a consumer here yet: spec.clusterId names the cluster ID of a Tenant", offer.Spec.ClusterID)
+}

@@ -1,0 +1,286 @@
+package peering
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// division divides what there is among claims.
+type division struct {
+	policy SharingPolicy
+	// claims, the oldest first.
+	claims []*claim
+	stock  map[corev1.ResourceName]stock
+	// caps of consumers.
+	caps map[string]corev1.ResourceList
+}
+
+// party is who takes part in a division, with amounts in units: a consumer, or one of its claims.
+type party struct {
+	claims []*claim
+	// used of what is divided, want at most, and get. What is run beyond what is wanted is excess, and nobody's share.
+	used, want, get, excess int64
+	// capped tells that an offer bounds want.
+	capped bool
+}
+
+func newParty(c *claim, name corev1.ResourceName) *party {
+	used, want := c.used[name], c.want(name)
+	return &party{claims: []*claim{c}, used: min(used, want), want: want, excess: max(0, used-want)}
+}
+
+// names of the resources that there are or that are asked for.
+func (d *division) names() []corev1.ResourceName {
+	names := sets.KeySet(d.stock)
+	for _, c := range d.claims {
+		c.share = corev1.ResourceList{}
+		for name := range c.asked {
+			names.Insert(name)
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// divide what there is of one resource.
+func (d *division) divide(name corev1.ResourceName) {
+	free := max(0, d.stock[name].capacity-d.stock[name].local)
+	consumers := d.consumers(name)
+	for _, p := range consumers {
+		free = max(0, free-p.excess)
+	}
+	shared := percent(name, free, d.policy.Percentage)
+	fill(consumers, free, shared)
+	for _, p := range consumers {
+		parties := make([]*party, len(p.claims))
+		for i, c := range p.claims {
+			parties[i] = newParty(c, name)
+		}
+		fill(parties, p.get, p.get)
+		for _, own := range parties {
+			d.grant(name, own, p)
+		}
+	}
+	d.hold(name, consumers, max(free, shared))
+}
+
+// consumers returns who asks for a resource, the one with the oldest claim first.
+func (d *division) consumers(name corev1.ResourceName) []*party {
+	var ordered []*party
+	byID := map[string]*party{}
+	for _, c := range d.claims {
+		p := byID[c.consumer]
+		if p == nil {
+			p = &party{}
+			byID[c.consumer] = p
+			ordered = append(ordered, p)
+		}
+		p.claims = append(p.claims, c)
+		own := newParty(c, name)
+		p.used, p.excess, p.want = p.used+own.used, p.excess+own.excess, min(p.want+own.want, most)
+	}
+	for id, p := range byID {
+		if limit, ok := d.caps[id][name]; ok && units(name, limit, false) < p.want {
+			p.want, p.capped = units(name, limit, false), true
+			p.excess += max(0, p.used-p.want)
+			p.used = min(p.used, p.want)
+		}
+	}
+	return ordered
+}
+
+// want is how many units of a resource a claim asks for at most.
+func (c *claim) want(name corev1.ResourceName) int64 {
+	if quantity, named := c.asked[name]; named {
+		return units(name, quantity, !device(name))
+	}
+	if c.open(name) {
+		return most
+	}
+	return 0
+}
+
+// open tells whether a claim takes as much of a resource as there is.
+func (c *claim) open(name corev1.ResourceName) bool {
+	_, named := c.asked[name]
+	return !named && !c.exact && (c.all || everyPod(name))
+}
+
+// percent of n units. Of devices the nearest whole number: of a single one, 90 % is that one.
+func percent(name corev1.ResourceName, n int64, percentage int) int64 {
+	half := int64(0)
+	if device(name) {
+		half = 50
+	}
+	return (n*int64(percentage) + half) / 100
+}
+
+// fill gives the parties as much of shared as they want, evenly where it is not enough; first, and of all that is free, what each uses and wants.
+func fill(parties []*party, free, shared int64) {
+	floors := level(free, parties, func(p *party) (least, most int64) { return 0, p.used })
+	total := int64(0)
+	for i, p := range parties {
+		p.get = floors[i]
+		total += floors[i]
+	}
+	for i, n := range level(max(shared, total), parties, func(p *party) (least, most int64) { return p.get, p.want }) {
+		parties[i].get = n
+	}
+}
+
+// level divides total evenly within the bounds of each party, whose least amounts it covers: nobody has more than another who wants more, unless by its
+// least amount. What can't be divided evenly goes to the first ones.
+func level(total int64, parties []*party, bounds func(*party) (least, most int64)) []int64 {
+	amounts := make([]int64, len(parties))
+	at := func(height int64) (sum int64) {
+		for i, p := range parties {
+			least, most := bounds(p)
+			amounts[i] = max(least, min(height, most))
+			sum += amounts[i]
+		}
+		return sum
+	}
+	low, high := int64(0), total // low is covered, as far as total covers the least amounts
+	for low < high {
+		if middle := low + (high-low+1)/2; at(middle) <= total {
+			low = middle
+		} else {
+			high = middle - 1
+		}
+	}
+	rest := total - at(low)
+	for i, p := range parties {
+		if least, most := bounds(p); rest > 0 && low >= least && low < most {
+			amounts[i]++
+			rest--
+		}
+	}
+	return amounts
+}
+
+// grant notes in the claim of a party what it gets.
+func (d *division) grant(name corev1.ResourceName, own, consumer *party) {
+	c := own.claims[0]
+	asked, named := c.asked[name]
+	if !named {
+		if c.open(name) && d.stock[name].capacity > 0 {
+			c.share[name] = quantityOf(name, own.get)
+		}
+		return
+	}
+	got := quantityOf(name, own.get)
+	if got.Cmp(asked) >= 0 {
+		c.share[name] = asked
+		return
+	}
+	c.share[name] = got
+	switch {
+	case d.stock[name].capacity == 0:
+		c.cuts = append(c.cuts, cut{name, cutMissing})
+	case own.get == own.want:
+		c.cuts = append(c.cuts, cut{name, cutWhole})
+	case consumer.capped && consumer.get == consumer.want:
+		c.cuts = append(c.cuts, cut{name, cutOffer})
+	default:
+		c.cuts = append(c.cuts, cut{name, cutShared})
+	}
+}
+
+// hold keeps shares that have hardly moved at what was granted before, if that is still there: within bound, which the shares of all are within, and
+// within what offers allow. Devices are never held: each one counts.
+func (d *division) hold(name corev1.ResourceName, consumers []*party, bound int64) {
+	if device(name) {
+		return
+	}
+	var shrunk []*claim
+	sum, over := int64(0), map[*claim]bool{}
+	for _, p := range consumers {
+		total := int64(0)
+		var mine []*claim
+		for _, c := range p.claims {
+			before := d.steady(name, c)
+			now := units(name, c.share[name], true)
+			if before > now {
+				mine = append(mine, c)
+			}
+			if before >= 0 {
+				now = before
+			}
+			total += now
+		}
+		if p.capped && total > p.want {
+			for _, c := range mine {
+				over[c] = true
+				total -= d.steady(name, c) - units(name, c.share[name], true)
+			}
+		}
+		shrunk = append(shrunk, mine...)
+		sum += total
+	}
+	for _, c := range d.claims {
+		lowered := slices.Contains(shrunk, c)
+		if d.steady(name, c) >= 0 && !over[c] && (!lowered || sum <= bound) {
+			c.share[name] = c.granted[name]
+		}
+	}
+}
+
+// steady returns how many units a claim was granted before, if that is about what it gets now and still asks for; -1 otherwise.
+func (d *division) steady(name corev1.ResourceName, c *claim) int64 {
+	before, had := c.granted[name]
+	now, has := c.share[name]
+	if asked, named := c.asked[name]; !had || !has || named && (now.Cmp(asked) == 0 || before.Cmp(asked) > 0) {
+		return -1
+	}
+	was, is := units(name, before, true), units(name, now, true)
+	if move := max(was-is, is-was); move*100 > max(was, is)*int64(d.policy.Threshold) {
+		return -1
+	}
+	return was
+}
+
+// cut is a request that was not granted whole.
+type cut struct {
+	name   corev1.ResourceName
+	reason cutReason
+}
+
+type cutReason int
+
+const (
+	cutShared cutReason = iota
+	cutOffer
+	cutMissing
+	cutWhole
+)
+
+// explain tells people what of the request is not granted, and why. It changes with the share only.
+func (c *claim) explain(policy SharingPolicy) string {
+	var parts []string
+	for reason, why := range [...]string{
+		cutShared:  fmt.Sprintf("this cluster shares %d%% of what it has free among its consumers", policy.Percentage),
+		cutOffer:   fmt.Sprintf("a ResourceOffer limits cluster %s", c.consumer),
+		cutMissing: "no node here has any",
+		cutWhole:   "only whole ones are shared",
+	} {
+		var amounts []string
+		for _, cut := range c.cuts {
+			if got, asked := c.share[cut.name], c.asked[cut.name]; cut.reason == cutReason(reason) && got.Cmp(asked) < 0 {
+				amounts = append(amounts, fmt.Sprintf("%s of %s %s", got.String(), asked.String(), cut.name))
+			}
+		}
+		if len(amounts) > 0 {
+			parts = append(parts, strings.Join(amounts, ", ")+" ("+why+")")
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func refusedByLimit(limit int) string {
+	return fmt.Sprintf("each consumer gets %d ResourceSlices here, the oldest first, and this one is beyond that: delete others, or have the provider raise "+
+		"controllerManager.config.resourceSliceLimit", limit)
+}
