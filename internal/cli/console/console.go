@@ -42,6 +42,9 @@ type screen struct {
 	// width tells how many columns the terminal has now; 0 when it does not say.
 	width   func() int
 	verbose bool
+	// now is the clock, began what it showed at first: who wants to know more sees at every line when it was.
+	now   func() time.Time
+	began time.Time
 
 	mu   sync.Mutex
 	line string // the spinner's line, empty when it does not turn
@@ -49,7 +52,7 @@ type screen struct {
 
 // New returns a console that writes data to out and everything else to err.
 func New(out, err io.Writer, verbose bool) *Console {
-	s := &screen{out: out, err: err, verbose: verbose, width: func() int { return 0 }}
+	s := &screen{out: out, err: err, verbose: verbose, width: func() int { return 0 }, now: time.Now, began: time.Now()}
 	if file, ok := err.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		s.terminal = true
 		s.width = func() int {
@@ -75,7 +78,8 @@ func (c *Console) Warn(format string, args ...any) { c.print(Warning, format, ar
 // Fail reports why the command ends.
 func (c *Console) Fail(err error) { c.print(Failure, "%v", err) }
 
-// Verbose reports what only the curious want to know.
+// Verbose reports what only the curious want to know. With it every line, of whatever level, begins with the seconds since the console was made, and
+// every change of what is waited for is a line: no second passes without a word.
 func (c *Console) Verbose(format string, args ...any) {
 	if c.verbose {
 		c.print(Info, format, args...)
@@ -87,6 +91,9 @@ func (c *Console) print(level Level, format string, args ...any) {
 	prefix := " " + string(level) + "  "
 	if c.terminal {
 		prefix = " \x1b[" + colors[level] + "m" + string(level) + "\x1b[0m  "
+	}
+	if c.verbose {
+		prefix += fmt.Sprintf("%6.2f s  ", c.now().Sub(c.began).Seconds())
 	}
 	if c.scope != "" {
 		prefix += "(" + c.scope + ") "
@@ -132,9 +139,19 @@ func (c *Console) Start(format string, args ...any) *Step {
 
 // Update changes what is shown as being waited for.
 func (s *Step) Update(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if s.replace(text) {
+		s.console.Verbose("%s", text)
+	}
+}
+
+// replace tells whether the text is another one.
+func (s *Step) replace(text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.text = fmt.Sprintf(format, args...)
+	changed := s.text != text
+	s.text = text
+	return changed
 }
 
 func (s *Step) current() string {

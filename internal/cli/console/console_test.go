@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -27,11 +28,19 @@ func TestPlainLines(t *testing.T) {
 	}
 }
 
+// TestVerbose: every second is accounted for, by what was waited for and how long.
 func TestVerbose(t *testing.T) {
 	var errOut bytes.Buffer
-	New(nil, &errOut, true).Verbose("said")
-	if errOut.String() != " INFO  said\n" {
-		t.Errorf("%q", errOut.String())
+	c := New(nil, &errOut, true)
+	c.now = func() time.Time { return c.began.Add(1234 * time.Millisecond) }
+	c.Verbose("said")
+	step := c.Scope("remote").Start("doing")
+	step.Update("waiting")
+	step.Update("waiting")
+	step.Done("did it")
+	want := " INFO    1.23 s  said\n INFO    1.23 s  (remote) waiting\n INFO    1.23 s  (remote) did it\n"
+	if diff := cmp.Diff(want, errOut.String()); diff != "" {
+		t.Error(diff)
 	}
 }
 
