@@ -17,6 +17,7 @@ import (
 	"liqo.io/liqo/internal/dataplane/agent"
 	"liqo.io/liqo/internal/dataplane/kernel"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/facts"
 )
 
 // cleanupTimeout is how long the end of the fabric agent may take, to find out whether the node is to be cleaned up and to do that.
@@ -58,26 +59,26 @@ func Fabric(ctx context.Context, args []string) error {
 // fabric is everything that runs.
 type fabric struct {
 	opts        *fabricOptions
-	facts       *networkFacts
-	choice      *gatewayChoice
+	facts       *facts.Watcher
+	choice      *facts.Choice
 	kernel      *kernel.Kernel
 	agent       *agent.Agent
 	uninstalled *uninstallation
-	problems    problemLog
+	problems    facts.ProblemLog
 	settled     atomic.Bool
 }
 
 func newFabric(cfg *rest.Config, opts *fabricOptions, log *slog.Logger) (*fabric, error) {
-	f := &fabric{opts: opts, problems: problemLog{log: log}}
+	f := &fabric{opts: opts, problems: facts.ProblemLog{Log: log}}
 	var err error
 	if f.kernel, err = kernel.New(); err != nil {
 		return nil, fmt.Errorf("opening the kernel's network: %w", err)
 	}
 	f.agent = agent.New(agent.Options{Kernel: f.kernel, Own: fabricOwnership(), Want: f.want, Log: log, Settled: func() { f.settled.Store(true) }})
-	if f.facts, err = newNetworkFacts(cfg, opts.liqoNamespace, opts.options(), opts.nodeName, nil, f.agent.Facts); err != nil {
+	if f.facts, err = facts.NewWatcher(cfg, opts.liqoNamespace, opts.options(), opts.nodeName, nil, f.agent.Facts); err != nil {
 		return nil, err
 	}
-	f.choice = newGatewayChoice(network.DefaultTiming(0, 0), f.agent.Facts)
+	f.choice = facts.NewChoice(network.DefaultTiming(0, 0), f.agent.Facts)
 	if f.uninstalled, err = newUninstallation(cfg, opts.liqoNamespace, opts.daemonSet); err != nil {
 		return nil, err
 	}
@@ -95,8 +96,8 @@ func (f *fabric) run(ctx context.Context) error {
 	served := endpoints{health: f.opts.healthAddress, metrics: f.opts.metricsAddress, ready: f.ready, registry: newRegistry()}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
-		func(ctx context.Context) error { return f.facts.run(ctx) },
-		f.choice.run,
+		func(ctx context.Context) error { return f.facts.Run(ctx) },
+		f.choice.Run,
 		f.agent.Run,
 		func(ctx context.Context) error { return f.kernel.Watch(ctx, fabricOwnership(), f.agent.Look) },
 		f.uninstalled.run,
@@ -109,22 +110,22 @@ func (f *fabric) run(ctx context.Context) error {
 
 // want is what this node needs now.
 func (f *fabric) want(ctx context.Context) ([]dataplane.State, error) {
-	facts, problems, err := f.facts.read(ctx)
+	known, problems, err := f.facts.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f.problems.tell(problems)
+	f.problems.Tell(problems)
 	host := network.Host{Name: f.opts.nodeName}
-	if node, ok := facts.Node(f.opts.nodeName); ok {
+	if node, ok := known.Node(f.opts.nodeName); ok {
 		if host.MTU, host.Addresses, err = agent.Underlay(node.IP, dataplane.OverlayLink); err != nil {
 			return nil, err
 		}
 	}
-	active, err := f.choice.of(facts.Peers)
+	active, err := f.choice.Of(known.Peers)
 	if err != nil {
 		return nil, err
 	}
-	return []dataplane.State{network.CompileNode(&facts, host, active)}, nil
+	return []dataplane.State{network.CompileNode(&known, host, active)}, nil
 }
 
 func (f *fabric) ready() error {
@@ -146,26 +147,4 @@ func cleanUp(ctx context.Context, log *slog.Logger) error {
 		return fmt.Errorf("cleaning up this node: %w", err)
 	}
 	return nil
-}
-
-// problemLog tells of each problem once: when it comes up.
-type problemLog struct {
-	log  *slog.Logger
-	told map[string]bool
-}
-
-func (l *problemLog) tell(problems []network.Problem) {
-	now := make(map[string]bool, len(problems))
-	for _, p := range problems {
-		text := p.String()
-		now[text] = true
-		switch {
-		case l.told[text]:
-		case p.Waiting:
-			l.log.Info("Waiting", "cluster", p.ClusterID, "for", text)
-		default:
-			l.log.Warn("An object has no effect", "cluster", p.ClusterID, "problem", text)
-		}
-	}
-	l.told = now
 }

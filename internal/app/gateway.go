@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/netip"
 	"os"
 	"runtime/debug"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
@@ -21,11 +18,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/dataplane"
-	"liqo.io/liqo/internal/dataplane/agent"
+	applier "liqo.io/liqo/internal/dataplane/agent"
 	"liqo.io/liqo/internal/dataplane/kernel"
 	"liqo.io/liqo/internal/gateway"
+	"liqo.io/liqo/internal/gateway/agent"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/facts"
 )
 
 // agentGC is by how many percent the memory of an agent may grow between two collections.
@@ -72,202 +72,77 @@ func Gateway(ctx context.Context, args []string) error {
 	}
 }
 
-// gatewayAgent is everything that runs in the container that decides.
-type gatewayAgent struct {
-	opts     *gatewayOptions
-	log      *slog.Logger
-	facts    *networkFacts
-	choice   *gatewayChoice // of the other peers' gateways
-	siblings *gateway.Prober
-	kernel   *kernel.Kernel
-	agent    *agent.Agent
-	pinger   *gateway.Pinger
-	resolver *gateway.Resolver
-	reporter *gatewayReporter
-	metrics  *gatewayMetrics
-	timing   network.Timing
-	began    time.Time
-	problems problemLog // of the facts
-	settled  atomic.Bool
-	heard    chan struct{} // an answer came through the tunnel
-	left     chan struct{} // the far replica said that it is about to end
-
-	mu      sync.Mutex
-	session *gateway.Session
-	// known are the last facts, mtu that of the tunnel and compiled the number of the session in what was wanted last.
-	known    *network.Facts
-	mtu      int
-	compiled int
-	// keys are the problems with the own ones.
-	keys problemLog
-	// said is what WireGuard said when it was asked last.
-	said  gateway.Device
-	asked time.Time
-	// leaving is when this replica began to end; zero while it does not.
-	leaving time.Time
-}
-
 func newGatewayAgent(cfg *rest.Config, opts *gatewayOptions, log *slog.Logger) (*gatewayAgent, error) {
-	g := &gatewayAgent{
-		opts: opts, log: log, began: time.Now(), problems: problemLog{log: log}, keys: problemLog{log: log},
-		timing: network.DefaultTiming(opts.pingInterval, opts.pingLossThreshold), heard: make(chan struct{}, 1), left: make(chan struct{}, 1),
-	}
-	var err error
-	if g.kernel, err = kernel.New(); err != nil {
+	k, err := kernel.New()
+	if err != nil {
 		return nil, fmt.Errorf("opening the kernel's network: %w", err)
 	}
-	g.session = gateway.NewSession(g.timing, func() uint16 { return uint16(20000 + rand.IntN(40000)) })
-	g.agent = agent.New(agent.Options{Kernel: g.kernel, Own: dataplane.Ours(), Want: g.want, Log: log, Settled: g.made})
-	if g.facts, err = newNetworkFacts(cfg, opts.liqoNamespace, opts.options(), "", watching{
+	g := &gatewayAgent{opts: opts, registry: newRegistry()}
+	if g.watcher, err = facts.NewWatcher(cfg, opts.liqoNamespace, opts.options(), "", facts.Watching{
 		&corev1.Secret{}: {Namespaces: map[string]cache.Config{
 			opts.namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", opts.secretName)},
 		}},
-	}, g.agent.Facts); err != nil {
+	}, func() { g.agent.News() }); err != nil {
 		return nil, err
 	}
-	writer, err := client.New(cfg, client.Options{Scheme: networkScheme(), Mapper: networkMapper()})
+	writer, err := client.New(cfg, client.Options{Scheme: facts.Scheme(), Mapper: facts.Mapper()})
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	g.metrics = newGatewayMetrics(opts.remoteClusterID, g.device, func() time.Duration { return g.pinger.Pulse().RTT }, g.works)
 	far := network.ServerAddress()
 	if opts.role == network.Server {
 		far = network.ClientAddress()
 	}
-	g.pinger = gateway.NewPinger(gateway.PingerOptions{
-		ClusterID: opts.clusterID, Far: netip.AddrPortFrom(far.Addr(), network.PingPort), Local: network.PongPort, Link: dataplane.TunnelLink,
-		Interval: opts.pingInterval,
-		Heard: func(rtt time.Duration) {
-			g.metrics.heard(rtt)
-			signal(g.heard)
+	device := func() gateway.Device {
+		said, err := gateway.ReadDevice()
+		if err != nil {
+			return gateway.Device{} // while it can't be asked
+		}
+		return said
+	}
+	metrics := agent.NewMetrics(g.registry, opts.remoteClusterID, device, func() time.Duration { return g.agent.RTT() }, func() bool { return g.agent.Works() })
+	g.agent = agent.New(agent.Options{
+		ClusterID: opts.clusterID, Peer: opts.remoteClusterID, Role: opts.role, Pod: opts.podName, Node: opts.nodeName, IP: opts.podIP,
+		Timing: network.DefaultTiming(opts.pingInterval, opts.pingLossThreshold), PingInterval: opts.pingInterval, StatusInterval: opts.updateStatusInterval,
+		Far: netip.AddrPortFrom(far.Addr(), network.PingPort), Local: network.PongPort, Link: dataplane.TunnelLink,
+		Directory: gateway.Directory, AskPort: network.AskPort,
+		Kernel: k, Facts: g.watcher.Read, PrivateKey: g.privateKey, Device: device, Heard: metrics.Heard, Log: log,
+		Underlay: func() (int, error) {
+			mtu, _, err := applier.Underlay(opts.podIP, dataplane.OverlayLink, dataplane.TunnelLink)
+			return mtu, err
 		},
-		// It needs a moment to become deaf; a session with the same replica again would not last.
-		Left: func() { time.AfterFunc(byePause, func() { signal(g.left) }) },
+		Reporter: &agent.Connections{
+			Client: writer, Cache: g.watcher.Reader(), Namespace: opts.namespace, Name: opts.name, Pod: opts.podName, Log: log,
+		},
 	})
-	g.siblings = gateway.NewProber(gateway.ProberOptions{Port: network.AskPort, Interval: g.timing.Ask})
-	g.choice = newGatewayChoice(g.timing, g.agent.Facts)
-	g.resolver = gateway.NewResolver(g.agent.Facts)
-	g.reporter = &gatewayReporter{client: writer, cache: g.facts.cache, opts: opts, log: log}
 	return g, nil
 }
 
-// run does all of it until ctx ends, and then for as long as it takes another replica to take over.
+// gatewayAgent is everything that runs in the container that decides.
+type gatewayAgent struct {
+	opts     *gatewayOptions
+	registry *prometheus.Registry
+	watcher  *facts.Watcher
+	agent    *agent.Agent
+}
+
 func (g *gatewayAgent) run(ctx context.Context) error {
-	served := endpoints{health: g.opts.healthAddress, metrics: g.opts.metricsAddress, ready: g.ready, registry: g.metrics.registry}
-	work, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	group, work := errgroup.WithContext(work)
-	for _, part := range []func(context.Context) error{
-		func(work context.Context) error { return g.facts.run(work, &corev1.Secret{}) },
-		func(work context.Context) error { return g.kernel.Watch(work, dataplane.Ours(), g.agent.Look) },
-		g.choice.run,
-		g.siblings.Run,
-		g.resolver.Run,
-		g.pinger.Run,
-		g.agent.Run,
-		g.decide,
-		g.report,
+	served := endpoints{health: g.opts.healthAddress, metrics: g.opts.metricsAddress, ready: g.agent.Ready, registry: g.registry}
+	return g.agent.Run(ctx,
+		func(ctx context.Context) error { return g.watcher.Run(ctx, &corev1.Secret{}) },
 		served.serve,
-	} {
-		group.Go(func() error { return part(work) })
-	}
-	group.Go(func() error {
-		select {
-		case <-work.Done():
-		case <-ctx.Done():
-			g.leave(work)
-			stop()
-		}
-		return nil
-	})
-	return group.Wait()
+	)
 }
 
-// signal never waits: one that is on its way will do.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+// privateKey reads the gateway's own key.
+func (g *gatewayAgent) privateKey(ctx context.Context) (dataplane.PrivateKey, error) {
+	var secret corev1.Secret
+	key := client.ObjectKey{Namespace: g.opts.namespace, Name: g.opts.secretName}
+	if err := g.watcher.Reader().Get(ctx, key, &secret); err != nil {
+		return dataplane.PrivateKey{}, fmt.Errorf("waiting for Secret %s: %w", key, err)
 	}
-}
-
-// want is what this pod needs now, in the order that WireGuard has to see it.
-func (g *gatewayAgent) want(ctx context.Context) ([]dataplane.State, error) {
-	facts, problems, err := g.facts.read(ctx)
-	if err != nil {
-		return nil, err
+	if err := network.CheckKeys(secret.Data); err != nil {
+		return dataplane.PrivateKey{}, fmt.Errorf("reading Secret %s: %w", key, err)
 	}
-	g.problems.tell(problems)
-	g.mu.Lock()
-	g.known = &facts
-	g.mu.Unlock()
-	g.step(time.Now()) // the facts may be new
-	others := make([]network.Peer, 0, len(facts.Peers))
-	for _, p := range facts.Peers {
-		if p.ClusterID != g.opts.remoteClusterID {
-			others = append(others, p)
-		}
-	}
-	active, err := g.choice.of(others)
-	if err != nil {
-		return nil, err
-	}
-	self := network.Self{ClusterID: g.opts.remoteClusterID, IP: g.opts.podIP, Node: g.opts.nodeName}
-	if self.MTU, _, err = agent.Underlay(g.opts.podIP, dataplane.OverlayLink, dataplane.TunnelLink); err != nil {
-		return nil, err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if _, ok := facts.Peer(g.opts.remoteClusterID); ok && !g.session.Begun() {
-		return nil, agent.ErrUnknown // it waits for its keys, or to take over from the agent before it
-	}
-	g.compiled = g.session.Replica().Session
-	var states []dataplane.State
-	for _, tunnel := range g.session.Tunnels() {
-		states = append(states, network.CompileGateway(&facts, self, tunnel, active))
-	}
-	g.mtu = tunnelMTU(states[len(states)-1])
-	return states, nil
-}
-
-// made is told that all that was wanted is there.
-func (g *gatewayAgent) made() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.session.Made(g.compiled) {
-		g.pinger.Ask() // the new session may work already
-	}
-	g.settled.Store(true)
-}
-
-func (g *gatewayAgent) ready() error {
-	if !g.settled.Load() {
-		return errors.New("the network of this pod is not as it should be yet")
-	}
-	return nil
-}
-
-// device is what WireGuard says; nothing while it can't be asked.
-func (g *gatewayAgent) device() gateway.Device {
-	device, err := gateway.ReadDevice()
-	if err != nil {
-		return gateway.Device{}
-	}
-	return device
-}
-
-// works tells whether the peer answers through the tunnel.
-func (g *gatewayAgent) works() bool {
-	pulse := g.pinger.Pulse()
-	return !pulse.Last.IsZero() && time.Since(pulse.Last) < g.timing.Lost
-}
-
-// tunnelMTU is that of the tunnel in a state; 0 if it has none.
-func tunnelMTU(s dataplane.State) int {
-	for _, l := range s.Links {
-		if l.Name == dataplane.TunnelLink {
-			return l.MTU
-		}
-	}
-	return 0
+	return dataplane.PrivateKey(secret.Data[networkingv1beta1.SecretPrivateKey]), nil
 }

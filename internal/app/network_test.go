@@ -29,8 +29,10 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/dataplane/agent"
 	"liqo.io/liqo/internal/gateway"
+	gatewayagent "liqo.io/liqo/internal/gateway/agent"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/facts"
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
@@ -206,7 +208,7 @@ func TestAgentsOnAPIServer(t *testing.T) {
 
 func (a *agents) testFabric(t *testing.T) {
 	news := make(chan struct{}, 1)
-	facts, err := newNetworkFacts(a.fabric, home, network.Options{}, "node-1", nil, func() {
+	watched, err := facts.NewWatcher(a.fabric, home, network.Options{}, "node-1", nil, func() {
 		select {
 		case news <- struct{}{}:
 		default:
@@ -215,12 +217,12 @@ func (a *agents) testFabric(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := facts.read(t.Context()); !errors.Is(err, agent.ErrUnknown) {
+	if _, _, err := watched.Read(t.Context()); !errors.Is(err, agent.ErrUnknown) {
 		t.Errorf("before anything was heard: %v", err)
 	}
-	during(t, func(ctx context.Context) error { return facts.run(ctx) })
+	during(t, func(ctx context.Context) error { return watched.Run(ctx) })
 	apitesting.Eventually(t, 20*time.Second, "all facts", func() error {
-		got, problems, err := facts.read(t.Context())
+		got, problems, err := watched.Read(t.Context())
 		if err != nil {
 			return err
 		}
@@ -234,7 +236,7 @@ func (a *agents) testFabric(t *testing.T) {
 	}
 	strays := []*corev1.Pod{a.pod(t, "default", "elsewhere", "10.244.7.1", false), a.pod(t, "default", "some", "10.244.7.2", false)}
 	apitesting.Eventually(t, 20*time.Second, "the pods of this node", func() error {
-		got, _, err := facts.read(t.Context())
+		got, _, err := watched.Read(t.Context())
 		if err != nil {
 			return err
 		}
@@ -243,9 +245,8 @@ func (a *agents) testFabric(t *testing.T) {
 		}
 		return nil
 	})
-	var pods, own corev1.PodList
-	if err := errors.Join(facts.cache.List(t.Context(), &pods), facts.beside.List(t.Context(), &own)); err != nil || len(pods.Items) != 2 || len(own.Items) != 1 {
-		t.Errorf("a node's agent holds %d and %d pods, %v, want those of gateways and its own", len(pods.Items), len(own.Items), err)
+	if held, err := watched.Held(t.Context()); err != nil || len(held.Pods) != 3 {
+		t.Errorf("a node's agent holds %d pods, %v, want those of gateways and its own", len(held.Pods), err)
 	}
 	for _, pod := range strays {
 		if err := a.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
@@ -269,22 +270,22 @@ func (a *agents) testFabric(t *testing.T) {
 
 func (a *agents) testGateway(t *testing.T) {
 	opts := &gatewayOptions{name: "milan", namespace: tenant, remoteClusterID: "milan", secretName: "gw-milan", podName: "gw-milan-a"}
-	facts, err := newNetworkFacts(a.gateway, home, network.Options{}, "", watching{
+	watched, err := facts.NewWatcher(a.gateway, home, network.Options{}, "", facts.Watching{
 		&corev1.Secret{}: {Namespaces: map[string]cache.Config{tenant: {FieldSelector: fields.OneTermEqualSelector("metadata.name", opts.secretName)}}},
 	}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	during(t, func(ctx context.Context) error { return facts.run(ctx, &corev1.Secret{}) })
+	during(t, func(ctx context.Context) error { return watched.Run(ctx, &corev1.Secret{}) })
 	a.pod(t, "default", "stray", "10.244.7.7", false)
 	a.pod(t, "default", "host", "172.16.0.2", true)
 	apitesting.Eventually(t, 20*time.Second, "the pods of the pod network", func() error {
-		got, _, err := facts.read(t.Context())
+		got, _, err := watched.Read(t.Context())
 		if err != nil {
 			return err
 		}
 		var pods corev1.PodList
-		if err := facts.cache.List(t.Context(), &pods); err != nil {
+		if err := watched.Reader().List(t.Context(), &pods); err != nil {
 			return err
 		}
 		names := make([]string, 0, len(pods.Items))
@@ -300,10 +301,10 @@ func (a *agents) testGateway(t *testing.T) {
 		}
 		return nil
 	})
-	if err := facts.cache.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: opts.secretName}, &corev1.Secret{}); err != nil {
+	if err := watched.Reader().Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: opts.secretName}, &corev1.Secret{}); err != nil {
 		t.Errorf("reading its keys: %v", err)
 	}
-	writer, err := client.New(a.gateway, client.Options{Scheme: networkScheme(), Mapper: networkMapper()})
+	writer, err := client.New(a.gateway, client.Options{Scheme: facts.Scheme(), Mapper: facts.Mapper()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,11 +312,19 @@ func (a *agents) testGateway(t *testing.T) {
 		t.Error("a gateway may read another Secret than its own")
 	}
 
-	r := &gatewayReporter{client: writer, cache: facts.cache, opts: opts, log: slog.New(slog.DiscardHandler)}
 	seen := gateway.Seen{Now: time.Now(), Works: true, MTU: 1340, Peer: "milan", Interval: 10 * time.Second}
 	seen.Pulse.Last, seen.Pulse.RTT = seen.Now, 2*time.Millisecond
 	peer := &network.Peer{Gateway: "milan"}
-	report := func() error { return errors.Join(r.connection(t.Context(), seen), r.label(t.Context(), true, peer)) }
+	report := func() error {
+		failed := &strings.Builder{}
+		r := &gatewayagent.Connections{
+			Client: writer, Cache: watched.Reader(), Namespace: opts.namespace, Name: opts.name, Pod: opts.podName, Log: slog.New(slog.NewTextHandler(failed, nil)),
+		}
+		if r.Report(t.Context(), seen, true, peer); failed.Len() > 0 {
+			return errors.New(failed.String())
+		}
+		return nil
+	}
 	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "gw-milan-b"}} // it was at work before
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"true"}}}`, networkingv1beta1.LabelActive)
 	if err := a.Patch(t.Context(), other, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {

@@ -5,10 +5,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/gateway"
 	"liqo.io/liqo/internal/network"
 )
@@ -60,45 +56,5 @@ func TestTunnelOptions(t *testing.T) {
 		if _, err := parseTunnel([]string{flag}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want it to say %q", flag, err, want)
 		}
-	}
-}
-
-// TestNewsThatAreNone: agents are woken by what their plans depend on, and not by heartbeats and measurements.
-func TestNewsThatAreNone(t *testing.T) {
-	object := func(version string, change func(*networkingv1beta1.Connection)) *networkingv1beta1.Connection {
-		c := &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Name: "gw-milan", ResourceVersion: version}}
-		c.Status.Value, c.Status.Latency = networkingv1beta1.Connected, &networkingv1beta1.ConnectionLatency{Value: "1ms"}
-		if change != nil {
-			change(c)
-		}
-		return c
-	}
-	for name, c := range map[string]struct {
-		after *networkingv1beta1.Connection
-		want  bool
-	}{
-		"the same again": {object("1", nil), false},
-		"another latency": {object("2", func(c *networkingv1beta1.Connection) {
-			c.Status.Latency = &networkingv1beta1.ConnectionLatency{Value: "2ms"}
-		}), false},
-		"another value": {object("2", func(c *networkingv1beta1.Connection) { c.Status.Value = networkingv1beta1.ConnectionError }), true},
-		"another MTU":   {object("2", func(c *networkingv1beta1.Connection) { c.Status.MTU = 1300 }), true},
-	} {
-		if got := differ(object("1", nil), c.after); got != c.want {
-			t.Errorf("%s: %t, want %t", name, got, c.want)
-		}
-	}
-	beat := func(version string, ready corev1.ConditionStatus) any {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: version}}
-		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "172.16.0.1"}}
-		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
-		kept, err := keepNode(node)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return kept
-	}
-	if differ(beat("1", corev1.ConditionTrue), beat("2", corev1.ConditionFalse)) {
-		t.Error("a node that is not ready for a while is news")
 	}
 }

@@ -15,6 +15,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/network/facts"
 )
 
 // doubt is how long an API server that refuses to tell about the DaemonSet is asked again, by default. API servers know a token for 10 s
@@ -40,14 +42,14 @@ func newUninstallation(cfg *rest.Config, namespace, name string) (*uninstallatio
 	kind := u.object()
 	var err error
 	if u.cache, err = cache.New(cfg, cache.Options{
-		Scheme: networkScheme(), Mapper: networkMapper(), DefaultTransform: cache.TransformStripManagedFields(),
+		Scheme: facts.Scheme(), Mapper: facts.Mapper(), DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			kind: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", name)}}},
 		},
 	}); err != nil {
 		return nil, fmt.Errorf("making a cache of DaemonSet %s/%s: %w", namespace, name, err)
 	}
-	if u.client, err = client.New(cfg, client.Options{Scheme: networkScheme(), Mapper: networkMapper()}); err != nil {
+	if u.client, err = client.New(cfg, client.Options{Scheme: facts.Scheme(), Mapper: facts.Mapper()}); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	return u, nil

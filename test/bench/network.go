@@ -58,13 +58,10 @@ func (b *networkBench) run(ctx context.Context) (result *NetworkResult, err erro
 	if err := b.prepare(ctx); err != nil {
 		return nil, err
 	}
-	tunnel, err := b.bare(ctx)
-	if err != nil {
+	result = &NetworkResult{}
+	if result.Implementation, err = b.bare(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, tunnel.close()) }()
-
-	result = &NetworkResult{Implementation: tunnel.implementation}
 	for i := range b.runs {
 		// Beginning with another one each time, so that a machine that grows slower or faster favours none.
 		for j := range b.paths {
@@ -262,6 +259,21 @@ func (p *path) measure(ctx context.Context) (figure Figure, err error) {
 	return figure, nil
 }
 
+// gatewayLabels are those of the pods of gateways.
+var gatewayLabels = client.MatchingLabels{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway}
+
+// only is the one pod that has these labels.
+func only(ctx context.Context, c *playground.Cluster, namespace string, labels client.MatchingLabels) (*corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(namespace), labels); err != nil {
+		return nil, err
+	}
+	if len(pods.Items) != 1 {
+		return nil, fmt.Errorf("finding pods %v in namespace %s of %s: there are %d, want one", labels, namespace, c.ID, len(pods.Items))
+	}
+	return &pods.Items[0], nil
+}
+
 // memory is what the processes of the network hold, by container.
 func (b *networkBench) memory(ctx context.Context) (map[string]uint64, error) {
 	all := map[string]uint64{}
@@ -271,17 +283,14 @@ func (b *networkBench) memory(ctx context.Context) (map[string]uint64, error) {
 		container []string
 	}{
 		{api.Namespace, client.MatchingLabels{"app.kubernetes.io/name": "fabric"}, []string{"fabric"}},
-		{api.TenantNamespace("milan"), client.MatchingLabels{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway}, []string{"gateway", "wireguard"}},
+		{api.TenantNamespace("milan"), gatewayLabels, []string{"gateway", tunnelContainer}},
 	} {
-		var pods corev1.PodList
-		if err := b.rome.List(ctx, &pods, client.InNamespace(want.namespace), want.labels); err != nil {
+		pod, err := only(ctx, b.rome, want.namespace, want.labels)
+		if err != nil {
 			return nil, err
 		}
-		if len(pods.Items) != 1 {
-			return nil, fmt.Errorf("finding pods %v of rome: there are %d, want one", want.labels, len(pods.Items))
-		}
 		for _, container := range want.container {
-			pids, err := playground.Container(&pods.Items[0], container)
+			pids, err := playground.Container(pod, container)
 			if err != nil {
 				return nil, err
 			}

@@ -1,4 +1,4 @@
-package app
+package facts
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// gatewayChoice follows which pod of each gateway is at work, by asking those of gateways that have several.
-type gatewayChoice struct {
+// Choice follows which pod of each gateway is at work, by asking those of gateways that have several.
+type Choice struct {
 	prober  *gateway.Prober
 	timing  network.Timing
 	changed func()
@@ -29,16 +29,17 @@ type gatewayChoice struct {
 	begun bool
 }
 
-func newGatewayChoice(timing network.Timing, changed func()) *gatewayChoice {
-	c := &gatewayChoice{timing: timing, changed: changed, present: map[string]netip.Addr{}, now: time.Now}
+// NewChoice returns one that tells of every other choice that is due; it asks nobody before Run.
+func NewChoice(timing network.Timing, changed func()) *Choice {
+	c := &Choice{timing: timing, changed: changed, present: map[string]netip.Addr{}, now: time.Now}
 	c.prober = gateway.NewProber(gateway.ProberOptions{Port: network.AskPort, Interval: timing.Watch, Changed: c.reconsider})
 	c.heard = c.prober.Heard
 	return c
 }
 
-// of returns the gateway pods to route to, by cluster ID, and from now on asks these peers' gateways. It is agent.ErrUnknown while those that
+// Of returns the gateway pods to route to, by cluster ID, and from now on asks these peers' gateways. It is agent.ErrUnknown while those that
 // have several had no time to answer: an agent that starts anew finds good routes, and must not replace them with a guess.
-func (c *gatewayChoice) of(peers []network.Peer) (map[string]netip.Addr, error) {
+func (c *Choice) Of(peers []network.Peer) (map[string]netip.Addr, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.began.IsZero() {
@@ -63,7 +64,7 @@ func (c *gatewayChoice) of(peers []network.Peer) (map[string]netip.Addr, error) 
 
 // waits tells whether it is too early for the first choice: for some peer nobody said to be at work, and somebody may yet. Peers that come
 // later have no routes that a guess could spoil.
-func (c *gatewayChoice) waits() bool {
+func (c *Choice) waits() bool {
 	if c.begun || c.now().Sub(c.began) >= c.timing.Silence {
 		return false
 	}
@@ -82,7 +83,7 @@ func (c *gatewayChoice) waits() bool {
 	})
 }
 
-func (c *gatewayChoice) choose() map[string]netip.Addr {
+func (c *Choice) choose() map[string]netip.Addr {
 	heard, now := c.heard(), c.now()
 	chosen := make(map[string]netip.Addr, len(c.peers))
 	for _, p := range c.peers {
@@ -94,7 +95,7 @@ func (c *gatewayChoice) choose() map[string]netip.Addr {
 }
 
 // reconsider tells when another choice than the present one is due.
-func (c *gatewayChoice) reconsider() {
+func (c *Choice) reconsider() {
 	c.mu.Lock()
 	due := !c.waits() && !maps.Equal(c.choose(), c.present)
 	c.mu.Unlock()
@@ -103,8 +104,8 @@ func (c *gatewayChoice) reconsider() {
 	}
 }
 
-// run asks until ctx ends. Silence is news too, so it looks again at every question.
-func (c *gatewayChoice) run(ctx context.Context) error {
+// Run asks until ctx ends. Silence is news too, so it looks again at every question.
+func (c *Choice) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.timing.Watch)
 	defer tick.Stop()
 	done := make(chan error, 1)

@@ -1,4 +1,6 @@
-package app
+// Package facts tells the agents of the network what the plans of their hosts are made from: it watches the API server for objects, and asks the
+// replicas of gateways which of them is at work. What it tells is whole, or not told yet.
+package facts
 
 import (
 	"context"
@@ -26,8 +28,8 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// networkFacts keeps what the plan of a host is made from: it lists and watches as little as that takes, and of each object what counts.
-type networkFacts struct {
+// Watcher keeps what the plan of a host is made from: it lists and watches as little as that takes, and of each object what counts.
+type Watcher struct {
 	cache   cache.Cache
 	beside  cache.Cache     // of pods that the first one has not; nil for none
 	objects network.Objects // namespace and options; the lists are filled in for each reading
@@ -41,12 +43,12 @@ type networkFacts struct {
 // podPause is how long news of pods are gathered.
 const podPause = 500 * time.Millisecond
 
-// watching are additions to what is watched, by object.
-type watching map[client.Object]cache.ByObject
+// Watching are additions to what is watched, by object.
+type Watching map[client.Object]cache.ByObject
 
-// newNetworkFacts prepares to watch; of pods those of gateways and of that node, or, without one, of the whole pod network. changed is told of
+// NewWatcher prepares to watch; of pods those of gateways and of that node, or, without one, of the whole pod network. changed is told of
 // all news.
-func newNetworkFacts(cfg *rest.Config, liqoNamespace string, options network.Options, node string, more watching, changed func()) (*networkFacts, error) {
+func NewWatcher(cfg *rest.Config, liqoNamespace string, options network.Options, node string, more Watching, changed func()) (*Watcher, error) {
 	real, err := labels.NewRequirement(api.LabelType, selection.NotEquals, []string{api.TypeVirtualNode})
 	if err != nil {
 		return nil, fmt.Errorf("selecting real nodes: %w", err)
@@ -59,7 +61,7 @@ func newNetworkFacts(cfg *rest.Config, liqoNamespace string, options network.Opt
 	if node == "" {
 		pods.Label, pods.Field = nil, fields.ParseSelectorOrDie(running)
 	}
-	by := watching{
+	by := Watching{
 		&corev1.Node{}:                     {Label: labels.NewSelector().Add(*real), Transform: keepNode},
 		&corev1.Pod{}:                      pods,
 		&ipamv1alpha1.Network{}:            {},
@@ -73,7 +75,7 @@ func newNetworkFacts(cfg *rest.Config, liqoNamespace string, options network.Opt
 	for object, how := range more {
 		by[object] = how
 	}
-	f := &networkFacts{objects: network.Objects{LiqoNamespace: liqoNamespace, Options: options}, changed: changed}
+	f := &Watcher{objects: network.Objects{LiqoNamespace: liqoNamespace, Options: options}, changed: changed}
 	if f.cache, err = factsCache(cfg, by); err != nil {
 		return nil, err
 	}
@@ -84,14 +86,14 @@ func newNetworkFacts(cfg *rest.Config, liqoNamespace string, options network.Opt
 	if err != nil {
 		return nil, fmt.Errorf("selecting the pods of this node: %w", err)
 	}
-	f.beside, err = factsCache(cfg, watching{&corev1.Pod{}: {Transform: keepPod, Label: labels.NewSelector().Add(*others),
+	f.beside, err = factsCache(cfg, Watching{&corev1.Pod{}: {Transform: keepPod, Label: labels.NewSelector().Add(*others),
 		Field: fields.AndSelectors(fields.ParseSelectorOrDie(running), fields.OneTermEqualSelector("spec.nodeName", node))}})
 	return f, err
 }
 
-func factsCache(cfg *rest.Config, by watching) (cache.Cache, error) {
+func factsCache(cfg *rest.Config, by Watching) (cache.Cache, error) {
 	c, err := cache.New(cfg, cache.Options{
-		Scheme: networkScheme(), Mapper: networkMapper(), ByObject: by, DefaultTransform: cache.TransformStripManagedFields(),
+		Scheme: Scheme(), Mapper: Mapper(), ByObject: by, DefaultTransform: cache.TransformStripManagedFields(),
 		DefaultUnsafeDisableDeepCopy: new(true), // what is read here is only read
 	})
 	if err != nil {
@@ -100,8 +102,8 @@ func factsCache(cfg *rest.Config, by watching) (cache.Cache, error) {
 	return c, nil
 }
 
-// run watches until ctx ends. While the API server is away, what was heard last stays.
-func (f *networkFacts) run(ctx context.Context, kinds ...client.Object) error {
+// Run watches until ctx ends. While the API server is away, what was heard last stays.
+func (f *Watcher) Run(ctx context.Context, kinds ...client.Object) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return f.watch(ctx, kinds) })
 	caches := []cache.Cache{f.cache}
@@ -120,7 +122,7 @@ func (f *networkFacts) run(ctx context.Context, kinds ...client.Object) error {
 }
 
 // watch asks for news, and tells when everything was heard once.
-func (f *networkFacts) watch(ctx context.Context, kinds []client.Object) error {
+func (f *Watcher) watch(ctx context.Context, kinds []client.Object) error {
 	for _, kind := range append(kinds,
 		&corev1.Node{}, &corev1.Pod{}, &ipamv1alpha1.Network{}, &ipamv1alpha1.IP{}, &networkingv1beta1.Configuration{},
 		&networkingv1beta1.GatewayServer{}, &networkingv1beta1.GatewayClient{}, &networkingv1beta1.Connection{}, &networkingv1beta1.PublicKey{}) {
@@ -143,7 +145,7 @@ func (f *networkFacts) watch(ctx context.Context, kinds []client.Object) error {
 	return nil
 }
 
-func (f *networkFacts) listen(ctx context.Context, in cache.Cache, kind client.Object) error {
+func (f *Watcher) listen(ctx context.Context, in cache.Cache, kind client.Object) error {
 	informer, err := in.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watching %T: %w", kind, err)
@@ -161,18 +163,31 @@ func (f *networkFacts) listen(ctx context.Context, in cache.Cache, kind client.O
 	return nil
 }
 
+// Reader reads what is watched, what was asked for besides included.
+func (f *Watcher) Reader() client.Reader { return f.cache }
+
 // complete tells whether everything was heard at least once.
-func (f *networkFacts) complete() bool {
+func (f *Watcher) complete() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.synced
 }
 
-// read returns the facts as they are known now; agent.ErrUnknown before everything was heard once.
-func (f *networkFacts) read(ctx context.Context) (network.Facts, []network.Problem, error) {
+// Read returns the facts as they are known now; agent.ErrUnknown before everything was heard once.
+func (f *Watcher) Read(ctx context.Context) (network.Facts, []network.Problem, error) {
 	if !f.complete() {
 		return network.Facts{}, nil, agent.ErrUnknown
 	}
+	objects, err := f.Held(ctx)
+	if err != nil {
+		return network.Facts{}, nil, err
+	}
+	facts, problems := network.Gather(&objects)
+	return facts, problems, nil
+}
+
+// Held are the objects that facts are made from, as they are known now.
+func (f *Watcher) Held(ctx context.Context) (network.Objects, error) {
 	objects := f.objects
 	var (
 		nodes          corev1.NodeList
@@ -187,26 +202,25 @@ func (f *networkFacts) read(ctx context.Context) (network.Facts, []network.Probl
 	)
 	for _, list := range []client.ObjectList{&nodes, &pods, &networks, &ips, &configurations, &servers, &clients, &connections, &keys} {
 		if err := f.cache.List(ctx, list); err != nil {
-			return network.Facts{}, nil, fmt.Errorf("listing %T: %w", list, err)
+			return objects, fmt.Errorf("listing %T: %w", list, err)
 		}
 	}
 	if f.beside != nil {
 		var more corev1.PodList
 		if err := f.beside.List(ctx, &more); err != nil {
-			return network.Facts{}, nil, fmt.Errorf("listing the pods of this node: %w", err)
+			return objects, fmt.Errorf("listing the pods of this node: %w", err)
 		}
 		pods.Items = append(pods.Items, more.Items...)
 	}
 	objects.Nodes, objects.Pods, objects.Networks, objects.IPs = nodes.Items, pods.Items, networks.Items, ips.Items
 	objects.Configurations, objects.Connections, objects.PublicKeys = configurations.Items, connections.Items, keys.Items
 	objects.GatewayServers, objects.GatewayClients = servers.Items, clients.Items
-	facts, problems := network.Gather(&objects)
-	return facts, problems, nil
+	return objects, nil
 }
 
 // news tells of a change: at once, but for pods that are no gateways. These come and go by the hundred, and most lie where their node's
 // others do.
-func (f *networkFacts) news(object any) {
+func (f *Watcher) news(object any) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok || pod.Labels[networkingv1beta1.LabelComponent] == networkingv1beta1.ComponentGateway {
 		f.changed()

@@ -1,4 +1,4 @@
-package app
+package facts
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// networkScheme has the kinds that the agents of the network use, and no others: they run on every node, and each kind costs memory.
-func networkScheme() *runtime.Scheme {
+// Scheme has the kinds that the agents of the network use, and no others: they run on every node, and each kind costs memory.
+func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, appsv1.AddToScheme, ipamv1alpha1.AddToScheme, networkingv1beta1.AddToScheme,
@@ -31,8 +31,8 @@ func networkScheme() *runtime.Scheme {
 	return scheme
 }
 
-// networkMapper lists these kinds, since asking an API server for all it has takes longer than everything else at the start.
-func networkMapper() meta.RESTMapper {
+// Mapper lists these kinds, since asking an API server for all it has takes longer than everything else at the start.
+func Mapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	namespaced, root := meta.RESTScopeNamespace, meta.RESTScopeRoot
 	for gvk, scope := range map[schema.GroupVersionKind]meta.RESTScope{

@@ -1,4 +1,4 @@
-package app
+package agent
 
 import (
 	"time"
@@ -11,22 +11,21 @@ import (
 // driverWireGuard is the value of label driver: there is no other one.
 const driverWireGuard = "wireguard"
 
-// gatewayMetrics are what a gateway tells of the way to its peer.
-type gatewayMetrics struct {
-	registry  *prometheus.Registry
+// Metrics are what a gateway tells of the way to its peer.
+type Metrics struct {
 	histogram prometheus.Observer
 }
 
-// newGatewayMetrics makes metrics that ask for their values when they are read.
-func newGatewayMetrics(peer string, device func() gateway.Device, rtt func() time.Duration, connected func() bool) *gatewayMetrics {
+// NewMetrics registers metrics that ask for their values when they are read.
+func NewMetrics(registry *prometheus.Registry, peer string, device func() gateway.Device, rtt func() time.Duration, connected func() bool) *Metrics {
 	labels := prometheus.Labels{"driver": driverWireGuard, "cluster_id": peer}
-	m := &gatewayMetrics{registry: newRegistry()}
+	m := &Metrics{}
 	histogram := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "liqo_peer_latency_histogram_us", Help: "Round trips through the tunnel, in microseconds.", ConstLabels: labels,
 		Buckets: prometheus.ExponentialBuckets(125, 2, 14), // to one second
 	})
 	m.histogram = histogram
-	m.registry.MustRegister(
+	registry.MustRegister(
 		histogram,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "liqo_peer_receive_bytes_total", Help: "Bytes received from the peer through the tunnel.", ConstLabels: labels,
@@ -50,7 +49,8 @@ func newGatewayMetrics(peer string, device func() gateway.Device, rtt func() tim
 	return m
 }
 
-func (m *gatewayMetrics) heard(rtt time.Duration) { m.histogram.Observe(float64(rtt.Microseconds())) }
+// Heard counts an answer through the tunnel by how long it took.
+func (m *Metrics) Heard(rtt time.Duration) { m.histogram.Observe(float64(rtt.Microseconds())) }
 
 // implementationMetric tells which WireGuard is at work, once that is known.
 type implementationMetric struct{}

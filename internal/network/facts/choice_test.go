@@ -1,4 +1,4 @@
-package app
+package facts
 
 import (
 	"errors"
@@ -36,25 +36,25 @@ func TestFirstChoiceIsNoGuess(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			told := 0
-			choice := newGatewayChoice(network.DefaultTiming(0, 0), func() { told++ })
+			choice := NewChoice(network.DefaultTiming(0, 0), func() { told++ })
 			now := start
 			heard := map[netip.Addr]network.Heard(nil)
 			choice.now, choice.heard = func() time.Time { return now }, func() map[netip.Addr]network.Heard { return heard }
-			_, _ = choice.of([]network.Peer{c.peer})
+			_, _ = choice.Of([]network.Peer{c.peer})
 			now, heard = start.Add(c.after), c.heard
 			choice.reconsider()
 			waited := len(c.peer.Candidates) > 1
 			if due := c.choice.IsValid() && waited; due != (told > 0) {
 				t.Errorf("told of a choice: %v, want %v", told > 0, due)
 			}
-			got, err := choice.of([]network.Peer{c.peer})
+			got, err := choice.Of([]network.Peer{c.peer})
 			if errors.Is(err, agent.ErrUnknown) == c.choice.IsValid() || got[c.peer.ClusterID] != c.choice {
 				t.Errorf("got %v, %v, want %v", got, err, c.choice)
 			}
 			if !c.choice.IsValid() {
 				return
 			}
-			if _, err := choice.of([]network.Peer{c.peer, {ClusterID: "new", Candidates: several.Candidates}}); err != nil {
+			if _, err := choice.Of([]network.Peer{c.peer, {ClusterID: "new", Candidates: several.Candidates}}); err != nil {
 				t.Errorf("a peer that comes later stops the agent: %v", err)
 			}
 		})

@@ -1,0 +1,193 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"liqo.io/liqo/internal/gateway"
+	"liqo.io/liqo/internal/network"
+)
+
+const (
+	// leaveTimeout bounds how long a replica that ends waits for another one to take over; leaveInterval is how often it looks.
+	leaveTimeout  = 8 * time.Second
+	leaveInterval = 50 * time.Millisecond
+	// byePause is how long a client waits after a server took leave before it dials another one.
+	byePause = 100 * time.Millisecond
+	// deviceInterval is how often WireGuard is asked for handshakes when nothing is urgent.
+	deviceInterval = time.Second
+)
+
+// decide follows the tunnel and the other replicas, and has the agent change what that asks for, until ctx ends.
+func (a *Agent) decide(ctx context.Context) error {
+	for {
+		now := time.Now()
+		wait := min(a.step(ctx, now).Sub(now), a.opts.Timing.Ask)
+		// At once when the tunnel has been silent for too long, or, where it was, when it speaks again.
+		heard := a.heard
+		if last := a.pinger.Pulse().Last; a.Works() {
+			wait, heard = min(wait, last.Add(a.opts.Timing.Lost).Sub(now)+time.Millisecond), nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-heard:
+		case <-a.left:
+			a.mu.Lock()
+			a.session.PeerLeft()
+			a.mu.Unlock()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// step decides once and tells others; it returns when to do it again at the latest.
+func (a *Agent) step(ctx context.Context, now time.Time) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	in, ok := a.input(ctx, now)
+	if !ok {
+		return now.Add(a.opts.Timing.Ask)
+	}
+	if !a.leaving.IsZero() {
+		if err := gateway.Announce(a.opts.Directory, a.opts.AskPort, gateway.Standing{State: network.Standby, Since: a.leaving}, now); err != nil {
+			a.opts.Log.Error("Telling others of this replica", "error", err)
+		}
+		return now.Add(a.opts.Timing.Ask)
+	}
+	if !a.session.Begun() {
+		told, _, err := gateway.Announced(a.opts.Directory)
+		if err != nil {
+			a.opts.Log.Error("Beginning as if there had been no agent before", "error", err)
+		}
+		if a.session.Adopt(in, told) && now.Sub(a.began) < a.opts.Timing.Lost+a.opts.PingInterval {
+			return now.Add(a.opts.PingInterval / 4)
+		}
+	}
+	before := a.session.Replica()
+	again, changed := a.session.Step(in)
+	if after := a.session.Replica(); after.State != before.State {
+		a.opts.Log.Info("Replica changed", "from", before.State, "to", after.State, "session", after.Session)
+	}
+	if err := a.announce(now); err != nil {
+		a.opts.Log.Error("Telling others of this replica", "error", err)
+	}
+	if changed {
+		a.applier.Facts()
+	}
+	return again
+}
+
+func (a *Agent) announce(now time.Time) error {
+	replica := a.session.Replica()
+	return gateway.Announce(a.opts.Directory, a.opts.AskPort, gateway.Standing{State: replica.State, Since: replica.Since}, now)
+}
+
+// input is what there is to decide by; false while too little is known.
+func (a *Agent) input(ctx context.Context, now time.Time) (gateway.Input, bool) {
+	if a.known == nil {
+		return gateway.Input{}, false
+	}
+	peer, ok := a.known.Peer(a.opts.Peer)
+	if !ok {
+		return gateway.Input{}, false
+	}
+	private, err := a.opts.PrivateKey(ctx)
+	if err != nil {
+		a.keys.Tell([]network.Problem{{ClusterID: peer.ClusterID, Object: "keys of the gateway", Text: err.Error()}})
+		return gateway.Input{}, false
+	}
+	a.keys.Tell(nil)
+	in := gateway.Input{
+		Now: now, Peer: peer, Private: private, Device: a.recentDevice(now), Pulse: a.pinger.Pulse(),
+		Self: a.opts.Pod, Siblings: a.heardSiblings(&peer),
+	}
+	if peer.Role == network.Client {
+		in.Endpoints = a.resolver.Endpoints(peer.Endpoints, peer.Port)
+	}
+	return in, true
+}
+
+// recentDevice is what WireGuard said not long ago: of all that is decided only a change of keys, and whether the peer is there, are urgent.
+func (a *Agent) recentDevice(now time.Time) gateway.Device {
+	if !a.session.Begun() || a.session.Rotating() || a.session.Silent(a.pinger.Pulse(), now) || now.Sub(a.asked) >= deviceInterval {
+		a.said, a.asked = a.opts.Device(), now
+	}
+	return a.said
+}
+
+// heardSiblings asks the other pods of this gateway and returns what they said so far.
+func (a *Agent) heardSiblings(peer *network.Peer) map[string]network.Heard {
+	heard, siblings := a.siblings.Heard(), make(map[string]network.Heard, len(peer.Candidates))
+	var ask []netip.Addr
+	for _, c := range peer.Candidates {
+		if c.Pod != a.opts.Pod {
+			ask = append(ask, c.IP)
+			siblings[c.Pod] = heard[c.IP]
+		}
+	}
+	a.siblings.Ask(ask)
+	return siblings
+}
+
+// leave lets another replica take over before this one ends. What is there goes on carrying traffic meanwhile. A client says that it is on
+// standby, and ends when another one is at work; a server ends when there is another one for its client to find.
+func (a *Agent) leave(ctx context.Context) {
+	since := time.Now()
+	a.mu.Lock()
+	working := a.session.Replica().State == network.Active
+	if working && a.opts.Role == network.Client {
+		a.leaving = since
+		a.pinger.Pause() // whoever was heard last is answered
+	}
+	a.mu.Unlock()
+	if !working {
+		return
+	}
+	a.opts.Log.Info("Leaving the tunnel to another replica")
+	for time.Since(since) < leaveTimeout {
+		a.step(ctx, time.Now())
+		if a.followed(ctx, since) {
+			a.takeLeave(ctx)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(leaveInterval):
+		}
+	}
+}
+
+// takeLeave has the client of a server that ends look for another one at once, instead of when this one has been silent for long enough.
+func (a *Agent) takeLeave(ctx context.Context) {
+	if a.opts.Role != network.Server {
+		return
+	}
+	a.mu.Lock()
+	a.leaving = time.Now()
+	a.session.Close()
+	a.mu.Unlock()
+	if err := a.pinger.Leave(); err != nil {
+		a.opts.Log.Error("Ending without a word", "error", err)
+	}
+	a.applier.Facts() // becomes deaf
+	select {
+	case <-ctx.Done():
+	case <-time.After(4 * byePause):
+	}
+}
+
+// followed tells whether there is somebody to leave the tunnel to, or no tunnel is wanted any more.
+func (a *Agent) followed(ctx context.Context, since time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	in, ok := a.input(ctx, time.Now())
+	for _, h := range in.Siblings {
+		if h.At.After(since) && (h.State == network.Active || in.Peer.Role == network.Server) {
+			return true
+		}
+	}
+	return !ok
+}
