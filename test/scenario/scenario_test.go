@@ -9,22 +9,27 @@ import (
 )
 
 // budget is for everything, clusters included, on two cores.
-const budget = 12 * time.Minute
+const budget = 14 * time.Minute
 
 // TestStories tells all stories on one world, each of which leaves it as it was. One of them alone: -run TestStories/partition.
 func TestStories(t *testing.T) {
 	// The network has stories of its own, in the folder below.
 	alone := []string{playground.WithoutNetwork}
-	w := story.New(t, story.Plan{Budget: budget, Prefix: "scenario-", Peer: map[string][]string{"milan": alone, "naples": alone}})
+	measured := []string{"--metrics-server"}
+	w := story.New(t, story.Plan{Budget: budget, Prefix: "scenario-", Create: map[string][]string{"rome": measured, "milan": measured}, Peer: map[string][]string{"milan": alone, "naples": alone}})
 	w.Tell(t, "look", look)
 	w.Tell(t, "delete", deleteBothWays)
 	w.Tell(t, "namespaces", namespaces)
 	w.Tell(t, "copies", copies)
+	w.Tell(t, "pods", pods)
 	w.Tell(t, "cordon", cordon)
+	w.Tell(t, "quota", quota)
 	w.Tell(t, "peer", peerAgain)
 	w.Tell(t, "partition", partition)
 	w.Tell(t, "crash", crash)
 	w.Tell(t, "both", bothWays)
 	w.Tell(t, "power", power)
+	w.Tell(t, "renewal", renewal)
+	w.Tell(t, "gone", gone)
 	w.Tell(t, "leave", leave)
 }

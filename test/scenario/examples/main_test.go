@@ -19,7 +19,7 @@ import (
 )
 
 // budget is for everything, clusters included, on two cores.
-const budget = 10 * time.Minute
+const budget = 14 * time.Minute
 
 // namespace is the one that all tutorials use.
 const namespace = "liqo-demo"
