@@ -170,4 +170,3 @@ func (c *cluster) introduce(ctx context.Context, namespace string, i *invitation
 	step.Done("Cluster %s has admitted this cluster", i.id)
 	return nil
 }
-

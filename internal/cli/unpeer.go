@@ -21,24 +21,34 @@ func (a *app) unpeerCommand() *cobra.Command {
 	var timeout time.Duration
 	var wait, deleteNamespaces bool
 	command := &cobra.Command{
-		Use:   "unpeer",
+		Use:   "unpeer [NAME]",
 		Short: "Undo a peering: the provider's resources are given back",
 		Long: "Undo peer: the virtual nodes of the remote cluster are drained and removed, then the remote cluster forgets the\n" +
 			"local one, and the network between them is removed. Pods that run there move back where their namespace and\n" +
-			"selectors let them. Running it again goes on where it stopped.",
+			"selectors let them. Running it again goes on where it stopped.\n\n" +
+			"With NAME and no remote kubeconfig the local cluster tells the provider itself: see unpeer out-of-band.",
 		Example: example(`
 			# Give the resources of milan back
 			%[1]s unpeer --remote-kubeconfig milan.yaml
+			# The same without access to milan
+			%[1]s unpeer milan
 			# And leave nothing of the peering in either cluster
 			%[1]s unpeer --remote-kubeconfig milan.yaml --delete-namespaces`),
-		Args: cobra.NoArgs,
+		Args:              atMostOne("the name of the provider"),
+		ValidArgsFunction: a.firstOf(peersOf),
 	}
 	flags := command.Flags()
 	remote := remoteFlags(flags)
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	flags.BoolVar(&wait, "wait", true, "Wait until the last objects are gone too; what has to happen in order is always waited for")
 	flags.BoolVar(&deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
-	command.RunE = func(cmd *cobra.Command, _ []string) error {
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			if err := aloneWith(cmd, args[0]); err != nil {
+				return err
+			}
+			return a.leave(cmd.Context(), args[0], &leaveOptions{timeout: timeout, wait: wait, deleteNamespaces: deleteNamespaces})
+		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
 		p, err := a.pair(ctx, remote)
@@ -47,6 +57,7 @@ func (a *app) unpeerCommand() *cobra.Command {
 		}
 		return p.explained(p.unpeer(ctx, wait, deleteNamespaces))
 	}
+	command.AddCommand(a.unpeerOutOfBandCommand(), a.unpeerInBandCommand())
 	return command
 }
 
@@ -183,7 +194,7 @@ func (p *pair) unauthenticate(ctx context.Context, wait bool) error {
 		return err
 	}
 	if namespace != "" {
-		if err := p.forgetIdentity(ctx, namespace, wait); err != nil {
+		if err := p.local.forgetIdentity(ctx, p.remote.id, namespace, wait); err != nil {
 			return err
 		}
 	}
@@ -197,25 +208,24 @@ func (p *pair) unauthenticate(ctx context.Context, wait bool) error {
 	}, wait)
 }
 
-func (p *pair) forgetIdentity(ctx context.Context, namespace string, wait bool) error {
-	c := p.local
+func (c *cluster) forgetIdentity(ctx context.Context, provider, namespace string, wait bool) error {
 	var slices authv1beta1.ResourceSliceList
-	if err := c.List(ctx, &slices, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteID: p.remote.id}); err != nil {
+	if err := c.List(ctx, &slices, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteID: provider}); err != nil {
 		return c.error(fmt.Errorf("listing ResourceSlices in namespace %s: %w", namespace, err))
 	}
 	if len(slices.Items) > 0 {
 		return c.error(fmt.Errorf("ResourceSlice %s in namespace %s still uses resources of cluster %s: delete it first, or run liqoctl unpeer",
-			slices.Items[0].Name, namespace, p.remote.id))
+			slices.Items[0].Name, namespace, provider))
 	}
 	// The map goes with the last VirtualNode; its copy over there can only be removed as long as the identity exists.
-	mapping := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.remote.id}}
-	step := c.Start("Waiting for the namespaces of cluster %s to be given back", p.remote.id)
+	mapping := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: provider}}
+	step := c.Start("Waiting for the namespaces of cluster %s to be given back", provider)
 	err := c.gone(ctx, step, mapping)
 	step.End()
 	if err != nil {
 		return err
 	}
-	identity := authv1beta1.IdentityControlPlanePrefix + p.remote.id
+	identity := authv1beta1.IdentityControlPlanePrefix + provider
 	return c.deleteAll(ctx, []client.Object{
 		&authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: identity}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: authv1beta1.KubeconfigSecretPrefix + identity}},

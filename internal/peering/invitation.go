@@ -52,6 +52,10 @@ const (
 	InvitationTokenKey = "token"
 )
 
+// AnnotationResign, "true" on the kubeconfig Secret of a control-plane Identity, has its deletion end the peering over there too: with its last
+// breath the identity deletes its Tenant.
+const AnnotationResign = "liqo.io/resign"
+
 // Knock is what a consumer says first: who it is, and what lets it in.
 type Knock struct {
 	Cluster string `json:"cluster"`

@@ -63,7 +63,7 @@ func (l *links) open(cfg *rest.Config, clusterID, namespace, remoteNamespace str
 	return k, nil
 }
 
-// staticMapper knows the replicated kinds, so that the provider need not be asked for all it serves.
+// staticMapper knows the kinds that are ours there, so that the provider need not be asked for all it serves.
 func staticMapper(scheme *runtime.Scheme) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range peering.Kinds() {
@@ -71,6 +71,7 @@ func staticMapper(scheme *runtime.Scheme) meta.RESTMapper {
 			mapper.Add(gvk, meta.RESTScopeNamespace)
 		}
 	}
+	mapper.Add(authv1beta1.GroupVersion.WithKind("Tenant"), meta.RESTScopeNamespace) // see resign
 	return mapper
 }
 

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -91,13 +92,18 @@ func (r *linkSecrets) finalize(ctx context.Context, secret *corev1.Secret) error
 	if err != nil {
 		return err
 	}
-	if count == 0 {
-		r.links.stop(secret.Namespace)
-		return nil
-	}
 	gone, err := isUnreachable(ctx, r.client, provider)
 	if err != nil {
 		return err
+	}
+	if count == 0 {
+		if secret.Annotations[peering.AnnotationResign] == api.True && !gone {
+			if err := r.resign(ctx, secret); err != nil {
+				return err
+			}
+		}
+		r.links.stop(secret.Namespace)
+		return nil
 	}
 	if !gone {
 		if err := r.links.ensure(secret); err != nil {
@@ -106,6 +112,27 @@ func (r *linkSecrets) finalize(ctx context.Context, secret *corev1.Secret) error
 		}
 	}
 	return kube.Wait("RemovingCopies", "waiting for the copies of %d objects in cluster %s to be gone", count, provider)
+}
+
+// resign deletes our Tenant in the provider, which takes back there what we were granted. A provider that no longer knows us, or lets us do
+// nothing any more, has nothing to be told.
+func (r *linkSecrets) resign(ctx context.Context, secret *corev1.Secret) error {
+	provider := secret.Labels[api.LabelRemoteClusterID]
+	if err := r.links.ensure(secret); err != nil {
+		return nil //nolint:nilerr // a kubeconfig that leads nowhere is no way to resign
+	}
+	k := r.links.get(secret.Namespace)
+	if k == nil {
+		return kube.WaitFor(retrySoon, "Resigning", "waiting for the link to cluster %s", provider)
+	}
+	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
+	defer cancel()
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: k.remoteNamespace, Name: r.links.own}}
+	err := k.live.Delete(ctx, tenant)
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		return nil
+	}
+	return kube.WaitFor(knockAgain, "Resigning", "waiting for cluster %s to be told that the peering is over: %v", provider, err)
 }
 
 // held counts the sources in the Secret's namespace that stay until their copy is gone.

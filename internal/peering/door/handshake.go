@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -111,7 +112,7 @@ func (d *Door) tenant(ctx context.Context, body []byte) (any, error) {
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading the nonce of cluster %s: %w", application.Cluster, err)
 	}
-	tenant, err := d.apply(ctx, namespace, application, nonce.Data[authv1beta1.NonceKey])
+	tenant, err := d.apply(ctx, namespace, application, nonce)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +135,7 @@ func (d *Door) tenant(ctx context.Context, body []byte) (any, error) {
 }
 
 // apply makes the Tenant, or brings the one that is there up to the application.
-func (d *Door) apply(ctx context.Context, namespace string, application *peering.Application, nonce []byte) (*authv1beta1.Tenant, error) {
+func (d *Door) apply(ctx context.Context, namespace string, application *peering.Application, nonce *corev1.Secret) (*authv1beta1.Tenant, error) {
 	tenants := &authv1beta1.TenantList{}
 	if err := d.Reader.List(ctx, tenants, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("listing Tenants in namespace %s: %w", namespace, err)
@@ -148,7 +149,7 @@ func (d *Door) apply(ctx context.Context, namespace string, application *peering
 	if present != nil && present.DeletionTimestamp != nil {
 		return nil, later(fmt.Errorf("the Tenant that cluster %s had in %s is being deleted", application.Cluster, d.ClusterID))
 	}
-	spec, err := peering.Apply(application, present, d.ClusterID, nonce)
+	spec, err := peering.Apply(application, present, d.ClusterID, nonce.Data[authv1beta1.NonceKey])
 	if errors.Is(err, peering.ErrNoNonce) {
 		return nil, refuse(http.StatusConflict, errors.New("there is no nonce for this cluster any more: ask for one first"))
 	}
@@ -165,7 +166,7 @@ func (d *Door) apply(ctx context.Context, namespace string, application *peering
 		if err := d.Client.Create(ctx, tenant); err != nil {
 			return nil, fmt.Errorf("making the Tenant of cluster %s: %w", application.Cluster, err)
 		}
-		return tenant, nil
+		return tenant, d.spend(ctx, tenant, nonce)
 	}
 	before := present.DeepCopy()
 	present.Spec = *spec
@@ -173,6 +174,18 @@ func (d *Door) apply(ctx context.Context, namespace string, application *peering
 		return nil, fmt.Errorf("changing the Tenant of cluster %s: %w", application.Cluster, err)
 	}
 	return present, nil
+}
+
+// spend ties the nonce to the Tenant that it admitted: it goes with it, and the next one signs another.
+func (d *Door) spend(ctx context.Context, tenant *authv1beta1.Tenant, nonce *corev1.Secret) error {
+	before := nonce.DeepCopy()
+	if err := controllerutil.SetOwnerReference(tenant, nonce, d.Client.Scheme()); err != nil {
+		return fmt.Errorf("tying the nonce of cluster %s to its Tenant: %w", tenant.Spec.ClusterID, err)
+	}
+	if err := d.Client.Patch(ctx, nonce, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("tying the nonce of cluster %s to its Tenant: %w", tenant.Spec.ClusterID, err)
+	}
+	return nil
 }
 
 // namespace finds or makes the tenant namespace of a consumer.

@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/peering"
+)
+
+// leaveOptions are how a peering is undone from the consumer's side alone.
+type leaveOptions struct {
+	timeout          time.Duration
+	wait             bool
+	deleteNamespaces bool
+}
+
+func (a *app) unpeerOutOfBandCommand() *cobra.Command {
+	var o leaveOptions
+	command := &cobra.Command{
+		Use:     "out-of-band NAME",
+		Aliases: []string{"oob"},
+		Short:   "Undo a peering from here, without the provider's kubeconfig",
+		Long: "Undo peer from the local cluster alone: its virtual nodes of the provider are drained and removed, then its control plane tells\n" +
+			"the provider that the peering is over, which takes back there what it was granted. A peering in the other direction stays.\n\n" +
+			"It waits for the provider to be told. One that is gone for good is given up with force unpeer.",
+		Example: example(`
+			# Give the resources of milan back
+			%[1]s unpeer out-of-band milan
+			# The same
+			%[1]s unpeer milan`),
+		Args: exactlyOne("the name of the provider"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.leave(cmd.Context(), args[0], &o)
+		},
+		ValidArgsFunction: a.firstOf(peersOf),
+	}
+	flags := command.Flags()
+	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	flags.BoolVar(&o.wait, "wait", true, "Wait until the last objects are gone too; what has to happen in order is always waited for")
+	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespace of the local cluster too")
+	return command
+}
+
+// unpeerInBandCommand undoes both directions, and the network between the clusters.
+func (a *app) unpeerInBandCommand() *cobra.Command {
+	var o leaveOptions
+	command := &cobra.Command{
+		Use:     "in-band",
+		Aliases: []string{"ib"},
+		Short:   "Undo the peerings of two clusters in both directions, and their network",
+		Long: "Undo peer in-band: what runs in either cluster in the name of the other goes back, both forget each other, and the network between\n" +
+			"them is removed.",
+		Example: example(`
+			# Nothing of rome and milan belongs together any more
+			%[1]s unpeer in-band --context rome --remote-context milan`),
+		Args: cobra.NoArgs,
+	}
+	flags := command.Flags()
+	remote := remoteFlags(flags)
+	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	flags.BoolVar(&o.wait, "wait", true, "Wait until the last objects are gone too; what has to happen in order is always waited for")
+	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+		defer cancel()
+		p, err := a.pair(ctx, remote)
+		if err != nil {
+			return err
+		}
+		bothWays, err := p.bothWays(ctx)
+		if err != nil {
+			return err
+		}
+		if bothWays {
+			back := &pair{local: p.remote, remote: p.local}
+			if err := back.explained(back.unpeer(ctx, true, false)); err != nil {
+				return err
+			}
+		}
+		return p.explained(p.unpeer(ctx, o.wait, o.deleteNamespaces))
+	}
+	return command
+}
+
+// peersOf are the names of all peers, for completion.
+func peersOf(ctx context.Context, c *cluster) ([]string, error) {
+	var list corev1beta1.ForeignClusterList
+	err := c.List(ctx, &list)
+	return namesOf(list.Items, func(fc corev1beta1.ForeignCluster) string { return fc.Name }), err
+}
+
+// leave undoes the peering with a provider that is called name here.
+func (a *app) leave(ctx context.Context, name string, o *leaveOptions) error {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	c, err := a.installed(ctx)
+	if err != nil {
+		return err
+	}
+	provider, namespace, err := c.peerCalled(ctx, name)
+	if err != nil {
+		return err
+	}
+	used, err := c.usedBy(ctx, provider)
+	if err != nil {
+		return err
+	}
+	if used && o.deleteNamespaces {
+		return fmt.Errorf("cluster %s also uses resources of %s, and both directions share the tenant namespace %s: leave --delete-namespaces out", provider, c.id, namespace)
+	}
+	return c.explained(provider, c.resign(ctx, provider, namespace, used, o))
+}
+
+// resign gives everything back, then has the local control plane tell the provider so.
+func (c *cluster) resign(ctx context.Context, provider, namespace string, used bool, o *leaveOptions) error {
+	if err := c.giveBack(ctx, provider, namespace); err != nil {
+		return err
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.KubeconfigSecretName(peering.ControlPlaneIdentityName(provider))}}
+	err := c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading %s: %w", c.name(secret), err)
+	}
+	if err == nil && secret.DeletionTimestamp == nil {
+		before := secret.DeepCopy()
+		setAnnotation(secret, peering.AnnotationResign, api.True)
+		if err := c.Patch(ctx, secret, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("marking %s: %w", c.name(secret), err)
+		}
+	}
+	invitation := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
+	if err := c.deleteAll(ctx, []client.Object{invitation}, false); err != nil {
+		return err
+	}
+	// Always waited for: with the kubeconfig goes the only way to tell the provider.
+	if err := c.forgetIdentity(ctx, provider, namespace, true); err != nil {
+		return fmt.Errorf("%w\nIf cluster %s is gone for good: liqoctl force unpeer %s", err, provider, provider)
+	}
+	c.Info("Cluster %s has been told that the peering is over", provider)
+	if used {
+		c.Warn("Cluster %s still uses resources of %s: that peering stays until it is undone over there", provider, c.id)
+	}
+	if !o.deleteNamespaces {
+		return nil
+	}
+	return c.deleteTenantNamespace(ctx, provider, o.wait)
+}
+
+// usedBy tells whether a peer is a consumer of the local cluster.
+func (c *cluster) usedBy(ctx context.Context, peer string) (bool, error) {
+	var tenants authv1beta1.TenantList
+	if err := c.List(ctx, &tenants, client.MatchingLabels{api.LabelRemoteClusterID: peer}); err != nil {
+		return false, c.error(fmt.Errorf("listing Tenants of cluster %s: %w", peer, err))
+	}
+	return len(tenants.Items) > 0, nil
+}
+
+// peerCalled finds the peer that a user means: by its cluster ID, or by the name of what it gives.
+func (c *cluster) peerCalled(ctx context.Context, name string) (id, namespace string, err error) {
+	if namespace, err = c.findTenantNamespace(ctx, name); err != nil || namespace != "" {
+		return name, namespace, err
+	}
+	var all authv1beta1.ResourceSliceList
+	if err := c.List(ctx, &all, client.MatchingLabels{api.LabelReplication: api.True}); err != nil {
+		return "", "", fmt.Errorf("listing ResourceSlices: %w", err)
+	}
+	for i := range all.Items {
+		if slice := &all.Items[i]; slice.Name == name {
+			return slice.Labels[api.LabelRemoteID], slice.Namespace, nil
+		}
+	}
+	known, err := peersOf(ctx, c)
+	if err != nil {
+		return "", "", fmt.Errorf("listing ForeignClusters: %w", err)
+	}
+	slices.Sort(known)
+	return "", "", fmt.Errorf("there is no peer %s (known: %s)", name, orDefault(strings.Join(known, ", "), "none"))
+}
+
+// atMostOne wants no argument or one.
+func atMostOne(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fmt.Errorf("want at most one argument, %s, got %d: %s", what, len(args), cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// aloneWith refuses flags of a remote cluster beside the name of one: either the user has access to it, or the local cluster speaks for him.
+func aloneWith(cmd *cobra.Command, name string) error {
+	for _, flag := range []string{"remote-kubeconfig", "remote-context", "remote-cluster", "remote-user"} {
+		if cmd.Flags().Changed(flag) {
+			return fmt.Errorf("%s is named, and so is --%s: leave one of them out", name, flag)
+		}
+	}
+	return nil
+}
