@@ -41,7 +41,8 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 			%[1]s generate peer-command
 			# On the consumer, as printed there
 			%[1]s peer out-of-band milan --auth-url https://198.51.100.7 --cluster-id milan --auth-token liqo1...`),
-		Args: exactlyOne("the name of the provider"),
+		Args:              exactlyOne("the name of the provider"),
+		ValidArgsFunction: cobra.NoFileCompletions, // the name is in the command that was sent
 	}
 	flags := command.Flags()
 	flags.StringVar(&i.url, "auth-url", "", "URL of the provider's authentication service (required)")
