@@ -1,6 +1,8 @@
 package peering
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
@@ -15,10 +17,14 @@ func QuotaOf(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, enfor
 		return nil
 	}
 	cordoned := cordoned(slice, grants)
+	resources := slice.Status.Resources.DeepCopy()
+	if resources == nil {
+		resources = corev1.ResourceList{} // nothing is granted, and that is a Quota too
+	}
 	return &offloadingv1beta1.QuotaSpec{
 		User:              ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID).User,
 		LimitsEnforcement: enforcement,
-		Resources:         slice.Status.Resources.DeepCopy(),
+		Resources:         resources,
 		Cordoned:          &cordoned,
 	}
 }

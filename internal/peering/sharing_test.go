@@ -168,7 +168,7 @@ func TestShares(t *testing.T) {
 		"more than can be counted": {newMarket("cpu", "2").asks("rome/a", "cpu", "1e40").asks("paris/a", "cpu", "9E"),
 			map[string]string{"rome/a": "cpu=900m | 900m of 10e39 cpu" + free, "paris/a": "cpu=900m | 900m of 9E cpu" + free}},
 		"what is not here": {newMarket("cpu", "10").asks("rome/a", "cpu", "1", "nvidia.com/gpu", "2"),
-			map[string]string{"rome/a": "cpu=1 nvidia.com/gpu=0 | 0 of 2 nvidia.com/gpu (no node here has any)"}},
+			map[string]string{"rome/a": "cpu=1 nvidia.com/gpu=0 | 0 of 2 nvidia.com/gpu (no node here that takes pods has any)"}},
 		"a single device is shared whole": {newMarket("nvidia.com/gpu", "1").asks("rome/a"), map[string]string{"rome/a": "nvidia.com/gpu=1"}},
 		"devices are whole":               {newMarket("nvidia.com/gpu", "8").asks("rome/a"), map[string]string{"rome/a": "nvidia.com/gpu=7"}},
 		"one device for two: the older one has it": {newMarket("nvidia.com/gpu", "1").asks("rome/a").asks("paris/a"),
@@ -226,13 +226,13 @@ func TestNodesThatCount(t *testing.T) {
 		want   string
 	}{
 		"as it is":   {func(*corev1.Node) {}, "cpu=9 nvidia.com/gpu=1"},
-		"not ready":  {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, ""},
-		"cordoned":   {func(n *corev1.Node) { n.Spec.Unschedulable = true }, ""},
-		"going away": {func(n *corev1.Node) { now := at(0); n.DeletionTimestamp = &now }, ""},
+		"not ready":  {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, "cpu=0 nvidia.com/gpu=0"},
+		"cordoned":   {func(n *corev1.Node) { n.Spec.Unschedulable = true }, "cpu=0 nvidia.com/gpu=0"},
+		"going away": {func(n *corev1.Node) { now := at(0); n.DeletionTimestamp = &now }, "cpu=0 nvidia.com/gpu=0"},
 		"virtual":    {func(n *corev1.Node) { n.Labels = map[string]string{"liqo.io/type": "virtual-node"} }, ""},
 		"tainted": {func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "team", Effect: corev1.TaintEffectNoSchedule}}
-		}, ""},
+		}, "cpu=0 nvidia.com/gpu=0"},
 		"disliked": {func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "team", Effect: corev1.TaintEffectPreferNoSchedule}}
 		}, "cpu=9 nvidia.com/gpu=1"},

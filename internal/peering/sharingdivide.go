@@ -167,7 +167,7 @@ func (d *division) grant(name corev1.ResourceName, own, consumer *party) {
 	c := own.claims[0]
 	asked, named := c.asked[name]
 	if !named {
-		if c.open(name) && d.stock[name].capacity > 0 {
+		if _, known := d.stock[name]; known && c.open(name) {
 			c.share[name] = quantityOf(name, own.get)
 		}
 		return
@@ -264,7 +264,7 @@ func (c *claim) explain(policy SharingPolicy) string {
 	for reason, why := range [...]string{
 		cutShared:  fmt.Sprintf("this cluster shares %d%% of what it has free among its consumers", policy.Percentage),
 		cutOffer:   fmt.Sprintf("a ResourceOffer limits cluster %s", c.consumer),
-		cutMissing: "no node here has any",
+		cutMissing: "no node here that takes pods has any",
 		cutWhole:   "only whole ones are shared",
 	} {
 		var amounts []string

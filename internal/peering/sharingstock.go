@@ -22,7 +22,14 @@ type stock struct {
 func stockOf(policy SharingPolicy, facts SharingFacts, claims []*claim) map[corev1.ResourceName]stock {
 	capacity, counts := corev1.ResourceList{}, map[string]bool{}
 	for i := range facts.Nodes {
-		if node := &facts.Nodes[i]; takesPods(node) {
+		node := &facts.Nodes[i]
+		if node.Labels[api.LabelType] == api.TypeVirtualNode {
+			continue
+		}
+		for name := range node.Status.Allocatable {
+			add(capacity, corev1.ResourceList{name: {}}) // none is something to say, too
+		}
+		if takesPods(node) {
 			counts[node.Name] = true
 			add(capacity, node.Status.Allocatable)
 		}
@@ -69,10 +76,10 @@ func PodUse(pod *corev1.Pod) corev1.ResourceList {
 	return use
 }
 
-// takesPods tells whether what a Node has can be shared: it is a real one, ready, and takes pods of consumers. A taint keeps them off, except that of
+// takesPods tells whether what a Node has can be shared: it is ready and takes pods of consumers. A taint keeps them off, except that of
 // nodes with devices: by convention its key is the name of the device, and pods that ask for one are let on.
 func takesPods(node *corev1.Node) bool {
-	if node.Labels[api.LabelType] == api.TypeVirtualNode || node.Spec.Unschedulable || !node.DeletionTimestamp.IsZero() {
+	if node.Spec.Unschedulable || !node.DeletionTimestamp.IsZero() {
 		return false
 	}
 	for _, taint := range node.Spec.Taints {

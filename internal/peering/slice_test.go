@@ -178,6 +178,11 @@ func TestQuotas(t *testing.T) {
 	if diff := cmp.Diff(want, QuotaOf(slice, tenant, offloadingv1beta1.EnforcementSoft)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	nothing := slice.DeepCopy()
+	nothing.Status.Resources = nil // as the API server returns an empty list
+	if got := QuotaOf(nothing, tenant, offloadingv1beta1.EnforcementSoft); got == nil || got.Resources == nil {
+		t.Errorf("the quota of a share of nothing is %+v, want one that grants nothing", got)
+	}
 	want.Cordoned = &yes
 	slice.Annotations = map[string]string{"liqo.io/cordon": "true"}
 	if diff := cmp.Diff(want, QuotaOf(slice, tenant, offloadingv1beta1.EnforcementSoft)); diff != "" {

@@ -85,6 +85,9 @@ func Take(ctx context.Context, c *playground.Cluster) (Snapshot, error) {
 		if err != nil {
 			return nil, err
 		}
+		if version.Group == "metrics.k8s.io" { // measured when it is asked for, never stored
+			continue
+		}
 		for _, resource := range list.APIResources {
 			if _, skip := ignored(resource.Name); skip || !slices.Contains(resource.Verbs, "list") {
 				continue
@@ -127,6 +130,10 @@ func content(resource string, item unstructured.Unstructured) (string, error) {
 	switch resource {
 	case "nodes":
 		withoutConditions(object)
+	case "quotas": // what is shared follows what is free, here and in the VirtualNode
+		unstructured.RemoveNestedField(object, "spec", "resources")
+	case "virtualnodes":
+		unstructured.RemoveNestedField(object, "spec", "resourceQuota", "hard")
 	case "pods": // which replica of a gateway is at work is no property of the pod
 		unstructured.RemoveNestedField(object, "metadata", "labels", "networking.liqo.io/active")
 	}
