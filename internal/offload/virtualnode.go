@@ -3,10 +3,12 @@ package offload
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -29,8 +31,8 @@ func Grants(slice *authv1beta1.ResourceSlice) bool {
 }
 
 // Fill makes a VirtualNode follow what a provider granted to a ResourceSlice: its capacity, classes and labels, and the identity to use.
-// What the provider does not decide (createNode, taints, options) is left to the user. Entries of Labels that the provider once granted
-// and no longer does are kept: they can't be told from the user's.
+// What the provider does not decide (createNode, taints, options) is left to the user. The labels of the provider that it no longer grants go; an
+// annotation tells them from the user's. Labels that are none, and those that say what a Node may do in this cluster, are not taken from a provider.
 func Fill(node *offloadingv1beta1.VirtualNode, slice *authv1beta1.ResourceSlice, kubeconfigSecret string) {
 	metav1.SetMetaDataLabel(&node.ObjectMeta, api.LabelRemoteClusterID, slice.Spec.ProviderClusterID)
 	metav1.SetMetaDataLabel(&node.ObjectMeta, api.LabelResourceSliceName, slice.Name)
@@ -40,15 +42,44 @@ func Fill(node *offloadingv1beta1.VirtualNode, slice *authv1beta1.ResourceSlice,
 	node.Spec.StorageClasses = slices.Clone(slice.Status.StorageClasses)
 	node.Spec.IngressClasses = slices.Clone(slice.Status.IngressClasses)
 	node.Spec.LoadBalancerClasses = slices.Clone(slice.Status.LoadBalancerClasses)
-	if len(slice.Status.NodeLabels) > 0 {
-		node.Spec.Labels = merged(node.Spec.Labels, slice.Status.NodeLabels)
-	}
+	fillLabels(node, slice.Status.NodeLabels)
 	if len(slice.Status.NodeSelector) > 0 {
 		if node.Spec.OffloadingPatch == nil {
 			node.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{}
 		}
 		node.Spec.OffloadingPatch.NodeSelector = maps.Clone(slice.Status.NodeSelector)
 	}
+}
+
+// annotationGrantedLabels, on a VirtualNode, lists the keys of its labels that the provider granted.
+const annotationGrantedLabels = "offloading.liqo.io/granted-labels"
+
+// fillLabels puts the provider's labels in the place of those that it granted before.
+func fillLabels(node *offloadingv1beta1.VirtualNode, granted map[string]string) {
+	labels := map[string]string{}
+	for key, value := range granted {
+		if len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0 && !ownPrefix(key) {
+			labels[key] = value
+		}
+	}
+	before, had := node.Annotations[annotationGrantedLabels]
+	for key := range strings.SplitSeq(before, ",") {
+		if _, still := labels[key]; !still {
+			delete(node.Spec.Labels, key)
+		}
+	}
+	if len(labels) > 0 {
+		node.Spec.Labels = merged(node.Spec.Labels, labels)
+	}
+	if had || len(labels) > 0 {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, annotationGrantedLabels, strings.Join(slices.Sorted(maps.Keys(labels)), ","))
+	}
+}
+
+// ownPrefix tells whether labels with the prefix of a key say what a Node may do in this cluster: that is not for a provider to say.
+func ownPrefix(key string) bool {
+	prefix, _, _ := strings.Cut(key, "/")
+	return prefix == "node-role.kubernetes.io" || prefix == "node-restriction.kubernetes.io" || strings.HasSuffix(prefix, ".node-restriction.kubernetes.io")
 }
 
 // SetCondition keeps one condition per type; the time moves only with the status.

@@ -76,6 +76,27 @@ func TestFill(t *testing.T) {
 	}
 }
 
+func TestLabelsOfProviders(t *testing.T) {
+	node := &offloadingv1beta1.VirtualNode{Spec: offloadingv1beta1.VirtualNodeSpec{Labels: map[string]string{"mine": "stays"}}}
+	slice := granted()
+	for _, c := range []struct{ granted, want map[string]string }{
+		{map[string]string{"region": "north", "tier": "gold"}, map[string]string{"mine": "stays", "region": "north", "tier": "gold"}},
+		{map[string]string{"region": "south"}, map[string]string{"mine": "stays", "region": "south"}},
+		{map[string]string{"region": "south"}, map[string]string{"mine": "stays", "region": "south"}},
+		{map[string]string{
+			"no label": "x", "bad-value": "a b", "node-role.kubernetes.io/control-plane": "", "node-restriction.kubernetes.io/x": "y",
+			"topology.kubernetes.io/region": "eu",
+		}, map[string]string{"mine": "stays", "topology.kubernetes.io/region": "eu"}},
+		{nil, map[string]string{"mine": "stays"}},
+	} {
+		slice.Status.NodeLabels = c.granted
+		Fill(node, slice, "kubeconfig-resourceslice-milan")
+		if diff := cmp.Diff(c.want, node.Spec.Labels); diff != "" {
+			t.Errorf("granted %v (-want +got):\n%s", c.granted, diff)
+		}
+	}
+}
+
 func TestSetCondition(t *testing.T) {
 	node := &offloadingv1beta1.VirtualNode{}
 	set := func(s offloadingv1beta1.VirtualNodeConditionStatus, message string, now metav1.Time) offloadingv1beta1.VirtualNodeCondition {
