@@ -24,6 +24,7 @@ func TestStories(t *testing.T) {
 	w.Tell(t, "pods", pods)
 	w.Tell(t, "cordon", cordon)
 	w.Tell(t, "quota", quota)
+	w.Tell(t, "sharing", sharing)
 	w.Tell(t, "peer", peerAgain)
 	w.Tell(t, "partition", partition)
 	w.Tell(t, "crash", crash)
