@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,9 +51,13 @@ func serveAddresses(ctx context.Context, client kubernetes.Interface, config Con
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	services := factory.Core().V1().Services().Informer()
-	changed := func(any) { queue.Add(whole) }
+	changed := func(objects ...any) {
+		if slices.ContainsFunc(objects, concerns) {
+			queue.Add(whole)
+		}
+	}
 	if _, err := services.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: changed, UpdateFunc: func(_, _ any) { queue.Add(whole) }, DeleteFunc: changed,
+		AddFunc: func(obj any) { changed(obj) }, UpdateFunc: func(before, obj any) { changed(before, obj) }, DeleteFunc: func(obj any) { changed(obj) },
 	}); err != nil {
 		return fmt.Errorf("watching Services: %w", err)
 	}
@@ -79,6 +84,16 @@ func serveAddresses(ctx context.Context, client kubernetes.Interface, config Con
 		}
 		queue.Done(item)
 	}
+}
+
+// concerns tells whether a Service has, or wants, an address. A round costs the API server all Services, which are nobody's business here as long as
+// they are of other types.
+func concerns(obj any) bool {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	service, ok := obj.(*corev1.Service)
+	return ok && (service.Spec.Type == corev1.ServiceTypeLoadBalancer || len(service.Status.LoadBalancer.Ingress) > 0)
 }
 
 // round reads all Services, decides, and applies. It reads from the server and not from the watch, because a Service whose
