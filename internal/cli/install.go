@@ -22,10 +22,9 @@ type installOptions struct {
 	timeout                    time.Duration
 	set, setString, valueFiles []string
 	disableTelemetry           bool
+	sharing                    int
 	// look asks the provider's own API about the cluster; nil where there is none, or it is not asked.
-	look func(context.Context, *cluster) (install.Cloud, error)
-	// notes are for the user, who will meet what they say later on.
-	notes []string
+	look func(context.Context) (install.Cloud, error)
 }
 
 // providerTexts is what help says of each kind of cluster.
@@ -100,8 +99,8 @@ func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 	flags.StringVar(&o.request.ServiceCIDR, "service-cidr", "", "Address range of the services (default: found out)")
 	flags.StringSliceVar(&o.request.ReservedSubnets, "reserved-subnets", nil, "Address ranges that must not be used for remapping")
 	flags.StringVar(&o.request.APIServerURL, "api-server-url", "", "URL under which the peers reach the API server (default: that of the kubeconfig, unless it is local)")
-	flags.IntVar(&o.request.SharingPercentage, "sharing-percentage", 0, "How much of what is free here peers may use, in percent (default: that of the chart)")
-	flags.StringVar(&o.request.ServiceType, "service-type", "", "Type of the Services that peers reach: LoadBalancer, NodePort or ClusterIP (default: NodePort for kind and k3s, else LoadBalancer)")
+	flags.IntVar(&o.sharing, "sharing-percentage", 90, "How much of what is free here peers may use, in percent (an upgrade leaves it as it is unless told)")
+	flags.StringVar(&o.request.ServiceType, "service-type", "", "Type of the Service where clusters introduce themselves: LoadBalancer, NodePort or ClusterIP (default: NodePort for kind and k3s, else LoadBalancer)")
 	flags.BoolVar(&o.request.HighlyAvailable, "enable-ha", false, "Run two of everything that a failure must not stop")
 	flags.StringArrayVar(&o.set, "set", nil, "Values of the chart (a.b=c,...)")
 	flags.StringArrayVar(&o.setString, "set-string", nil, "Values of the chart, always as text (a.b=c,...)")
@@ -112,13 +111,14 @@ func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 	flags.BoolVar(&o.disableTelemetry, "disable-telemetry", false, "Accepted for compatibility: there is no telemetry")
 	flags.BoolVar(&o.request.SkipKernelCheck, "disable-kernel-version-check", false, "Take the kernels of the nodes as they are, though they may be older than "+install.MinimumKernel)
 	addClusterID(command, o)
-	if addCloud := clouds[provider]; addCloud != nil {
-		addCloud(command, o)
-	}
+	addCloud(command, o)
 	command.Args = cobra.NoArgs
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
+		if cmd.Flags().Changed("sharing-percentage") {
+			o.request.SharingPercentage = &o.sharing
+		}
 		return a.install(ctx, o)
 	}
 }
@@ -134,9 +134,6 @@ func addClusterID(command *cobra.Command, o *installOptions) {
 	command.Flags().StringVar(&o.request.ClusterID, "cluster-name", "", "The same as --cluster-id")
 	command.MarkFlagsMutuallyExclusive("cluster-id", "cluster-name")
 }
-
-// clouds are the flags of the providers that are asked themselves.
-var clouds = map[install.Provider]func(*cobra.Command, *installOptions){}
 
 func (o *installOptions) validate() error {
 	if o.chartVersion != version.Version && o.chartPath == "" {

@@ -277,6 +277,28 @@ func TestUpgradeOnAPIServer(t *testing.T) {
 	}
 }
 
+// TestCloudsAreNamed: which cluster to ask a cloud about has to be said, before anything is asked.
+func TestCloudsAreNamed(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	for command, want := range map[string]string{
+		"install aks": `required flag(s) "resource-group-name", "resource-name" not set`,
+		"install aks --resource-group-name a --resource-name b":                                           "at least one of the flags in the group [subscription-id subscription-name] is required",
+		"install aks --resource-group-name a --resource-name b --subscription-id c --subscription-name d": "[subscription-id subscription-name] were all set",
+		"install eks": `required flag(s) "eks-cluster-name", "eks-cluster-region" not set`,
+		"install gke": `required flag(s) "cluster-id", "project-id" not set`,
+		"install gke --project-id a --cluster-id b":                     "at least one of the flags in the group [zone region] is required",
+		"install gke --project-id a --cluster-id b --zone c --region d": "[region zone] were all set",
+		"install eks --eks-cluster-name a --eks-cluster-region b --user-name u --policy-name p --access-key-id k --secret-access-key hidden --cluster-name c":                      "there is no kubeconfig",
+		"install aks --resource-group-name a --resource-name b --subscription-name c --fqdn d --private-link --vnet-resource-group-name e --pod-cidr 10.1.0.0/16 --cluster-name f": "there is no kubeconfig",
+		"install gke --project-id a --zone b --cluster-id c --credentials-path d --cluster-name e":                                                                                 "there is no kubeconfig",
+	} {
+		code, out, errOut := run(t, strings.Fields(command)...)
+		if code != 1 || out != "" || !strings.HasPrefix(errOut, " ERRO  ") || !strings.Contains(errOut, want) || strings.Contains(errOut, "hidden") {
+			t.Errorf("%s: code %d, output %q, errors %q, want %q in them", command, code, out, errOut, want)
+		}
+	}
+}
+
 func TestDaemonSetAvailable(t *testing.T) {
 	status := func(desired, updated, available int32) *appsv1.DaemonSet {
 		return &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: desired, UpdatedNumberScheduled: updated, NumberAvailable: available}}

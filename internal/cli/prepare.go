@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -61,8 +62,11 @@ func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prep
 	computed, networks := install.Values(request, facts, rand.Uint64())
 	out.values = install.Merge(facts.Installed, computed, given)
 	c.Info("%s", install.Summary(install.Parameters(request, facts, out.values, networks, evidence)))
-	for _, note := range o.notes {
+	for _, note := range facts.Cloud.Notes {
 		c.Warn("%s", note)
+	}
+	if slices.Contains([]install.Provider{install.AKS, install.EKS, install.GKE}, request.Provider) && o.look == nil {
+		c.Warn("What the cloud knows better was not asked for: \"liqoctl install %s\" does, given the name of the cluster there", request.Provider)
 	}
 	problems := install.CheckRequest(request, facts)
 	if !o.onlyValues { // somebody else may install with them
@@ -105,7 +109,7 @@ func (a *app) facts(ctx context.Context, c *cluster, step *console.Step, o *inst
 		return facts, nil
 	}
 	step.Update("Asking the API of %s", o.request.Provider)
-	if facts.Cloud, err = o.look(ctx, c); err != nil {
+	if facts.Cloud, err = o.look(ctx); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
 			return facts, fmt.Errorf("%w\nThe time is over (--timeout)", err)
 		}

@@ -55,8 +55,11 @@ type Cloud struct {
 	PodCIDRs        []string
 	ServiceCIDR     string
 	ReservedSubnets []string
-	// APIServerURL under which it is reached from outside.
-	APIServerURL string
+	// APIServerURL under which it is reached from outside; APIServerNames are other hosts that are the same one.
+	APIServerURL   string
+	APIServerNames []string
 	// Labels are put on the virtual nodes that peers have for the cluster: its region.
 	Labels map[string]string
+	// Notes are what could not be found out, each with what to do about it.
+	Notes []string
 }

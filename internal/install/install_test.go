@@ -152,7 +152,17 @@ func TestPreflight(t *testing.T) {
 			*r = r.WithAgents(ports)
 			r.NoNetwork, f.Ports = true, []Port{{6091, "UDP", "kube-system/cni-a"}}
 		}, nil},
-		{"no percentage", func(r *Request, _ *Facts) { r.SharingPercentage = 101 }, []string{"--sharing-percentage 101 is no percentage: give a number from 0 to 100"}},
+		{"another cluster's kubeconfig", func(_ *Request, f *Facts) {
+			f.Cloud = Cloud{Name: "milan", APIServerURL: "https://milan.azmk8s.io:443"}
+		},
+			[]string{"the kubeconfig leads to https://rome.example.org:6443, but the API of KUBEADM says that the API server of milan is https://milan.azmk8s.io:443: check that both are the same"}},
+		{"another cluster's kubeconfig, on purpose", func(r *Request, f *Facts) {
+			f.Cloud.APIServerURL, r.SkipAPIServerCheck = "https://milan.azmk8s.io:443", true
+		}, nil},
+		{"another name of the same one", func(_ *Request, f *Facts) {
+			f.Cloud = Cloud{APIServerURL: "https://rome.azmk8s.io:443", APIServerNames: []string{"ROME.example.org"}}
+		}, nil},
+		{"no percentage", func(r *Request, _ *Facts) { r.SharingPercentage = new(101) }, []string{"--sharing-percentage 101 is no percentage: give a number from 0 to 100"}},
 		{"no service type", func(r *Request, _ *Facts) { r.ServiceType = "Ingress" }, []string{"--service-type Ingress is not known: give one of LoadBalancer, NodePort, ClusterIP"}},
 		{"several at once", func(r *Request, f *Facts) { r.ClusterID, f.ServerVersion = "-", "v1.2.3" }, []string{"older", "cluster ID"}},
 	} {
@@ -220,9 +230,6 @@ func TestValuesOfProviders(t *testing.T) {
 	}
 	ranges := map[string]any{"podCIDRs": []any{"10.244.0.0/16"}, "serviceCIDR": "10.96.0.0/12"}
 	service := func(kind string) map[string]any { return map[string]any{"service": map[string]any{"type": kind}} }
-	gateways := func(kind string) map[string]any {
-		return map[string]any{"gatewayTemplates": map[string]any{"server": service(kind)}}
-	}
 	address := map[string]any{"address": "https://rome.example.org:6443"}
 	for _, test := range []struct {
 		name   string
@@ -233,11 +240,11 @@ func TestValuesOfProviders(t *testing.T) {
 			map[string]any{"discovery": clusterID("amber-acorn", nil), "apiServer": address, "ipam": ranges}},
 		{"kind", func(r *Request, _ *Facts) { r.Provider = Kind },
 			map[string]any{"discovery": clusterID("amber-acorn", map[string]any{"liqo.io/provider": "kind"}), "ipam": ranges,
-				"authentication": service("NodePort"), "networking": gateways("NodePort")}},
+				"auth": service("NodePort")}},
 		{"k3s", func(r *Request, f *Facts) { r.Provider, f.Network, r.ServiceType = K3s, NetworkFacts{}, "LoadBalancer" },
 			map[string]any{"discovery": clusterID("amber-acorn", map[string]any{"liqo.io/provider": "k3s"}), "apiServer": address,
-				"ipam":           map[string]any{"podCIDRs": []any{K3sPodCIDR}, "serviceCIDR": K3sServiceCIDR},
-				"authentication": service("LoadBalancer"), "networking": gateways("LoadBalancer")}},
+				"ipam": map[string]any{"podCIDRs": []any{K3sPodCIDR}, "serviceCIDR": K3sServiceCIDR},
+				"auth": service("LoadBalancer")}},
 		{"openshift", func(r *Request, _ *Facts) { r.Provider = OpenShift },
 			map[string]any{"discovery": clusterID("amber-acorn", map[string]any{"liqo.io/provider": "openshift"}), "apiServer": address, "ipam": ranges,
 				"openshiftConfig": map[string]any{"enabled": true}}},
@@ -249,9 +256,9 @@ func TestValuesOfProviders(t *testing.T) {
 			"apiServer": map[string]any{"address": "https://rome.azmk8s.io:443"},
 			"ipam":      map[string]any{"podCIDRs": []any{"10.224.0.0/12"}, "serviceCIDR": "10.0.0.0/16", "reservedSubnets": []any{"10.240.0.0/16"}}}},
 		{"highly available, measured, and generous", func(r *Request, _ *Facts) {
-			r.Provider, r.HighlyAvailable, r.EnableMetrics, r.SharingPercentage = Generic, true, true, 90
+			r.Provider, r.HighlyAvailable, r.EnableMetrics, r.SharingPercentage = Generic, true, true, new(0)
 		}, map[string]any{"discovery": clusterID("amber-acorn", nil), "apiServer": address, "ipam": ranges, "metrics": map[string]any{"enabled": true},
-			"controllerManager": map[string]any{"replicas": 2, "config": map[string]any{"resourceSharingPercentage": 90}},
+			"controllerManager": map[string]any{"replicas": 2, "config": map[string]any{"resourceSharingPercentage": 0}},
 			"networking":        map[string]any{"gatewayTemplates": map[string]any{"replicas": 2}},
 			"proxy":             map[string]any{"replicas": 2}, "virtualKubelet": map[string]any{"replicas": 2}}},
 	} {

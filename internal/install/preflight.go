@@ -51,8 +51,11 @@ func CheckRequest(request Request, facts Facts) []Problem {
 			out = append(out, *problem)
 		}
 	}
-	if request.SharingPercentage < 0 || request.SharingPercentage > 100 {
-		out = append(out, Problem{fmt.Sprintf("--sharing-percentage %d is no percentage", request.SharingPercentage), "give a number from 0 to 100"})
+	if problem := checkCloud(request, facts); problem != nil {
+		out = append(out, *problem)
+	}
+	if share := request.SharingPercentage; share != nil && (*share < 0 || *share > 100) {
+		out = append(out, Problem{fmt.Sprintf("--sharing-percentage %d is no percentage", *share), "give a number from 0 to 100"})
 	}
 	if types := []string{"", "LoadBalancer", "NodePort", "ClusterIP"}; !slices.Contains(types, request.ServiceType) {
 		out = append(out, Problem{fmt.Sprintf("--service-type %s is not known", request.ServiceType), "give one of LoadBalancer, NodePort, ClusterIP"})
@@ -94,6 +97,17 @@ func checkUpgrade(from, to string) *Problem {
 		return nil
 	}
 	return &Problem{fmt.Sprintf("version %s is installed, and %s is older", from, to), "use the liqoctl of that version or a later one, or uninstall first"}
+}
+
+// checkCloud refuses a kubeconfig that leads to another cluster than the one that the cloud was asked about.
+func checkCloud(request Request, facts Facts) *Problem {
+	told, here := facts.Cloud.APIServerURL, hostOf(facts.KubeconfigServer)
+	if told == "" || request.SkipAPIServerCheck || strings.EqualFold(hostOf(told), here) ||
+		slices.ContainsFunc(facts.Cloud.APIServerNames, func(name string) bool { return strings.EqualFold(name, here) }) {
+		return nil
+	}
+	return &Problem{fmt.Sprintf("the kubeconfig leads to %s, but %s says that the API server of %s is %s", facts.KubeconfigServer, cloudOf(request), facts.Cloud.Name, told),
+		"check that both are the same cluster; --disable-api-server-sanity-check takes it for granted"}
 }
 
 func checkAPIServer(address string) *Problem {

@@ -32,6 +32,11 @@ func setting(value any, path ...string) map[string]any {
 	if v := reflect.ValueOf(value); v.IsZero() || ((v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0) {
 		return nil
 	}
+	return put(value, path...)
+}
+
+// put is a tree with the value at the path.
+func put(value any, path ...string) map[string]any {
 	for i := len(path) - 1; i > 0; i-- {
 		value = map[string]any{path[i]: value}
 	}

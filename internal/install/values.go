@@ -34,8 +34,8 @@ type Request struct {
 	APIServerURL string
 	// SkipAPIServerCheck takes APIServerURL as it is.
 	SkipAPIServerCheck bool
-	// SharingPercentage is how much of what is free peers may use; 0 leaves it to the chart.
-	SharingPercentage int
+	// SharingPercentage is how much of what is free peers may use; nil leaves it to the chart.
+	SharingPercentage *int
 	// ServiceType of what peers reach from outside; empty leaves it to the provider, and then to the chart.
 	ServiceType string
 	// HighlyAvailable has a second one of everything that a failure must not stop.
@@ -98,14 +98,15 @@ func Values(request Request, facts Facts, seed uint64) (map[string]any, Networks
 		setting(list(reserved(request, facts)), "ipam", "reservedSubnets"),
 		setting(mapping(request.GlobalLabels), "common", "globalLabels"),
 		setting(mapping(request.GlobalAnnotations), "common", "globalAnnotations"),
-		setting(request.SharingPercentage, "controllerManager", "config", "resourceSharingPercentage"),
-		setting(serviceType(request), "authentication", "service", "type"),
-		setting(serviceType(request), "networking", "gatewayTemplates", "server", "service", "type"),
+		setting(serviceType(request), "auth", "service", "type"),
 		setting(request.EnableMetrics, "metrics", "enabled"),
 		setting(request.Provider == OpenShift, "openshiftConfig", "enabled"),
 	)
 	if len(networks.ServiceCIDRs) > 0 {
 		values = Merge(values, setting(networks.ServiceCIDRs[0], "ipam", "serviceCIDR"))
+	}
+	if request.SharingPercentage != nil { // also with 0, which shares nothing
+		values = Merge(values, put(*request.SharingPercentage, "controllerManager", "config", "resourceSharingPercentage"))
 	}
 	if request.HighlyAvailable {
 		values = Merge(values, twoOfEach())
@@ -178,11 +179,16 @@ func apiServer(request Request, facts Facts) string {
 	return facts.KubeconfigServer
 }
 
-func isLoopback(address string) bool {
+// hostOf is the host of a URL without its port; empty if it is none.
+func hostOf(address string) string {
 	parsed, err := url.Parse(address)
 	if err != nil {
-		return false
+		return ""
 	}
-	host := parsed.Hostname()
+	return parsed.Hostname()
+}
+
+func isLoopback(address string) bool {
+	host := hostOf(address)
 	return host == "localhost" || host == "0.0.0.0" || host == "::1" || strings.HasPrefix(host, "127.")
 }

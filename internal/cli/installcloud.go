@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"liqo.io/liqo/internal/install"
+	"liqo.io/liqo/internal/install/cloud"
+)
+
+// addCloud adds the flags that name a cluster in its cloud, and has that asked about it; other kinds of cluster have none.
+func addCloud(command *cobra.Command, o *installOptions) {
+	switch o.request.Provider {
+	case install.AKS:
+		addAKS(command, o)
+	case install.EKS:
+		addEKS(command, o)
+	case install.GKE:
+		addGKE(command, o)
+	}
+}
+
+func addAKS(command *cobra.Command, o *installOptions) {
+	var of cloud.AKS
+	flags := command.Flags()
+	flags.StringVar(&of.Subscription, "subscription-id", "", "ID of the subscription of the cluster")
+	flags.StringVar(&of.SubscriptionName, "subscription-name", "", "Name of the subscription of the cluster, instead of its ID")
+	flags.StringVar(&of.ResourceGroup, "resource-group-name", "", "Resource group of the cluster")
+	flags.StringVar(&of.Name, "resource-name", "", "Name of the cluster")
+	flags.StringVar(&of.VNetResourceGroup, "vnet-resource-group-name", "", "Resource group of the virtual network (default: that of the nodes)")
+	flags.StringVar(&of.FQDN, "fqdn", "", "Host name of the API server (default: what Azure says)")
+	flags.BoolVar(&of.PrivateLink, "private-link", false, "Use the host name of the API server that only the virtual network knows")
+	required(command, "resource-group-name", "resource-name")
+	command.MarkFlagsOneRequired("subscription-id", "subscription-name")
+	command.MarkFlagsMutuallyExclusive("subscription-id", "subscription-name")
+	o.look = func(ctx context.Context) (install.Cloud, error) { return of.Ask(ctx) }
+}
+
+func addEKS(command *cobra.Command, o *installOptions) {
+	var of cloud.EKS
+	var ignored string
+	flags := command.Flags()
+	flags.StringVar(&of.Region, "eks-cluster-region", "", "Region of the cluster")
+	flags.StringVar(&of.Name, "eks-cluster-name", "", "Name of the cluster")
+	for _, name := range []string{"user-name", "policy-name", "access-key-id", "secret-access-key"} {
+		flags.StringVar(&ignored, name, "", "Accepted for compatibility: no user of AWS is made, nor given to peers")
+	}
+	required(command, "eks-cluster-region", "eks-cluster-name")
+	o.look = func(ctx context.Context) (install.Cloud, error) {
+		found, err := of.Ask(ctx)
+		found.Notes = append(found.Notes, "EKS signs no certificates for users, by which consumers reach this cluster: it can consume, but not provide")
+		return found, err
+	}
+}
+
+func addGKE(command *cobra.Command, o *installOptions) {
+	var of cloud.GKE
+	var zone, region string
+	flags := command.Flags()
+	flags.StringVar(&of.Project, "project-id", "", "Project of the cluster")
+	flags.StringVar(&zone, "zone", "", "Zone of the cluster")
+	flags.StringVar(&region, "region", "", "Region of the cluster, where it is a regional one")
+	flags.StringVar(&of.Name, "cluster-id", "", "Name of the cluster in Google's cloud; --cluster-name is its ID among its peers")
+	flags.StringVar(&of.Credentials, "credentials-path", "", "Key of a service account (default: the application default credentials)")
+	required(command, "project-id", "cluster-id")
+	command.MarkFlagsOneRequired("zone", "region")
+	command.MarkFlagsMutuallyExclusive("zone", "region")
+	o.look = func(ctx context.Context) (install.Cloud, error) {
+		of.Location = orDefault(zone, region)
+		return of.Ask(ctx)
+	}
+}

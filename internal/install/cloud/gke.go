@@ -1,0 +1,114 @@
+package cloud
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"google.golang.org/api/container/v1"
+	"google.golang.org/api/googleapi"
+	"google.golang.org/api/option"
+	transport "google.golang.org/api/transport/http"
+
+	"liqo.io/liqo/internal/install"
+)
+
+// GKE names a cluster of Google.
+type GKE struct {
+	Project string
+	// Location is a zone, or the region of a regional cluster.
+	Location, Name string
+	// Credentials is the path of a service account's key; empty takes the application default credentials.
+	Credentials string
+}
+
+// Ask needs the role roles/container.clusterViewer, and takes the range of the nodes too where roles/compute.networkViewer is granted.
+func (g GKE) Ask(ctx context.Context) (install.Cloud, error) {
+	options := []option.ClientOption{option.WithScopes(container.CloudPlatformScope)}
+	if g.Credentials != "" {
+		options = append(options, option.WithAuthCredentialsFile(option.ServiceAccount, g.Credentials))
+	}
+	client, _, err := transport.NewClient(ctx, options...)
+	if err != nil {
+		return install.Cloud{}, fmt.Errorf("reading the credentials for Google: %w\nGive the key of a service account with --credentials-path, or log in with \"gcloud auth application-default login\"", err)
+	}
+	return g.ask(ctx, client, "https://container.googleapis.com/", "https://compute.googleapis.com/")
+}
+
+func (g GKE) ask(ctx context.Context, client *http.Client, endpoint, compute string) (install.Cloud, error) {
+	service, err := container.NewService(ctx, option.WithHTTPClient(client), option.WithEndpoint(endpoint))
+	if err != nil {
+		return install.Cloud{}, fmt.Errorf("preparing to ask Google: %w", err)
+	}
+	cluster, err := service.Projects.Locations.Clusters.Get(fmt.Sprintf("projects/%s/locations/%s/clusters/%s", g.Project, g.Location, g.Name)).Context(ctx).Do()
+	if refused := (*googleapi.Error)(nil); errors.As(err, &refused) && refused.Code == http.StatusNotFound {
+		return install.Cloud{}, fmt.Errorf("there is no GKE cluster %s in %s of project %s: check --cluster-id, --zone or --region, and --project-id", g.Name, g.Location, g.Project)
+	}
+	if err != nil {
+		return install.Cloud{}, fmt.Errorf("asking Google about GKE cluster %s in %s of project %s: %w\nCheck that the account has the role roles/container.clusterViewer", g.Name, g.Location, g.Project, err)
+	}
+	if cluster.Autopilot != nil && cluster.Autopilot.Enabled {
+		return install.Cloud{}, fmt.Errorf("GKE cluster %s is an Autopilot cluster, whose nodes take no agents of the network: use a standard cluster", g.Name)
+	}
+	out := install.Cloud{
+		Name: g.Name, PodCIDRs: compact(cluster.ClusterIpv4Cidr), ServiceCIDR: cluster.ServicesIpv4Cidr,
+		Labels: location(region(g.Location)),
+	}
+	// More pods than the first range holds have further ones.
+	if policy := cluster.IpAllocationPolicy; policy != nil && policy.AdditionalPodRangesConfig != nil {
+		for _, more := range policy.AdditionalPodRangesConfig.PodRangeInfo {
+			out.Notes = append(out.Notes, fmt.Sprintf("the pods have the additional range %s, which is known by name only: give all ranges with --pod-cidr", more.RangeName))
+		}
+	}
+	if cluster.Endpoint != "" {
+		out.APIServerURL = "https://" + cluster.Endpoint
+	}
+	if private := cluster.PrivateClusterConfig; private != nil {
+		out.APIServerNames = compact(private.PrivateEndpoint, private.PublicEndpoint)
+	}
+	if endpoints := cluster.ControlPlaneEndpointsConfig; endpoints != nil && endpoints.DnsEndpointConfig != nil {
+		out.APIServerNames = compact(append(out.APIServerNames, endpoints.DnsEndpointConfig.Endpoint)...)
+	}
+	if cluster.NetworkConfig != nil && cluster.NetworkConfig.Subnetwork != "" {
+		nodes, err := rangeOfSubnetwork(ctx, client, compute, cluster.NetworkConfig.Subnetwork)
+		if err != nil {
+			out.Notes = append(out.Notes, fmt.Sprintf("the range of the nodes can't be read (%v): reserve it with --reserved-subnets, or grant the role roles/compute.networkViewer", err))
+		}
+		out.ReservedSubnets = compact(nodes)
+	}
+	return out, nil
+}
+
+// region is that of a zone ("europe-west1-b"), or the region itself.
+func region(location string) string {
+	if parts := strings.Split(location, "-"); len(parts) > 2 {
+		return strings.Join(parts[:2], "-")
+	}
+	return location
+}
+
+// rangeOfSubnetwork asks Compute Engine one question over the library's transport: its own client is fifteen times the size of the one for clusters.
+func rangeOfSubnetwork(ctx context.Context, client *http.Client, endpoint, name string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"compute/v1/"+name, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	if err := googleapi.CheckResponse(response); err != nil {
+		return "", fmt.Errorf("asking Google about %s: %s", name, response.Status)
+	}
+	var subnetwork struct {
+		IPCIDRRange string `json:"ipCidrRange"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&subnetwork); err != nil {
+		return "", fmt.Errorf("reading what Google says about %s: %w", name, err)
+	}
+	return subnetwork.IPCIDRRange, nil
+}
