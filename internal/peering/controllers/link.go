@@ -33,6 +33,8 @@ type link struct {
 	mapper                                meta.RESTMapper
 	health                                *remote.Health
 	cancel                                context.CancelFunc
+	// doubts are told when the provider refused something.
+	doubts chan struct{}
 	// live reads and writes the provider without a cache.
 	live client.Client
 
@@ -51,7 +53,7 @@ const grace = 15 * time.Second
 func (l *links) open(cfg *rest.Config, clusterID, namespace, remoteNamespace string) (*link, error) {
 	k := &link{
 		clusterID: clusterID, namespace: namespace, remoteNamespace: remoteNamespace, all: l, cfg: cfg, since: time.Now(),
-		mapper: staticMapper(l.scheme),
+		mapper: staticMapper(l.scheme), doubts: make(chan struct{}, 1),
 	}
 	var err error
 	if k.health, err = remote.NewHealth(cfg, l.health); err != nil {
@@ -90,11 +92,20 @@ func (k *link) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-overdue.C:
+		case <-k.doubts:
+			rights.Reset(0)
+			continue
 		case <-rights.C:
 			changed := k.askForRights(ctx)
 			rights.Reset(k.patience())
 			if !changed {
 				continue
+			}
+			if !k.isRefused() { // whoever was refused waits ever longer before it tries again: not after this
+				stop()
+				k.know(ctx, nil)
+				stop = k.startWatching(ctx)
+				k.all.resync.announce(types.NamespacedName{Name: k.namespace})
 			}
 		case <-changed:
 			state := k.health.State()
@@ -121,12 +132,25 @@ const (
 )
 
 func (k *link) patience() time.Duration {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.refused != "" {
+	if k.isRefused() {
 		return min(rightsSoon, k.all.rightsEvery)
 	}
 	return k.all.rightsEvery
+}
+
+// isRefused tells whether the provider grants us nothing, as far as is known.
+func (k *link) isRefused() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.refused != ""
+}
+
+// doubt has the rights looked at now: something was refused.
+func (k *link) doubt() {
+	select {
+	case k.doubts <- struct{}{}:
+	default:
+	}
 }
 
 // askForRights looks whether our identity may still do anything in the provider, and tells whether that changed.

@@ -127,7 +127,14 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		Own: r.own, Remote: provider, RemoteNamespace: k.remoteNamespace, Withdrawn: !secret.DeletionTimestamp.IsZero(),
 	}
 	step := r.kind.Plan(link, source, copy)
-	result, err := outcome(r.apply(ctx, k, source, copy, step))
+	err = r.apply(ctx, k, source, copy, step)
+	if apierrors.IsForbidden(err) {
+		if k.isRefused() { // everything is, and the link announces when that is over
+			return reconcile.Result{}, nil
+		}
+		k.doubt()
+	}
+	result, err := outcome(err)
 	if err == nil && leaving && step.Wait != "" && k.copies() == nil {
 		result.RequeueAfter = retrySoon
 	}
