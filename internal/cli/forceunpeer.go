@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -65,6 +67,14 @@ func (a *app) forceUnpeerCommand() *cobra.Command {
 	}
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	return command
+}
+
+// orForce adds the way out to an error of a connection that could not be made.
+func orForce(err error) error {
+	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
+		return fmt.Errorf("%w\nWhere a cluster is gone for good, the other one forgets it with liqoctl force unpeer and its ID", err)
+	}
+	return err
 }
 
 // forgettable finds what there is of a peering: the tenant namespace, empty when there is none any more, and the ForeignCluster.

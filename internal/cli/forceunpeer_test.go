@@ -2,6 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -86,5 +89,16 @@ func TestForceUnpeerWarns(t *testing.T) {
 	foreign.Status.Conditions = []corev1beta1.Condition{{Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusEstablished}}
 	if question := giveUpQuestion("milan", foreign); !strings.Contains(question, "Cluster milan answers: liqoctl unpeer would leave nothing over there") {
 		t.Error(question)
+	}
+}
+
+// TestUnpeerKnowsTheWayOut: of a cluster that can't be reached, and of no other error.
+func TestUnpeerKnowsTheWayOut(t *testing.T) {
+	dial := fmt.Errorf("reaching milan: %w", &net.OpError{Op: "dial", Err: errors.New("refused")})
+	if said := orForce(dial).Error(); !strings.HasSuffix(said, "the other one forgets it with liqoctl force unpeer and its ID") {
+		t.Error(said)
+	}
+	if other := errors.New("forbidden"); !errors.Is(orForce(other), other) || orForce(other).Error() != "forbidden" {
+		t.Error(orForce(other))
 	}
 }

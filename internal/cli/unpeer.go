@@ -53,7 +53,7 @@ func (a *app) unpeerCommand() *cobra.Command {
 		defer cancel()
 		p, err := a.pair(ctx, remote)
 		if err != nil {
-			return err
+			return orForce(err)
 		}
 		return p.explained(p.unpeer(ctx, wait, deleteNamespaces))
 	}

@@ -1,8 +1,10 @@
 package peering
 
 import (
+	"crypto/x509"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -74,7 +76,11 @@ func authenticated(f *Facts, now metav1.Time) corev1beta1.Module {
 	if f.Identity != nil {
 		var t tally
 		t.add(identityTrouble(f.Identity, f.APIServer, now))
-		module.Conditions = append(module.Conditions, t.condition(corev1beta1.AuthIdentityControlPlaneStatus, "Identity"))
+		condition := t.condition(corev1beta1.AuthIdentityControlPlaneStatus, "Identity")
+		if late := renewalTrouble(f.Identity, now); late != "" && t.trouble == "" {
+			condition.Message += ": " + late
+		}
+		module.Conditions = append(module.Conditions, condition)
 	}
 	return module
 }
@@ -107,13 +113,28 @@ func identityTrouble(identity *authv1beta1.Identity, probe *Probe, now metav1.Ti
 	certificate, err := Certificate(identity.Spec.AuthParams.SignedCRT)
 	if err == nil && now.After(certificate.NotAfter) {
 		return fmt.Sprintf("the certificate of %s ended at %s and was not renewed in time: liqoctl authenticate gets another one",
-			name, certificate.NotAfter.UTC().Format("2006-01-02T15:04:05Z"))
+			name, certificate.NotAfter.UTC().Format(time.RFC3339))
 	}
 	if probe != nil && probe.Refused != "" {
 		return fmt.Sprintf("%s grants nothing: %s. The other cluster drained or removed our Tenant: its administrator lets us in again with liqoctl activate tenant, "+
 			"liqoctl authenticate makes another one, liqoctl unpeer ends the peering", name, probe.Refused)
 	}
 	return ""
+}
+
+// lateAt is when a certificate should have been renewed long ago: at five sixths of its life, half way between when it is asked for and the end.
+func lateAt(certificate *x509.Certificate) time.Time {
+	return certificate.NotAfter.Add(-certificate.NotAfter.Sub(certificate.NotBefore) / 6)
+}
+
+// renewalTrouble warns of a certificate that is not renewed, before it is too late.
+func renewalTrouble(identity *authv1beta1.Identity, now metav1.Time) string {
+	certificate, err := Certificate(identity.Spec.AuthParams.SignedCRT)
+	if err != nil || now.Before(&metav1.Time{Time: lateAt(certificate)}) {
+		return ""
+	}
+	return fmt.Sprintf("its certificate ends at %s, and the other cluster does not renew it: its controller manager tells why, of Renew %s",
+		certificate.NotAfter.UTC().Format(time.RFC3339), identity.Name)
 }
 
 // because is what the summary condition of an object says, to follow its name.

@@ -47,15 +47,20 @@ func (f *Facts) Any() bool {
 	return f.Tenant != nil || f.Identity != nil || len(f.VirtualNodes) > 0 || f.Network.any()
 }
 
-// Again is after what time the facts may mean something else though nothing was heard: a gateway was silent for too long, a certificate ended.
+// Again is after what time the facts may mean something else though nothing was heard: a gateway was silent for too long, a certificate was not
+// renewed, or ended.
 // 0 when they can't.
 func (f *Facts) Again(now time.Time) time.Duration {
 	again := f.Network.Silent(now)
 	if f.Identity == nil {
 		return again
 	}
-	if certificate, err := Certificate(f.Identity.Spec.AuthParams.SignedCRT); err == nil {
-		if left := certificate.NotAfter.Sub(now) + time.Second; left > 0 && (again == 0 || left < again) {
+	certificate, err := Certificate(f.Identity.Spec.AuthParams.SignedCRT)
+	if err != nil {
+		return again
+	}
+	for _, moment := range []time.Time{lateAt(certificate), certificate.NotAfter} {
+		if left := moment.Sub(now) + time.Second; left > 0 && (again == 0 || left < again) {
 			again = left
 		}
 	}

@@ -50,6 +50,8 @@ func TestForeignClusters(t *testing.T) {
 	}
 	ready := identity.DeepCopy()
 	ready.Status.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: "s"}
+	late := ready.DeepCopy()
+	late.Spec.AuthParams.SignedCRT = newHolder(t, Ed25519).certificate(t, ControlPlaneSubject("rome"), 0)
 	proxied := ready.DeepCopy()
 	proxied.Spec.AuthParams.ProxyURL = new("http://10.71.0.9:8118")
 	ended := ready.DeepCopy()
@@ -115,6 +117,10 @@ func TestForeignClusters(t *testing.T) {
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Pending |\n" +
 				"AuthIdentityControlPlaneStatus=NotReady (IdentityNotReady: the certificate of Identity tnm/controlplane-milan ended at " +
 				at(-time.Hour).UTC().Format(time.RFC3339) + " and was not renewed in time: liqoctl authenticate gets another one)\n"},
+		"a certificate that nobody renews": {Facts{Identity: late},
+			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Established |\n" +
+				"AuthIdentityControlPlaneStatus=Ready (IdentityReady: 1 of 1 ready: its certificate ends at " + at(0).UTC().Format(time.RFC3339) +
+				", and the other cluster does not renew it: its controller manager tells why, of Renew controlplane-milan)\n"},
 		"a provider that took our rights back": {Facts{Identity: ready, APIServer: &Probe{Up: true, Refused: "forbidden"}},
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Pending |\n" +
 				"APIServerStatus=Established (APIServerReady: the remote API server is ready)\n" +
@@ -147,7 +153,10 @@ func TestForeignClusters(t *testing.T) {
 			if diff := cmp.Diff(c.want, picture(&got)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			// Law: the same facts later are the same picture, times included.
+			// Law: the same facts later are the same picture, times included, unless a certificate ended meanwhile.
+			if c.facts.Identity == late {
+				return
+			}
 			later := CompileForeignCluster(&c.facts, &got, 3, at(time.Hour))
 			if diff := cmp.Diff(got, later); diff != "" {
 				t.Errorf("an hour later (-before +after):\n%s", diff)
@@ -189,8 +198,11 @@ func TestForeignClustersAreLookedAtAgain(t *testing.T) {
 	}
 	facts := Facts{Identity: &authv1beta1.Identity{}}
 	facts.Identity.Spec.AuthParams.SignedCRT = newHolder(t, Ed25519).certificate(t, ControlPlaneSubject("rome"), time.Hour)
-	if again := facts.Again(at(0).Time); again != time.Hour+time.Second {
+	if again := facts.Again(at(0).Time); again != 50*time.Minute+time.Second {
 		t.Errorf("with a certificate of an hour: %s", again)
+	}
+	if again := facts.Again(at(55 * time.Minute).Time); again != 5*time.Minute+time.Second {
+		t.Errorf("with five minutes left: %s", again)
 	}
 	if again := facts.Again(at(2 * time.Hour).Time); again != 0 {
 		t.Errorf("after its end: %s", again)
