@@ -64,7 +64,7 @@ func TestDaemonSetPolicyOnAPIServer(t *testing.T) {
 	no, yes := false, true
 	attempt := func(node string, change func(*corev1.Pod)) error {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "agent-", OwnerReferences: []metav1.OwnerReference{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "agent-", Labels: map[string]string{"controller-revision-hash": "5d9c7b4f8"}, OwnerReferences: []metav1.OwnerReference{
 				{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "1", Controller: &yes},
 			}},
 			Spec: corev1.PodSpec{
