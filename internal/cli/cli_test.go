@@ -97,57 +97,6 @@ func TestEveryCommandIsExplained(t *testing.T) {
 	}
 }
 
-// TestContractFlags: scripts written for the v1 contract keep working.
-func TestContractFlags(t *testing.T) {
-	twoClusters := "remote-cluster remote-context remote-kubeconfig remote-namespace remote-user"
-	root := newApp(genericiooptions.NewTestIOStreamsDiscard()).command()
-	for path, flags := range map[string]string{
-		"": "cluster context kubeconfig user namespace skip-confirm global-labels global-annotations verbose",
-		"install": "version repo-url local-chart-path only-output-values dump-values-path dry-run timeout cluster-id cluster-labels pod-cidr service-cidr " +
-			"reserved-subnets api-server-url set set-string values disable-api-server-sanity-check skip-validation enable-metrics disable-telemetry " +
-			"disable-kernel-version-check",
-		"install kubeadm": "cluster-id", "install kind": "cluster-id", "install k3s": "api-server-url pod-cidr service-cidr", "upgrade": "cluster-id",
-		"uninstall": "purge timeout",
-		"version":   "client",
-		"peer": twoClusters + " timeout skip-validation networking-disabled gw-server-service-location gw-server-service-type gw-server-service-port " +
-			"gw-server-service-nodeport gw-server-service-loadbalancerip gw-client-address gw-client-port mtu create-resource-slice resource-slice-class " +
-			"in-band proxy-url create-virtual-node cpu memory pods resource",
-		"unpeer":       twoClusters + " timeout wait delete-namespaces",
-		"authenticate": twoClusters + " timeout in-band proxy-url", "auth": "in-band",
-		"unauthenticate": twoClusters + " timeout wait", "unauth": "wait",
-		"offload namespace": "ns-selector pod-offloading-strategy namespace-mapping-strategy remote-namespace-name selector timeout output", "offload ns": "output",
-		"unoffload namespace":  "ns-selector timeout",
-		"create resourceslice": "remote-cluster-id class cpu memory pods resource no-virtual-node output", "create rs": "class",
-		"create nonce": "remote-cluster-id output", "get nonce": "remote-cluster-id",
-		"info": "output get", "info peer": "output get",
-		"network connect": twoClusters + " timeout wait skip-validation gw-server-type gw-server-template-name gw-server-template-namespace gw-server-service-type " +
-			"gw-server-service-port gw-server-service-nodeport gw-server-service-loadbalancerip gw-client-type gw-client-template-name " +
-			"gw-client-template-namespace gw-client-address gw-client-port mtu disable-sharing-keys dry-run",
-		"network disconnect": twoClusters + " timeout wait skip-validation dry-run", "network reset": twoClusters + " timeout wait skip-validation dry-run",
-		"network rotate-keys":  twoClusters + " timeout",
-		"create configuration": "remote-cluster-id pod-cidr external-cidr wait output", "create config": "wait",
-		"create gatewayserver": "remote-cluster-id type template-name template-namespace service-type mtu port node-port load-balancer-ip wait output",
-		"create server":        "mtu", "create gws": "mtu",
-		"create gatewayclient": "remote-cluster-id addresses port type template-name template-namespace mtu protocol wait output", "create client": "mtu", "create gwc": "mtu",
-		"create publickey":       "remote-cluster-id public-key output",
-		"generate configuration": "output", "generate publickey": "gateway-type gateway-name output",
-		"delete configuration": "namespace", "delete gatewayserver": "namespace", "delete gatewayclient": "namespace", "delete publickey": "namespace",
-		"network explain": "remote-kubeconfig output directory",
-		"test network":    "remote-kubeconfigs timeout fail-fast info np-nodes np-ext pod-np lb ip basic rm verbose",
-	} {
-		command, rest, err := root.Find(strings.Fields(path))
-		if err != nil || len(rest) > 0 {
-			t.Errorf("there is no command %q: %v", path, err)
-			continue
-		}
-		for _, name := range strings.Fields(flags) {
-			if command.Flags().Lookup(name) == nil && command.PersistentFlags().Lookup(name) == nil && command.InheritedFlags().Lookup(name) == nil {
-				t.Errorf("%q has no flag --%s", path, name)
-			}
-		}
-	}
-}
-
 // TestRefusals: what is wrong is said in one line, before any cluster is asked, with exit code 1 and no usage.
 func TestRefusals(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))

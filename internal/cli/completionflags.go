@@ -76,6 +76,13 @@ func namespaces(ctx context.Context, c *cluster) ([]string, error) {
 	return namesOf(list.Items, func(n corev1.Namespace) string { return n.Name }), err
 }
 
+// offloadedNamespaces are those that unoffload can take back.
+func offloadedNamespaces(ctx context.Context, c *cluster) ([]string, error) {
+	var list offloadingv1beta1.NamespaceOffloadingList
+	err := c.List(ctx, &list)
+	return namesOf(list.Items, func(o offloadingv1beta1.NamespaceOffloading) string { return o.Namespace }), err
+}
+
 // kubeconfigNames completes what a kubeconfig names; flags of the other cluster look into the other cluster's.
 func kubeconfigNames(flag string, of func(*clientcmdapi.Config) []string) completionFunc {
 	path := "kubeconfig"

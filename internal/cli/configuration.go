@@ -176,7 +176,7 @@ func (a *app) createConfigurationCommand() *cobra.Command {
 		if err := local.created(ctx, object, func() {
 			setLabel(object, api.LabelRemoteClusterID, peer)
 			object.Spec.Remote.CIDR = remote
-		}); err != nil || !wait {
+		}); err != nil || !wait || local.dry {
 			return err
 		}
 		return local.configured(ctx, object)
@@ -188,6 +188,7 @@ func (a *app) createConfigurationCommand() *cobra.Command {
 	flags.BoolVar(&wait, "wait", false, "Wait until the ranges have a place in this cluster")
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait")
 	output.add(flags, "Only print the object, do not create it")
+	a.addDryRun(flags)
 	required(command, "pod-cidr", "external-cidr")
 	return command
 }

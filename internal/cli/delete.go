@@ -17,7 +17,7 @@ func (a *app) deleteCommand() *cobra.Command {
 			# End the tunnel to milan
 			%[1]s delete gatewayclient milan`),
 	}, a.deleteObjectCommand(kindConfiguration), a.deleteObjectCommand(kindServer), a.deleteObjectCommand(kindClient), a.deleteObjectCommand(kindPublicKey),
-		a.deleteObjectCommand(kindVirtualNode))
+		a.deleteObjectCommand(kindVirtualNode), a.deletePeeringUserCommand())
 }
 
 func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {

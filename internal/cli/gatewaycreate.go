@@ -31,7 +31,8 @@ func (a *app) createGatewayServerCommand() *cobra.Command {
 		Example: example(`
 			# Where nothing gives load balancers their addresses
 			%[1]s create gatewayserver --remote-cluster-id milan --service-type NodePort --wait`),
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -57,7 +58,7 @@ func (a *app) createGatewayServerCommand() *cobra.Command {
 		if server.Namespace, err = local.ensureTenantNamespace(ctx, peer); err != nil {
 			return err
 		}
-		if err := local.created(ctx, server, func() { f.fill(server, template, peer, mtu) }); err != nil || !wait {
+		if err := local.created(ctx, server, func() { f.fill(server, template, peer, mtu) }); err != nil || !wait || local.dry {
 			return err
 		}
 		endpoint, err := local.serverEndpoint(ctx, server)
@@ -75,6 +76,7 @@ func (a *app) createGatewayServerCommand() *cobra.Command {
 	flags.BoolVar(&wait, "wait", false, "Wait until the address to dial is known, and tell it")
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait")
 	output.add(flags, "Only print the object, do not create it")
+	a.addDryRun(flags)
 	oneOf(command, "service-type", "LoadBalancer", "NodePort", "ClusterIP")
 	return command
 }
@@ -95,7 +97,8 @@ func (a *app) createGatewayClientCommand() *cobra.Command {
 		Example: example(`
 			# Where milan's GatewayServer has status.endpoint 203.0.113.7, port 30840
 			%[1]s create gatewayclient --remote-cluster-id milan --addresses 203.0.113.7 --port 30840 --wait`),
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -122,7 +125,7 @@ func (a *app) createGatewayClientCommand() *cobra.Command {
 		if object.Namespace, err = local.ensureTenantNamespace(ctx, peer); err != nil {
 			return err
 		}
-		if err := local.created(ctx, object, func() { fillClient(object, template, peer, endpoint, mtu) }); err != nil || !wait {
+		if err := local.created(ctx, object, func() { fillClient(object, template, peer, endpoint, mtu) }); err != nil || !wait || local.dry {
 			return err
 		}
 		one := &end{cluster: local, peer: peer, namespace: object.Namespace, gateways: gateways{client: object}}
@@ -147,6 +150,7 @@ func (a *app) createGatewayClientCommand() *cobra.Command {
 	flags.BoolVar(&wait, "wait", false, "Wait until the tunnel is connected")
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait")
 	output.add(flags, "Only print the object, do not create it")
+	a.addDryRun(flags)
 	required(command, "addresses", "port")
 	oneOf(command, "protocol", "UDP")
 	return command

@@ -27,7 +27,8 @@ func (a *app) generateCommand() *cobra.Command {
 		Example: example(`
 			# Run in rome, to be applied in milan
 			%[1]s generate configuration > rome.yaml`),
-	}, a.generateConfigurationCommand(), a.generatePublicKeyCommand(), a.generatePeerCommandCommand())
+	}, a.generateConfigurationCommand(), a.generatePublicKeyCommand(), a.generateTenantCommand(), a.generateIdentityCommand(), a.generatePeeringUserCommand(),
+		a.generatePeerCommandCommand())
 }
 
 // addPeerFlag registers the cluster ID that an object is about.

@@ -62,7 +62,7 @@ func (c *cluster) ensureNonce(ctx context.Context, namespace, consumer string) (
 		setLabel(secret, authv1beta1.LabelNonce, api.True)
 		setLabel(secret, api.LabelRemoteClusterID, consumer)
 		return nil
-	}); err != nil {
+	}); err != nil || c.dry {
 		return nil, err
 	}
 	err := c.wait(ctx, step, secret, func() verdict {

@@ -83,10 +83,9 @@ func authenticationOf(foreign *corev1beta1.ForeignCluster) (moduleStatus, []stri
 func (a *app) infoCommand() *cobra.Command {
 	var o infoOptions
 	command := &cobra.Command{
-		Use:     "info",
-		Aliases: []string{"status"},
-		Short:   "Show the state of the local cluster and its peerings",
-		Long:    "Show the state of the local cluster: health, identity, address ranges and peerings.",
+		Use:   "info",
+		Short: "Show the state of the local cluster and its peerings",
+		Long:  "Show the state of the local cluster: health, identity, address ranges and peerings.",
 		Example: example(`
 			%[1]s info
 			# For programs

@@ -78,8 +78,14 @@ const (
 
 func (n *networkInfo) box() *console.Box {
 	box := &console.Box{Title: "Network"}
-	box.Line(0, "Pod CIDRs", orDefault(strings.Join(n.PodCIDRs, ", "), "unknown"))
-	box.Line(0, "Service CIDR", orDefault(n.ServiceCIDR, "unknown"))
+	n.lines(box, 0)
+	return box
+}
+
+// lines shows the ranges in a box, at a depth.
+func (n *networkInfo) lines(box *console.Box, depth int) {
+	box.Line(depth, "Pod CIDRs", orDefault(strings.Join(n.PodCIDRs, ", "), "unknown"))
+	box.Line(depth, "Service CIDR", orDefault(n.ServiceCIDR, "unknown"))
 	for _, line := range []struct{ title, cidr string }{{titleExternal, n.ExternalCIDR}, {titleInternal, n.InternalCIDR}} {
 		value := orDefault(line.cidr, "not in use")
 		switch trouble := n.trouble[line.title]; {
@@ -89,7 +95,6 @@ func (n *networkInfo) box() *console.Box {
 		default:
 			value = fmt.Sprintf("%s (%s)", line.cidr, trouble)
 		}
-		box.Line(0, line.title, value)
+		box.Line(depth, line.title, value)
 	}
-	return box
 }

@@ -31,6 +31,9 @@ type peerInfo struct {
 		moduleInfo
 		VirtualNodes []nodeInfo `json:"virtualNodes,omitempty"`
 	} `json:"offloading"`
+	// What status shows besides, and the contract's JSON has no place for.
+	summary  corev1beta1.Summary
+	proxyURL string
 }
 
 type moduleInfo struct {
@@ -93,12 +96,9 @@ func (a *app) infoPeerCommand() *cobra.Command {
 			if len(args) == 1 {
 				return o.print(c, peers[0], boxes)
 			}
-			byID := map[string]*peerInfo{}
-			for _, peer := range peers {
-				byID[peer.ClusterID] = peer
-			}
-			return o.print(c, byID, boxes)
+			return o.print(c, peersByID(peers), boxes)
 		},
+		ValidArgsFunction: a.completion(peerIDs),
 	}
 	o.add(command)
 	return command
@@ -139,7 +139,7 @@ func (c *cluster) peers(ctx context.Context, ids []string) ([]*peerInfo, error) 
 
 func (c *cluster) peerInfo(ctx context.Context, foreign *corev1beta1.ForeignCluster) (*peerInfo, error) {
 	id := foreign.Spec.ClusterID
-	info := &peerInfo{ClusterID: id, Role: foreign.Status.Role}
+	info := &peerInfo{ClusterID: id, Role: foreign.Status.Role, summary: foreign.Status.Peering, proxyURL: foreign.Status.ForeignProxyURL}
 	info.Network.Status, info.Network.Alerts = statusOf(foreign.Status.Modules.Networking)
 	info.Authentication.Status, info.Authentication.Alerts = authenticationOf(foreign)
 	info.Offloading.Status, info.Offloading.Alerts = statusOf(foreign.Status.Modules.Offloading)

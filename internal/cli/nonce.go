@@ -19,12 +19,13 @@ func (a *app) createCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "create",
 		Short: "Create single objects",
-		Long:  "Create the objects that peer and network connect are made of, one by one.",
+		Long:  "Create the objects that a peering is made of, one by one.",
 		Example: example(`
 			# Ask an authenticated provider for resources
 			%[1]s create resourceslice milan --remote-cluster-id milan`),
 	}, a.createResourceSliceCommand(), a.createNonceCommand(),
-		a.createConfigurationCommand(), a.createGatewayServerCommand(), a.createGatewayClientCommand(), a.createPublicKeyCommand())
+		a.createConfigurationCommand(), a.createGatewayServerCommand(), a.createGatewayClientCommand(), a.createPublicKeyCommand(),
+		a.createVirtualNodeCommand())
 }
 
 func (a *app) getCommand() *cobra.Command {
@@ -35,7 +36,7 @@ func (a *app) getCommand() *cobra.Command {
 		Example: example(`
 			# The nonce that the cluster rome has to sign
 			%[1]s get nonce --remote-cluster-id rome`),
-	}, a.getNonceCommand())
+	}, a.getNonceCommand(), a.getKubeconfigCommand())
 }
 
 func (a *app) createNonceCommand() *cobra.Command {
@@ -70,7 +71,7 @@ func (a *app) createNonceCommand() *cobra.Command {
 				return err
 			}
 			nonce, err := local.ensureNonce(ctx, namespace, consumer)
-			if err != nil {
+			if err != nil || local.dry {
 				return err
 			}
 			local.Info("Nonce for cluster %s: %s", consumer, nonce)
@@ -79,6 +80,7 @@ func (a *app) createNonceCommand() *cobra.Command {
 	}
 	command.Flags().StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
 	output.add(command.Flags(), "Only print the object, do not create it")
+	a.addDryRun(command.Flags())
 	required(command, "remote-cluster-id")
 	return command
 }

@@ -107,7 +107,8 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 			%[1]s offload namespace demo -l 'liqo.io/provider=kubeadm' -l 'topology.kubernetes.io/region in (asia)'
 			# Only print the object
 			%[1]s offload namespace demo -o yaml`),
-		Args: cobra.ArbitraryArgs,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: a.completion(namespaces),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 			defer cancel()
@@ -147,6 +148,7 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 	flags.DurationVar(&o.timeout, "timeout", 20*time.Second, "How long to wait in all")
 	o.choice.add(command)
 	o.output.add(flags, "Only print the object, do not create it")
+	a.addDryRun(flags)
 	return command
 }
 
@@ -247,6 +249,9 @@ func (c *cluster) offload(ctx context.Context, namespace string, o *offloadOptio
 			namespace, object.Spec.PodOffloadingStrategy, before)
 	}
 	c.Info("Offloading of namespace %s correctly enabled", namespace)
+	if c.dry {
+		return nil
+	}
 	none := false
 	err = c.wait(ctx, step, object, func() verdict {
 		if object.Status.ObservedGeneration < object.Generation {

@@ -112,6 +112,7 @@ func (a *app) createPublicKeyCommand() *cobra.Command {
 	a.addPeerFlag(command, &peer)
 	command.Flags().StringVar(&text, "public-key", "", "The key in base64 (required)")
 	output.add(command.Flags(), "Only print the object, do not create it")
+	a.addDryRun(command.Flags())
 	required(command, "public-key")
 	return command
 }

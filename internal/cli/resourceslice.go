@@ -66,6 +66,9 @@ func (c *cluster) ensureSlice(ctx context.Context, request *sliceRequest) (*auth
 	if changed {
 		c.Info("ResourceSlice %s correctly ensured", slice.Name)
 	}
+	if c.dry {
+		return slice, nil
+	}
 	err = c.wait(ctx, step, slice, func() verdict {
 		condition := sliceCondition(slice, authv1beta1.ResourceSliceAuthentication)
 		switch {
@@ -124,7 +127,8 @@ func (a *app) createResourceSliceCommand() *cobra.Command {
 			%[1]s create resourceslice milan-gpu --remote-cluster-id milan --cpu 4 --memory 16Gi --resource nvidia.com/gpu=1
 			# Only print the object
 			%[1]s create resourceslice milan-gpu --remote-cluster-id milan -o yaml`),
-		Args: exactlyOne("the name of the ResourceSlice"),
+		Args:              exactlyOne("the name of the ResourceSlice"),
+		ValidArgsFunction: cobra.NoFileCompletions, // a new name
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
@@ -147,7 +151,7 @@ func (a *app) createResourceSliceCommand() *cobra.Command {
 				return local.printObject(request.object(), output.format)
 			}
 			slice, err := local.ensureSlice(ctx, &request)
-			if err != nil {
+			if err != nil || local.dry {
 				return err
 			}
 			_, err = local.verdictOnResources(ctx, slice)
@@ -161,6 +165,7 @@ func (a *app) createResourceSliceCommand() *cobra.Command {
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait for the provider")
 	resources.add(flags)
 	output.add(flags, "Only print the object, do not create it")
+	a.addDryRun(flags)
 	required(command, "remote-cluster-id")
 	return command
 }

@@ -88,7 +88,7 @@ func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:         "liqoctl",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: programName(os.Args)},
-		Short: "Peer Kubernetes clusters and run pods of one in another",
+		Short:       "Peer Kubernetes clusters and run pods of one in another",
 		Long: "liqoctl installs Liqo, peers clusters, offloads namespaces, and shows and undoes all that.\n\n" +
 			"It follows the conventions of kubectl: KUBECONFIG, --kubeconfig and --context choose the local cluster,\n" +
 			"--remote-kubeconfig and --remote-context the other one of a peering.",
@@ -126,7 +126,7 @@ func (a *app) command() *cobra.Command {
 			root.AddCommand(command)
 		}
 	}
-	add(groupInstall, a.installCommand(), a.uninstallCommand(), a.versionCommand(), a.infoCommand(), a.testCommand())
+	add(groupInstall, a.installCommand(), a.uninstallCommand(), a.versionCommand(), a.infoCommand(), a.statusCommand(), a.testCommand())
 	add(groupPeer, a.peerCommand(), a.unpeerCommand(), a.networkCommand(), a.authenticateCommand(), a.unauthenticateCommand(), a.forceCommand())
 	add(groupOffload, a.offloadCommand(), a.unoffloadCommand())
 	add(groupAdmission, a.cordonCommand(), a.uncordonCommand(), a.drainCommand(), a.activateCommand())

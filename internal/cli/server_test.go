@@ -92,6 +92,7 @@ func peeringObjects() []client.Object {
 			Spec:       corev1beta1.ForeignClusterSpec{ClusterID: "milan"},
 			Status: corev1beta1.ForeignClusterStatus{
 				Role: corev1beta1.RoleProvider, APIServerURL: "https://milan:6443",
+				Peering: corev1beta1.Summary{Type: corev1beta1.OutOfBand, Outgoing: corev1beta1.PhasePending, Authentication: corev1beta1.PhaseError},
 				Conditions: []corev1beta1.Condition{{Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusError, Message: "no route"}},
 				Modules: corev1beta1.Modules{
 					Authentication: corev1beta1.Module{Enabled: true, Conditions: ready}, Offloading: corev1beta1.Module{Enabled: true, Conditions: bad},
@@ -148,6 +149,9 @@ func TestCommandsOnAPIServer(t *testing.T) {
 			t.Errorf("codes %d and %d", code, peerCode)
 		}
 		golden(t, "info", local+peers)
+		_, status, _ := liqoctl("status -v")
+		_, peers, errOut := liqoctl("status peers milan")
+		golden(t, "status", status+peers+errOut)
 	})
 	t.Run("a single peer is not wrapped", func(t *testing.T) {
 		if _, out, errOut := liqoctl("info peer milan -g authentication.resourceSlices.0.accepted"); out != "false\n" {

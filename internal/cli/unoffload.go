@@ -41,7 +41,8 @@ func (a *app) unoffloadNamespaceCommand() *cobra.Command {
 			%[1]s unoffload namespace demo
 			# Those of every namespace of a team, without being asked
 			%[1]s unoffload namespace --ns-selector team=blue --skip-confirm`),
-		Args: cobra.ArbitraryArgs,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: a.completion(offloadedNamespaces),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := choice.validate(args); err != nil {
 				return err
@@ -69,6 +70,7 @@ func (a *app) unoffloadNamespaceCommand() *cobra.Command {
 	}
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	choice.add(command)
+	a.addDryRun(command.Flags())
 	return command
 }
 

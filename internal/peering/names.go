@@ -23,7 +23,12 @@ const (
 	RoleControlPlane = "liqo-remote-controlplane"
 	// RoleVirtualKubeletClusterwide is bound in the whole cluster to the group of the consumer's virtual kubelets.
 	RoleVirtualKubeletClusterwide = "liqo-virtual-kubelet-remote-clusterwide"
+	// RolePeeringUser is bound in the namespace of the installation (a Role) and in the tenant namespace (a ClusterRole) to a peering user.
+	RolePeeringUser = "liqo-peering-user"
 )
+
+// PeeringUserPrefix precedes the consumer's cluster ID in the name of a peering user; a hyphen and 32 random hexadecimal digits follow.
+const PeeringUserPrefix = "liqo-peer-user-"
 
 // Labels and annotations of objects that only this package's controllers make.
 const (

@@ -16,6 +16,8 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
+const peeringUser = "liqo-peer-user-rome-0123456789abcdef0123456789abcdef"
+
 // TestTenantPolicyOnAPIServer tries, as a peering user and with its rights, to take back what the provider took back.
 func TestTenantPolicyOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
@@ -29,7 +31,7 @@ func TestTenantPolicyOnAPIServer(t *testing.T) {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "user"}, RoleRef: clusterRole("liqo-peering-user"),
-			Subjects: subjects(rbacv1.UserKind, "liqo-peer-user-rome"),
+			Subjects: subjects(rbacv1.UserKind, peeringUser),
 		},
 	} {
 		if err := admin.Create(t.Context(), obj); err != nil {
@@ -37,7 +39,7 @@ func TestTenantPolicyOnAPIServer(t *testing.T) {
 		}
 	}
 	user := rest.CopyConfig(config)
-	user.Impersonate = rest.ImpersonationConfig{UserName: "liqo-peer-user-rome", Groups: []string{"system:authenticated"}}
+	user.Impersonate = rest.ImpersonationConfig{UserName: peeringUser, Groups: []string{"system:authenticated"}}
 	rome := apitesting.Client(t, user)
 	tenant := func(change func(*authv1beta1.Tenant)) *authv1beta1.Tenant {
 		tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
+)
+
+// virtualNodeOptions are what a user says of a virtual node made by hand.
+type virtualNodeOptions struct {
+	provider                        string
+	slice, secret                   string
+	createNode, disableNetworkCheck bool
+	template                        string
+	resources                       resourceFlags
+	storage, ingress, loadBalancers []string
+	labels, nodeSelector            map[string]string
+	runtimeClass                    string
+	timeout                         time.Duration
+	output                          outputFlag
+}
+
+func (a *app) createVirtualNodeCommand() *cobra.Command {
+	var o virtualNodeOptions
+	command := &cobra.Command{
+		Use:     "virtualnode NAME",
+		Aliases: kindVirtualNode.aliases,
+		Short:   "Make a node that stands for a provider",
+		Long: "Create a VirtualNode, and so a node of that name: from a ResourceSlice that was granted, whose amounts and classes it takes, or\n" +
+			"from the kubeconfig of a Secret in the tenant namespace and the amounts and classes given.",
+		Example: example(`
+			# For a ResourceSlice that was made with --no-virtual-node
+			%[1]s create virtualnode milan-gpu --remote-cluster-id milan --resource-slice-name milan-gpu
+			# With a kubeconfig and amounts of one's own
+			%[1]s create virtualnode milan-2 --remote-cluster-id milan --kubeconfig-secret-name kubeconfig-controlplane-milan --cpu 4 --memory 8Gi`),
+		Args:              exactlyOne("the name of the virtual node"),
+		ValidArgsFunction: cobra.NoFileCompletions, // a new name
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+			defer cancel()
+			if err := errors.Join(o.validate(), o.output.validate()); err != nil {
+				return err
+			}
+			amounts, err := o.resources.list()
+			if err != nil {
+				return err
+			}
+			local, err := a.installed(ctx)
+			if err != nil {
+				return err
+			}
+			return local.createVirtualNode(ctx, args[0], &o, amounts)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&o.provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
+	flags.StringVar(&o.slice, "resource-slice-name", "", "The granted ResourceSlice to make the node of")
+	flags.StringVar(&o.secret, "kubeconfig-secret-name", "", "The Secret with the kubeconfig to use, in the tenant namespace")
+	flags.BoolVar(&o.createNode, "create-node", true, "Make a Node; without one there is only what is reflected")
+	flags.BoolVar(&o.disableNetworkCheck, "disable-network-check", false, "Keep the Node Ready while the network to the provider is down")
+	flags.StringVar(&o.template, "vk-options-template", "", "VkOptionsTemplate of the virtual kubelet, namespace/name (default: that of the installation)")
+	o.resources = resourceFlags{cpu: "2", memory: "4Gi", pods: "110"}
+	flags.StringVar(&o.resources.cpu, "cpu", o.resources.cpu, "CPU of the node; with a ResourceSlice that one's")
+	flags.StringVar(&o.resources.memory, "memory", o.resources.memory, "Memory of the node; with a ResourceSlice that one's")
+	flags.StringVar(&o.resources.pods, "pods", o.resources.pods, "Number of pods of the node; with a ResourceSlice that one's")
+	flags.StringToStringVar(&o.resources.others, "resource", nil, "Any other resource of the node (name=quantity,...)")
+	flags.StringSliceVar(&o.storage, "storage-classes", nil, "Storage classes of the provider that may be used, the first is the default")
+	flags.StringSliceVar(&o.ingress, "ingress-classes", nil, "Ingress classes of the provider that may be used, the first is the default")
+	flags.StringSliceVar(&o.loadBalancers, "load-balancer-classes", nil, "Load-balancer classes of the provider that may be used, the first is the default")
+	flags.StringToStringVar(&o.labels, "labels", nil, "Labels of the node (key=value,...)")
+	flags.StringToStringVar(&o.nodeSelector, "node-selector", nil, "Labels of the provider's nodes that its pods may run on (key=value,...)")
+	flags.StringVar(&o.runtimeClass, "runtime-class-name", "", "Runtime class of its pods in the provider")
+	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long to wait until the node is Ready")
+	o.output.add(flags, "Only print the object, do not create it")
+	a.addDryRun(flags)
+	required(command, "remote-cluster-id")
+	completeFlag(command, "resource-slice-name", a.completion(func(ctx context.Context, c *cluster) ([]string, error) {
+		var list authv1beta1.ResourceSliceList
+		err := c.List(ctx, &list, client.MatchingLabels{api.LabelReplication: api.True})
+		return namesOf(list.Items, func(s authv1beta1.ResourceSlice) string { return s.Name }), err
+	}))
+	return command
+}
+
+func (o *virtualNodeOptions) validate() error {
+	if (o.slice == "") == (o.secret == "") {
+		return errors.New("give either --resource-slice-name or --kubeconfig-secret-name: what to make the node of")
+	}
+	if o.template != "" && strings.Count(o.template, "/") != 1 {
+		return fmt.Errorf("--vk-options-template %s: want namespace/name", o.template)
+	}
+	return nil
+}
+
+func (c *cluster) createVirtualNode(ctx context.Context, name string, o *virtualNodeOptions, amounts corev1.ResourceList) error {
+	namespace, err := c.requireTenantNamespace(ctx, o.provider)
+	if err != nil {
+		return err
+	}
+	fill := func(node *offloadingv1beta1.VirtualNode) { o.fill(node, amounts) }
+	if o.slice != "" {
+		slice, secret, err := c.granted(ctx, namespace, o.slice)
+		if err != nil {
+			return err
+		}
+		fill = func(node *offloadingv1beta1.VirtualNode) {
+			o.fill(node, nil)
+			offload.Fill(node, slice, secret)
+		}
+	} else if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.secret}, &corev1.Secret{}); apierrors.IsNotFound(err) {
+		return fmt.Errorf("--kubeconfig-secret-name %s: there is no such Secret in namespace %s", o.secret, namespace)
+	}
+	node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if o.output.format != "" {
+		fill(node)
+		return c.printObject(node, o.output.format)
+	}
+	if err := c.created(ctx, node, func() { fill(node) }); err != nil || c.dry {
+		return err
+	}
+	return c.nodeReady(ctx, namespace, name)
+}
+
+// granted is a ResourceSlice that the provider accepted, and the Secret with the kubeconfig for it.
+func (c *cluster) granted(ctx context.Context, namespace, name string) (*authv1beta1.ResourceSlice, string, error) {
+	slice := &authv1beta1.ResourceSlice{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, slice); apierrors.IsNotFound(err) {
+		return nil, "", fmt.Errorf("there is no ResourceSlice %s in namespace %s: liqoctl create resourceslice asks the provider for one", name, namespace)
+	} else if err != nil {
+		return nil, "", fmt.Errorf("reading ResourceSlice %s in namespace %s: %w", name, namespace, err)
+	}
+	if described := describeSlice(slice); !described.Accepted {
+		return nil, "", fmt.Errorf("ResourceSlice %s in namespace %s is not granted: %s", name, namespace, strings.Join(described.Alerts, "; "))
+	}
+	identity := &authv1beta1.Identity{}
+	key := client.ObjectKey{Namespace: namespace, Name: authv1beta1.IdentityResourceSlicePrefix + name}
+	if err := c.Get(ctx, key, identity); client.IgnoreNotFound(err) != nil {
+		return nil, "", fmt.Errorf("reading Identity %s: %w", key, err)
+	}
+	if identity.Status.KubeconfigSecretRef == nil {
+		return nil, "", fmt.Errorf("identity %s has no kubeconfig yet%s: run the command again when it has", key, reasons(identity.Status.Conditions))
+	}
+	return slice, identity.Status.KubeconfigSecretRef.Name, nil
+}
+
+// fill makes a VirtualNode what the user said.
+func (o *virtualNodeOptions) fill(node *offloadingv1beta1.VirtualNode, amounts corev1.ResourceList) {
+	setLabel(node, api.LabelRemoteClusterID, o.provider)
+	spec := &node.Spec
+	spec.ClusterID = o.provider
+	spec.CreateNode, spec.DisableNetworkCheck = &o.createNode, &o.disableNetworkCheck
+	spec.Labels = o.labels
+	if namespace, name, given := strings.Cut(o.template, "/"); given {
+		spec.VkOptionsTemplateRef = &corev1.ObjectReference{Namespace: namespace, Name: name}
+	}
+	if len(o.nodeSelector) > 0 || o.runtimeClass != "" {
+		spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{NodeSelector: o.nodeSelector}
+		if o.runtimeClass != "" {
+			spec.OffloadingPatch.RuntimeClassName = &o.runtimeClass
+		}
+	}
+	if o.slice != "" {
+		return // the rest is what was granted
+	}
+	spec.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: o.secret}
+	spec.ResourceQuota.Hard = amounts
+	spec.StorageClasses, spec.IngressClasses, spec.LoadBalancerClasses = nil, nil, nil
+	for i, name := range o.storage {
+		spec.StorageClasses = append(spec.StorageClasses, authv1beta1.StorageType{StorageClassName: name, Default: i == 0})
+	}
+	for i, name := range o.ingress {
+		spec.IngressClasses = append(spec.IngressClasses, authv1beta1.IngressType{IngressClassName: name, Default: i == 0})
+	}
+	for i, name := range o.loadBalancers {
+		spec.LoadBalancerClasses = append(spec.LoadBalancerClasses, authv1beta1.LoadBalancerType{LoadBalancerClassName: name, Default: i == 0})
+	}
+}

@@ -1,0 +1,242 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+)
+
+func (a *app) generateTenantCommand() *cobra.Command {
+	var provider, nonce, namespace string
+	var auth authFlags
+	var output outputFlag
+	command := &cobra.Command{
+		Use:     "tenant",
+		Aliases: kindTenant.aliases,
+		Short:   "Print this cluster's application for admission, to be applied in a provider",
+		Long: "Print the Tenant by which this cluster, the consumer, is admitted by a provider: its public key, a certificate request and the\n" +
+			"provider's nonce, signed. It holds no secret. It goes into the provider's tenant namespace for this cluster.",
+		Example: example(`
+			# The nonce is what create nonce printed in milan; the file is to be applied there
+			%[1]s generate tenant --remote-cluster-id milan --nonce "$NONCE" > rome.yaml`),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			defer cancel()
+			for _, err := range []error{output.validate(), auth.validate()} {
+				if err != nil {
+					return err
+				}
+			}
+			local, err := a.installed(ctx)
+			if err != nil {
+				return err
+			}
+			return local.printTenant(ctx, provider, []byte(nonce), namespace, auth.proxyURL, output.format)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
+	flags.StringVar(&nonce, "nonce", "", "The provider's nonce, which create nonce printed there (default: the one that was signed before)")
+	flags.StringVar(&auth.proxyURL, "proxy-url", "", "HTTP CONNECT proxy on the way to the provider's API server")
+	addGenerateFlags(flags, &output, &namespace)
+	required(command, "remote-cluster-id")
+	return command
+}
+
+func (c *cluster) printTenant(ctx context.Context, provider string, nonce []byte, namespace, proxy, format string) error {
+	h := &handshake{pair: &pair{local: c, remote: &cluster{id: provider}}}
+	var err error
+	if h.consumer, err = c.ensureTenantNamespace(ctx, provider); err != nil {
+		return err
+	}
+	if len(nonce) == 0 {
+		if nonce, err = c.signedNonce(ctx, h.consumer, provider); err != nil {
+			return err
+		}
+	}
+	signature, err := h.sign(ctx, nonce)
+	if err != nil {
+		return err
+	}
+	publicKey, request, err := h.credentials(ctx)
+	if err != nil {
+		return err
+	}
+	tenant := &authv1beta1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: orDefault(namespace, api.TenantNamespace(c.id)), Name: c.id, Labels: map[string]string{api.LabelRemoteClusterID: c.id},
+		},
+		Spec: authv1beta1.TenantSpec{ClusterID: c.id, PublicKey: publicKey, CSR: request, Signature: signature},
+	}
+	if proxy != "" {
+		tenant.Spec.ProxyURL = &proxy
+	}
+	return c.printObject(tenant, format)
+}
+
+// signedNonce is the nonce of a provider that was signed before.
+func (c *cluster) signedNonce(ctx context.Context, namespace, provider string) ([]byte, error) {
+	var secret corev1.Secret
+	key := client.ObjectKey{Namespace: namespace, Name: authv1beta1.SignedNonceSecret}
+	err := c.Get(ctx, key, &secret)
+	switch {
+	case err == nil && len(secret.Data[authv1beta1.NonceKey]) > 0:
+		return secret.Data[authv1beta1.NonceKey], nil
+	case err == nil || apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("no nonce of cluster %s was signed here yet: give the one that liqoctl create nonce --remote-cluster-id %s prints there with --nonce", provider, c.id)
+	default:
+		return nil, fmt.Errorf("reading Secret %s: %w", key, err)
+	}
+}
+
+func (a *app) generateIdentityCommand() *cobra.Command {
+	var consumer, namespace string
+	var output outputFlag
+	command := &cobra.Command{
+		Use:   "identity",
+		Short: "Print the identity that this cluster grants, to be applied in a consumer",
+		Long: "Print the Identity that this cluster, the provider, grants to a consumer whose Tenant it admitted. It holds no secret: only who\n" +
+			"has the private key of the Tenant can use it. It goes into the consumer's tenant namespace for this cluster.",
+		Example: example(`
+			# Run in milan, to be applied in rome
+			%[1]s generate identity --remote-cluster-id rome > milan.yaml`),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			defer cancel()
+			if err := output.validate(); err != nil {
+				return err
+			}
+			local, err := a.installed(ctx)
+			if err != nil {
+				return err
+			}
+			tenant, err := local.admitted(ctx, consumer)
+			if err != nil {
+				return err
+			}
+			return local.printObject(&authv1beta1.Identity{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: orDefault(namespace, api.TenantNamespace(local.id)), Name: authv1beta1.IdentityControlPlanePrefix + local.id,
+					Labels: map[string]string{api.LabelRemoteClusterID: local.id},
+				},
+				Spec: authv1beta1.IdentitySpec{
+					ClusterID: local.id, Type: authv1beta1.IdentityControlPlane, AuthParams: *tenant.Status.AuthParams, Namespace: tenant.Status.TenantNamespace,
+				},
+			}, output.format)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
+	addGenerateFlags(flags, &output, &namespace)
+	required(command, "remote-cluster-id")
+	return command
+}
+
+// admitted waits until the Tenant of a consumer has its identity.
+func (c *cluster) admitted(ctx context.Context, consumer string) (*authv1beta1.Tenant, error) {
+	namespace, err := c.requireTenantNamespace(ctx, consumer)
+	if err != nil {
+		return nil, err
+	}
+	var list authv1beta1.TenantList
+	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing Tenants in namespace %s: %w", namespace, err)
+	}
+	for i := range list.Items {
+		tenant := &list.Items[i]
+		if tenant.Spec.ClusterID != consumer {
+			continue
+		}
+		step := c.Start("Waiting until tenant %s is admitted", tenant.Name)
+		defer step.End()
+		return tenant, c.wait(ctx, step, tenant, func() verdict {
+			if tenant.Status.AuthParams == nil || tenant.Status.TenantNamespace == "" {
+				return notYet("its status is not filled%s", reasons(tenant.Status.Conditions))
+			}
+			return yes()
+		})
+	}
+	return nil, fmt.Errorf("there is no Tenant of cluster %s in namespace %s: apply what liqoctl generate tenant --remote-cluster-id %s prints there", consumer, namespace, c.id)
+}
+
+func (a *app) getKubeconfigCommand() *cobra.Command {
+	var provider string
+	command := &cobra.Command{
+		Use:   "kubeconfig IDENTITY",
+		Short: "Print the kubeconfig of an identity that a provider granted",
+		Long: "Print the kubeconfig by which this cluster, the consumer, talks to a provider as one of its identities. It holds a private key.\n" +
+			"The identity of the control plane is controlplane- and the provider's cluster ID, that of a ResourceSlice resourceslice- and its name.",
+		Example: example(`
+			# Look into milan with the rights of the virtual node milan
+			%[1]s get kubeconfig resourceslice-milan --remote-cluster-id milan > milan-as-rome.yaml`),
+		Args: exactlyOne("the name of the Identity"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			local, err := a.installed(cmd.Context())
+			if err != nil {
+				return err
+			}
+			data, err := local.identityKubeconfig(cmd.Context(), provider, args[0])
+			if err != nil {
+				return err
+			}
+			_, err = local.Out().Write(data)
+			return err
+		},
+	}
+	command.ValidArgsFunction = a.firstOf(func(ctx context.Context, c *cluster) ([]string, error) {
+		var list authv1beta1.IdentityList
+		labels := client.MatchingLabels{}
+		if provider != "" {
+			labels[api.LabelRemoteClusterID] = provider
+		}
+		err := c.List(ctx, &list, labels)
+		return namesOf(list.Items, func(i authv1beta1.Identity) string { return i.Name }), err
+	})
+	command.Flags().StringVar(&provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
+	required(command, "remote-cluster-id")
+	return command
+}
+
+// identityKubeconfig is the kubeconfig of an Identity.
+func (c *cluster) identityKubeconfig(ctx context.Context, provider, name string) ([]byte, error) {
+	namespace, err := c.requireTenantNamespace(ctx, provider)
+	if err != nil {
+		return nil, err
+	}
+	var identities authv1beta1.IdentityList
+	if err := c.List(ctx, &identities, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing Identities in namespace %s: %w", namespace, err)
+	}
+	for i := range identities.Items {
+		identity := &identities.Items[i]
+		if identity.Name != name {
+			continue
+		}
+		if identity.Status.KubeconfigSecretRef == nil {
+			return nil, fmt.Errorf("identity %s in namespace %s has no kubeconfig yet%s", name, namespace, reasons(identity.Status.Conditions))
+		}
+		var secret corev1.Secret
+		key := client.ObjectKey{Namespace: namespace, Name: identity.Status.KubeconfigSecretRef.Name}
+		if err := c.Get(ctx, key, &secret); err != nil {
+			return nil, fmt.Errorf("reading the kubeconfig of Identity %s, Secret %s: %w", name, key, err)
+		}
+		if len(secret.Data[authv1beta1.KubeconfigSecretKey]) == 0 {
+			return nil, fmt.Errorf("reading the kubeconfig of Identity %s: Secret %s has no key %s", name, key, authv1beta1.KubeconfigSecretKey)
+		}
+		return secret.Data[authv1beta1.KubeconfigSecretKey], nil
+	}
+	known := namesOf(identities.Items, func(i authv1beta1.Identity) string { return i.Name })
+	return nil, fmt.Errorf("there is no Identity %s in namespace %s (known: %s)", name, namespace, orDefault(strings.Join(known, ", "), "none"))
+}

@@ -1,0 +1,289 @@
+package cli
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+)
+
+// peeringUser is a user of this cluster that may do nothing but peer one consumer with it.
+type peeringUser struct {
+	*cluster
+	consumer string
+	// namespace is the tenant namespace of the consumer.
+	namespace string
+}
+
+// The names of what makes a peering user.
+func (u *peeringUser) request() string { return peering.PeeringUserPrefix + u.consumer }
+func (u *peeringUser) reader() string  { return u.request() + "-liqo-ns-reader" }
+func (u *peeringUser) writer() string  { return u.request() + "-tenant-ns-writer" }
+
+func (a *app) generatePeeringUserCommand() *cobra.Command {
+	var consumer, rsa string
+	command := &cobra.Command{
+		Use:   "peering-user",
+		Short: "Print a kubeconfig that is good for peering one consumer with this cluster, and for nothing else",
+		Long: "Make a user of this cluster, the provider, that may peer one consumer with it and nothing else, and print its kubeconfig. The\n" +
+			"consumer's administrator gives it to peer and unpeer as --remote-kubeconfig. The user lives until delete peering-user; its\n" +
+			"certificate ends when the cluster's signer says so.",
+		Example: example(`
+			# Run in milan; the file is for the administrator of rome
+			%[1]s generate peering-user --consumer-cluster-id rome > milan-for-rome.yaml`),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Minute)
+			defer cancel()
+			if !slices.Contains([]string{"auto", "true", "false"}, rsa) {
+				return fmt.Errorf("--tls-compatibility-mode %s: want auto, true or false", rsa)
+			}
+			local, err := a.installed(ctx)
+			if err != nil {
+				return err
+			}
+			if consumer == local.id {
+				return fmt.Errorf("--consumer-cluster-id %s: that is this cluster, which can not be its own consumer", consumer)
+			}
+			return (&peeringUser{cluster: local, consumer: consumer}).generate(ctx, rsa)
+		},
+	}
+	command.Flags().StringVar(&consumer, "consumer-cluster-id", "", "Cluster ID of the consumer (required)")
+	command.Flags().StringVar(&rsa, "tls-compatibility-mode", "auto", "Use an RSA key, for API servers that know no other: auto (as the cluster's own keys), true or false")
+	required(command, "consumer-cluster-id")
+	oneOf(command, "tls-compatibility-mode", "auto", "true", "false")
+	return command
+}
+
+func (u *peeringUser) generate(ctx context.Context, rsa string) error {
+	existing := &rbacv1.RoleBinding{}
+	if err := u.Get(ctx, client.ObjectKey{Namespace: u.cluster.namespace, Name: u.reader()}, existing); err == nil {
+		return fmt.Errorf("there is a peering user for cluster %s already (RoleBinding %s in namespace %s): its kubeconfig was printed once and is kept nowhere; "+
+			"liqoctl delete peering-user --consumer-cluster-id %s takes its rights away, then another can be made", u.consumer, u.reader(), u.cluster.namespace, u.consumer)
+	} else if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading RoleBinding %s in namespace %s: %w", u.reader(), u.cluster.namespace, err)
+	}
+	u.Warn("Whoever has the kubeconfig can peer cluster %s with this one, until liqoctl delete peering-user --consumer-cluster-id %s", u.consumer, u.consumer)
+	u.Warn("The kubeconfig holds a private key and is printed only now: keep it safe, and hand it over on a safe way")
+	u.Warn("It is good for cluster %s alone: another consumer needs another peering user", u.consumer)
+	var err error
+	if u.namespace, err = u.ensureTenantNamespace(ctx, u.consumer); err != nil {
+		return err
+	}
+	algorithm, err := u.algorithm(ctx, rsa)
+	if err != nil {
+		return err
+	}
+	var suffix [16]byte
+	if _, err := rand.Read(suffix[:]); err != nil {
+		return fmt.Errorf("making the name of a user: %w", err)
+	}
+	private, _, err := peering.NewKey(algorithm, rand.Reader)
+	if err != nil {
+		return err
+	}
+	// The name of one whose rights were taken is never given again: its certificate can't be.
+	subject := peering.Subject{User: u.request() + "-" + hex.EncodeToString(suffix[:]), Group: peering.OrganizationControlPlane}
+	certificate, err := u.sign(ctx, private, subject)
+	if err != nil {
+		return err
+	}
+	if err := u.bind(ctx, subject.User); err != nil {
+		return err
+	}
+	data, err := u.kubeconfig(ctx, certificate, private)
+	if err != nil {
+		return err
+	}
+	_, err = u.Out().Write(data)
+	return err
+}
+
+// algorithm of the key: that of the cluster's own keys, unless the user says otherwise.
+func (u *peeringUser) algorithm(ctx context.Context, rsa string) (peering.Algorithm, error) {
+	switch rsa {
+	case "true":
+		return peering.RSA2048, nil
+	case "false":
+		return peering.Ed25519, nil
+	}
+	var keys corev1.Secret
+	name := client.ObjectKey{Namespace: u.cluster.namespace, Name: authv1beta1.KeysSecret}
+	if err := u.Get(ctx, name, &keys); err != nil {
+		return 0, fmt.Errorf("reading the keys of the cluster, Secret %s: %w", name, err)
+	}
+	key, err := peering.ParsePublicKey(keys.Data[authv1beta1.PublicKeyKey])
+	if err != nil {
+		return 0, fmt.Errorf("reading data.%s of Secret %s: %w", authv1beta1.PublicKeyKey, name, err)
+	}
+	if _, ok := key.(ed25519.PublicKey); ok {
+		return peering.Ed25519, nil
+	}
+	return peering.RSA2048, nil
+}
+
+// sign has the cluster's signer make a certificate.
+func (u *peeringUser) sign(ctx context.Context, private []byte, subject peering.Subject) ([]byte, error) {
+	step := u.Start("Waiting for a certificate")
+	defer step.End()
+	signer, err := peering.ParsePrivateKey(private)
+	if err != nil {
+		return nil, err
+	}
+	request, err := peering.NewRequest(rand.Reader, signer, subject)
+	if err != nil {
+		return nil, err
+	}
+	csr := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: u.request()},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName,
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
+		},
+	}
+	setLabel(csr, api.LabelRemoteClusterID, u.consumer)
+	setLabel(csr, api.LabelManaged, api.True)
+	addTo(csr.GetLabels, csr.SetLabels, u.labels)
+	addTo(csr.GetAnnotations, csr.SetAnnotations, u.annotations)
+	left := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: csr.Name}}
+	if err := kube.Delete(ctx, u, left); err != nil { // of a command that was interrupted
+		return nil, err
+	}
+	if err := u.Create(ctx, csr); err != nil {
+		return nil, fmt.Errorf("creating CertificateSigningRequest %s: %w", csr.Name, err)
+	}
+	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "PeeringUser", Message: "asked for by liqoctl generate peering-user",
+	})
+	direct, err := kubernetes.NewForConfig(u.config)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := direct.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, csr.Name, csr, metav1.UpdateOptions{}); err != nil {
+		return nil, fmt.Errorf("approving CertificateSigningRequest %s: %w", csr.Name, err)
+	}
+	err = u.wait(ctx, step, csr, func() verdict {
+		for _, condition := range csr.Status.Conditions {
+			if condition.Type == certificatesv1.CertificateDenied || condition.Type == certificatesv1.CertificateFailed {
+				return never("it is %s, %s: %s", condition.Type, condition.Reason, condition.Message)
+			}
+		}
+		if len(csr.Status.Certificate) == 0 {
+			return notYet("the cluster's signer %s has not answered", csr.Spec.SignerName)
+		}
+		return yes()
+	})
+	return csr.Status.Certificate, err
+}
+
+// bind gives the user the rights that the installation has for it.
+func (u *peeringUser) bind(ctx context.Context, user string) error {
+	for _, of := range []struct{ namespace, name, kind string }{
+		{u.cluster.namespace, u.reader(), "Role"}, {u.namespace, u.writer(), "ClusterRole"},
+	} {
+		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: of.namespace, Name: of.name}}
+		if _, err := u.ensure(ctx, binding, func() error {
+			setLabel(binding, api.LabelRemoteClusterID, u.consumer)
+			setLabel(binding, api.LabelManaged, api.True)
+			binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: of.kind, Name: peering.RolePeeringUser}
+			binding.Subjects = []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kubeconfig leads the user into the cluster on the way that peers take.
+func (u *peeringUser) kubeconfig(ctx context.Context, certificate, private []byte) ([]byte, error) {
+	info, err := u.localInfo(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var root corev1.ConfigMap
+	name := client.ObjectKey{Namespace: u.cluster.namespace, Name: "kube-root-ca.crt"}
+	if err := u.Get(ctx, name, &root); err != nil {
+		return nil, fmt.Errorf("reading the API server's CA, ConfigMap %s: %w", name, err)
+	}
+	config := clientcmdapi.NewConfig()
+	user := u.consumer + "-user"
+	config.Clusters[u.consumer] = &clientcmdapi.Cluster{Server: info.Local.APIServerAddr, CertificateAuthorityData: []byte(root.Data["ca.crt"])}
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: private}
+	config.Contexts[u.consumer] = &clientcmdapi.Context{Cluster: u.consumer, AuthInfo: user, Namespace: u.namespace}
+	config.CurrentContext = u.consumer
+	return clientcmd.Write(*config)
+}
+
+func (a *app) deletePeeringUserCommand() *cobra.Command {
+	var consumer string
+	command := &cobra.Command{
+		Use:   "peering-user",
+		Short: "Take the rights of a peering user away",
+		Long:  "Take the rights of the peering user for a consumer away; its kubeconfig is worth nothing any more. A peering made with it stays.",
+		Example: example(`
+			%[1]s delete peering-user --consumer-cluster-id rome`),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			defer cancel()
+			local, err := a.installed(ctx)
+			if err != nil {
+				return err
+			}
+			u := &peeringUser{cluster: local, consumer: consumer}
+			if u.namespace, err = local.findTenantNamespace(ctx, consumer); err != nil {
+				return err
+			}
+			return u.delete(ctx)
+		},
+	}
+	command.Flags().StringVar(&consumer, "consumer-cluster-id", "", "Cluster ID of the consumer (required)")
+	a.addDryRun(command.Flags())
+	required(command, "consumer-cluster-id")
+	return command
+}
+
+func (u *peeringUser) delete(ctx context.Context) error {
+	request := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: u.request()}}
+	objects := []client.Object{&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: u.cluster.namespace, Name: u.reader()}}}
+	if u.namespace != "" {
+		objects = append(objects, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: u.writer()}})
+	}
+	found := false
+	for _, object := range append(objects, request) {
+		err := u.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading %s: %w", u.name(object), err)
+		}
+		if err == nil {
+			found = true
+			if err := kube.Delete(ctx, u, object); err != nil {
+				return err
+			}
+		}
+	}
+	if !found {
+		return fmt.Errorf("there is no peering user for cluster %s", u.consumer)
+	}
+	u.Info("Peering user for cluster %s deleted", u.consumer)
+	return nil
+}

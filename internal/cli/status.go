@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/cli/console"
+)
+
+// component is a workload of the installation.
+type component struct {
+	Kind      string   `json:"kind"`
+	Name      string   `json:"name"`
+	Desired   int32    `json:"desired"`
+	Available int32    `json:"available"`
+	Images    []string `json:"images"`
+}
+
+// statusInfo is what status shows: what info shows, and the parts of the installation.
+type statusInfo struct {
+	Namespace       string      `json:"namespace"`
+	Components      []component `json:"components"`
+	ReservedSubnets []string    `json:"reservedSubnets,omitempty"`
+	*localInfo
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	var output outputFlag
+	command := &cobra.Command{
+		Use:   "status",
+		Short: "Show whether the installation works",
+		Long: "Show the parts of the installation in the local cluster and whether each works, and what the cluster tells its peers: its identity,\n" +
+			"address ranges and endpoints. With --verbose also the images. What is wrong with it, and what to do, tells doctor.",
+		Example: example(`
+			%[1]s status
+			# The peering with milan
+			%[1]s status peer milan`),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := output.validate(); err != nil {
+				return err
+			}
+			c, err := a.installed(cmd.Context())
+			if err != nil {
+				return err
+			}
+			status, err := c.status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if output.format != "" {
+				return write(c.Out(), status, output.format)
+			}
+			return status.write(c.Console, a.verbose)
+		},
+	}
+	output.add(command.Flags(), "Print everything for programs")
+	command.AddCommand(a.statusPeerCommand())
+	return command
+}
+
+func (c *cluster) status(ctx context.Context) (*statusInfo, error) {
+	local, err := c.localInfo(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &statusInfo{Namespace: c.namespace, localInfo: local}
+	if out.Components, err = c.components(ctx, c.namespace); err != nil {
+		return nil, err
+	}
+	reserved, err := c.ownNetworks(ctx, ipamv1alpha1.NetworkTypeReserved)
+	for i := range reserved {
+		out.ReservedSubnets = append(out.ReservedSubnets, orDefault(reserved[i].Status.CIDR, reserved[i].Spec.CIDR))
+	}
+	return out, err
+}
+
+// components are the Deployments and DaemonSets of a namespace.
+func (c *cluster) components(ctx context.Context, namespace string) ([]component, error) {
+	images := func(pod corev1.PodSpec) []string {
+		return namesOf(pod.Containers, func(container corev1.Container) string { return container.Image })
+	}
+	var deployments appsv1.DeploymentList
+	if err := c.List(ctx, &deployments, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing Deployments in namespace %s: %w", namespace, err)
+	}
+	var sets appsv1.DaemonSetList
+	if err := c.List(ctx, &sets, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing DaemonSets in namespace %s: %w", namespace, err)
+	}
+	out := []component{}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		desired := int32(1)
+		if d.Spec.Replicas != nil {
+			desired = *d.Spec.Replicas
+		}
+		out = append(out, component{"Deployment", d.Name, desired, d.Status.AvailableReplicas, images(d.Spec.Template.Spec)})
+	}
+	for i := range sets.Items {
+		d := &sets.Items[i]
+		out = append(out, component{"DaemonSet", d.Name, d.Status.DesiredNumberScheduled, d.Status.NumberAvailable, images(d.Spec.Template.Spec)})
+	}
+	return out, nil
+}
+
+func (s *statusInfo) write(c *console.Console, verbose bool) error {
+	namespace := console.Box{Title: "Namespace existence check"}
+	namespace.Line(0, fmt.Sprintf("✔ control plane namespace %s exists", s.Namespace), "")
+	parts := console.Box{Title: "Control plane check"}
+	for _, part := range s.Components {
+		mark := "✔"
+		if part.Available < part.Desired {
+			mark = "✖"
+		}
+		parts.Line(0, fmt.Sprintf("%s %s %s", mark, part.Kind, part.Name), fmt.Sprintf("desired %d, available %d", part.Desired, part.Available))
+		if verbose {
+			parts.Line(1, "Images", strings.Join(part.Images, ", "))
+		}
+	}
+	for _, pod := range sorted(s.Health.UnhealthyPods) {
+		parts.Line(0, "✖ Pod "+pod, s.Health.UnhealthyPods[pod])
+	}
+	local := console.Box{Title: "Local cluster information"}
+	local.Line(0, "Cluster identity", "")
+	local.Line(1, "Cluster ID", s.Local.ClusterID)
+	for _, key := range sorted(s.Local.Labels) {
+		local.Line(1, "Label "+key, s.Local.Labels[key])
+	}
+	local.Line(0, "Configuration", "")
+	local.Line(1, "Version", s.Local.Version)
+	local.Line(0, "Network", "")
+	s.Network.lines(&local, 1)
+	if len(s.ReservedSubnets) > 0 {
+		local.Line(1, "Reserved subnets", strings.Join(s.ReservedSubnets, ", "))
+	}
+	local.Line(0, "Endpoints", "")
+	local.Line(1, "Kubernetes API server", s.Local.APIServerAddr)
+	for _, box := range []*console.Box{&namespace, &parts, &local} {
+		if err := box.Write(c.Out()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/cli/console"
+)
+
+func (a *app) statusPeerCommand() *cobra.Command {
+	var output outputFlag
+	command := &cobra.Command{
+		Use:     "peer [CLUSTER-ID...]",
+		Aliases: []string{"peers"},
+		Short:   "Show the state of peerings: directions, connection, resources",
+		Long: "Show the peerings with the named clusters, or with all: which uses resources of which, how they are connected and authenticated,\n" +
+			"and what is acquired from and shared with each. With --verbose also each request and virtual node, as info peer does.",
+		Example: example(`
+			%[1]s status peer
+			%[1]s status peer milan`),
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := output.validate(); err != nil {
+				return err
+			}
+			c, err := a.installed(cmd.Context())
+			if err != nil {
+				return err
+			}
+			peers, err := c.peers(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			if output.format != "" {
+				return write(c.Out(), peersByID(peers), output.format)
+			}
+			if len(peers) == 0 {
+				c.Info("This cluster has no peers")
+			}
+			for _, peer := range peers {
+				if err := peer.writeStatus(c.Console); err != nil {
+					return err
+				}
+				if a.verbose {
+					if err := peer.write(c.Console); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completion(peerIDs),
+	}
+	output.add(command.Flags(), "Print everything for programs")
+	return command
+}
+
+func peersByID(peers []*peerInfo) map[string]*peerInfo {
+	out := map[string]*peerInfo{}
+	for _, peer := range peers {
+		out[peer.ClusterID] = peer
+	}
+	return out
+}
+
+func (p *peerInfo) writeStatus(c *console.Console) error {
+	box := console.Box{Title: p.ClusterID}
+	phase := func(value corev1beta1.Phase) string { return orDefault(string(value), string(corev1beta1.PhaseNone)) }
+	box.Line(0, "Type", string(p.summary.Type))
+	box.Line(0, "Direction", "")
+	box.Line(1, "Outgoing", phase(p.summary.Outgoing))
+	box.Line(1, "Incoming", phase(p.summary.Incoming))
+	box.Line(0, "Authentication", "")
+	box.Line(1, "Status", phase(p.summary.Authentication))
+	alerts(&box, p.Authentication.Alerts)
+	box.Line(0, "Network", "")
+	box.Line(1, "Status", phase(p.summary.Networking))
+	alerts(&box, p.Network.Alerts)
+	p.Network.lines(&box)
+	if p.Authentication.APIServerAddr != "" {
+		box.Line(0, "API server", "")
+		box.Line(1, "URL", p.Authentication.APIServerAddr)
+		if p.proxyURL != "" {
+			box.Line(1, "Proxy URL", p.proxyURL)
+		}
+	}
+	box.Line(0, "Resources", "")
+	alerts(&box, p.Offloading.Alerts)
+	for _, of := range []struct{ title, action string }{{"Total acquired", "Consuming"}, {"Total shared", "Providing"}} {
+		total := p.total(of.action)
+		if len(total) == 0 {
+			box.Line(1, of.title, "none")
+			continue
+		}
+		box.Line(1, of.title, "")
+		amounts(&box, total)
+	}
+	return box.Write(c.Out())
+}
+
+// total is what the ResourceSlices of one direction were granted together.
+func (p *peerInfo) total(action string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for _, slice := range p.Authentication.ResourceSlices {
+		if slice.Action != action || !slice.Accepted {
+			continue
+		}
+		for name, quantity := range slice.Resources {
+			sum := out[name]
+			sum.Add(quantity)
+			out[name] = sum
+		}
+	}
+	return out
+}
+
+func alerts(box *console.Box, texts []string) {
+	for _, text := range texts {
+		box.Line(1, fmt.Sprintf("✖ %s", text), "")
+	}
+}
