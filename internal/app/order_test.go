@@ -47,7 +47,8 @@ const settles = 40 * time.Second
 // deleting them in any order. What has no namespace yet is applied again later, as whoever applies files does. Each time the tenant namespaces have
 // other names, and either the consumer proves that it holds its key, or the provider vouches for it.
 func TestAnyOrderOnAPIServer(t *testing.T) {
-	rome, milan := newWhole(t, "rome"), newWhole(t, "milan")
+	var rome, milan *whole
+	apitesting.Both(t, func() { rome = newWhole(t, "rome") }, func() { milan = newWhole(t, "milan") })
 	rome.start(t)
 	milan.start(t)
 	for i := range *orders {

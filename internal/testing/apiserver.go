@@ -35,25 +35,31 @@ func APIServer(t testing.TB) *rest.Config {
 // APIServers starts two at the same time: that of a consumer and that of a provider.
 func APIServers(t testing.TB) (near, far *rest.Config) {
 	t.Helper()
-	var starting sync.WaitGroup
-	starting.Go(func() { near = APIServer(t) })
-	starting.Go(func() { far = APIServer(t) })
-	starting.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
+	Both(t, func() { near = APIServer(t) }, func() { far = APIServer(t) })
 	return near, far
 }
 
-// Environment is APIServer for tests that also add users, or stop and start the server by themselves.
-func Environment(t testing.TB) (*envtest.Environment, *rest.Config) {
+// Both does two things at the same time, for a consumer and for a provider, and ends the test if it failed in one of them.
+func Both(t testing.TB, near, far func()) {
 	t.Helper()
-	server, config, _ := WithAuthority(t)
+	var doing sync.WaitGroup
+	doing.Go(near)
+	doing.Go(far)
+	doing.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// Environment is APIServer for tests that also add users, stop and start the server by themselves, or set flags of it (name, value).
+func Environment(t testing.TB, flags ...[2]string) (*envtest.Environment, *rest.Config) {
+	t.Helper()
+	server, config, _ := WithAuthority(t, flags...)
 	return server, config
 }
 
 // WithAuthority is Environment for tests that need certificates which the API server believes.
-func WithAuthority(t testing.TB) (*envtest.Environment, *rest.Config, *Authority) {
+func WithAuthority(t testing.TB, flags ...[2]string) (*envtest.Environment, *rest.Config, *Authority) {
 	t.Helper()
 	authority, err := NewAuthority()
 	if err != nil {
@@ -69,9 +75,12 @@ func WithAuthority(t testing.TB) (*envtest.Environment, *rest.Config, *Authority
 		ControlPlaneStopTimeout:  time.Minute,
 	}
 	server.ControlPlane.GetAPIServer().Authn = authority
-	server.ControlPlane.GetAPIServer().Configure().
+	configured := server.ControlPlane.GetAPIServer().Configure().
 		// Requests per second are ours to bound, not this server's to queue.
 		Set("enable-priority-and-fairness", "false")
+	for _, flag := range flags {
+		configured.Set(flag[0], flag[1])
+	}
 	config, err := server.Start()
 	if err != nil {
 		t.Fatalf("starting an API server from %s: %v", server.BinaryAssetsDirectory, err)

@@ -87,7 +87,7 @@ func (c *cable) set(cut bool) {
 // newPair starts a consumer and a provider that can reach each other.
 func newPair(t *testing.T) (rome, milan *cluster) {
 	t.Helper()
-	rome, milan = newCluster(t, "rome"), newCluster(t, "milan")
+	apitesting.Both(t, func() { rome = newCluster(t, "rome") }, func() { milan = newCluster(t, "milan") })
 	rome.run(t)
 	milan.run(t)
 	return rome, milan
