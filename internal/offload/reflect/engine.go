@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -70,6 +71,9 @@ type Kind struct {
 	About func(remote client.Object) (kind, name string)
 	// PerSecond bounds the writes, but for a burst of five seconds' worth; 0 does not. What waits meanwhile is written as it is then.
 	PerSecond float32
+	// Yields lets what is written for other kinds go before: while something is, an object waits, but no longer than yieldMost. It is for what
+	// only tells of things.
+	Yields bool
 	// Complete puts into an object that is about to be written to the provider what no decision can know, since it takes a request here; local
 	// is what the object is for. May be nil.
 	Complete func(ctx context.Context, here client.Client, local, obj client.Object, now time.Time) error
@@ -116,6 +120,9 @@ type Engine struct {
 	// listed is done when the local objects of all kinds are known.
 	listed sync.WaitGroup
 
+	// wrote is when something was last written for a kind that does not yield, by the clock, in nanoseconds.
+	wrote atomic.Int64
+
 	mu    sync.Mutex
 	twins map[string]*twin // by local namespace
 }
@@ -140,6 +147,12 @@ type reflector struct {
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 30 * time.Second
+)
+
+// How long nothing may have been written before a kind that yields goes on, and how long it waits for that at most.
+const (
+	yieldQuiet = 200 * time.Millisecond
+	yieldMost  = time.Second
 )
 
 // New makes an Engine; Run makes it work.

@@ -20,7 +20,7 @@ const eventsPerSecond = 20
 func Events(workers int, options func() kinds.CopyOptions) Kind {
 	o := options()
 	return Kind{
-		Name: EventKind, Workers: workers, Mapped: true, PerSecond: eventsPerSecond,
+		Name: EventKind, Workers: workers, Mapped: true, PerSecond: eventsPerSecond, Yields: true,
 		Local:  Resource{Object: &corev1.Event{}, Labels: labels.Set{api.LabelOrigin: o.Destination, api.LabelDestination: o.Origin}.String()},
 		Remote: []Resource{{Object: &corev1.Event{}}},
 		About: func(remote client.Object) (string, string) {

@@ -25,8 +25,28 @@ func (r *reflector) work(ctx context.Context) error {
 		if shutdown {
 			return nil
 		}
+		if r.Yields {
+			r.engine.yield(ctx)
+		}
 		r.handle(ctx, key)
 		r.queue.Done(key)
+	}
+}
+
+// yield waits until nothing is written for kinds that do not yield, but no longer than yieldMost. The worker is held up by it, so that of those that
+// yield each worker writes one in that time.
+func (e *Engine) yield(ctx context.Context) {
+	for end := e.opts.Clock.Now().Add(yieldMost); ; {
+		now := e.opts.Clock.Now()
+		rest := min(time.Unix(0, e.wrote.Load()).Add(yieldQuiet).Sub(now), end.Sub(now))
+		if rest <= 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.opts.Clock.After(rest):
+		}
 	}
 }
 
@@ -35,6 +55,9 @@ func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
 	ctx, cancel := context.WithTimeout(ctx, r.engine.opts.RequestTimeout)
 	defer cancel()
 	step, err := r.pass(ctx, key)
+	if step.Action != offload.Nothing && !r.Yields {
+		r.engine.wrote.Store(r.engine.opts.Clock.Now().UnixNano())
+	}
 	if step.Action != offload.Nothing || err != nil {
 		r.engine.opts.Count(r.Name, key.Namespace, err)
 	}

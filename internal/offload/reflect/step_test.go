@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,5 +47,43 @@ func TestNoWorkersNoKind(t *testing.T) {
 	e := New(Options{Kinds: []Kind{{Name: "off", Mapped: true}, {Name: "on", Mapped: true, Workers: 1}}})
 	if len(e.kinds) != 1 || e.kinds[0].Name != "on" {
 		t.Errorf("%d kinds are at work", len(e.kinds))
+	}
+}
+
+func TestEventsLetTheRestGoBefore(t *testing.T) {
+	for _, row := range []struct {
+		what string
+		// every is the time between two writes for other kinds, which last as long as lasting.
+		every, lasting, want time.Duration
+	}{
+		{"nothing is written", 0, 0, 0},
+		{"something was written just now", time.Hour, time.Millisecond, yieldQuiet},
+		{"a burst that ends", 100 * time.Millisecond, 450 * time.Millisecond, 400*time.Millisecond + yieldQuiet},
+		{"a burst that does not", 100 * time.Millisecond, time.Hour, yieldMost},
+	} {
+		t.Run(row.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				engine := New(Options{})
+				if row.every > 0 {
+					ctx, cancel := context.WithTimeout(t.Context(), row.lasting)
+					defer cancel()
+					go func() {
+						for ctx.Err() == nil {
+							engine.wrote.Store(time.Now().UnixNano())
+							select {
+							case <-ctx.Done():
+							case <-time.After(row.every):
+							}
+						}
+					}()
+					synctest.Wait()
+				}
+				began := time.Now()
+				engine.yield(t.Context())
+				if took := time.Since(began); took != row.want {
+					t.Errorf("waited %v, want %v", took, row.want)
+				}
+			})
+		})
 	}
 }
