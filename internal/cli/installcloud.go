@@ -49,7 +49,7 @@ func addEKS(command *cobra.Command, o *installOptions) {
 	required(command, "eks-cluster-region", "eks-cluster-name")
 	o.look = func(ctx context.Context) (install.Cloud, error) {
 		found, err := of.Ask(ctx)
-		found.Notes = append(found.Notes, "EKS signs no certificates for users, by which consumers reach this cluster: it can consume, but not provide")
+		found.Notes = append(found.Notes, "where EKS does not sign certificates for users (signer kubernetes.io/kube-apiserver-client), other clusters can't consume from this one, though it can from them")
 		return found, err
 	}
 }

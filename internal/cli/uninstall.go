@@ -25,7 +25,7 @@ import (
 )
 
 func (a *app) uninstallCommand() *cobra.Command {
-	var purge bool
+	var purge, dryRun bool
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "uninstall",
@@ -35,6 +35,8 @@ func (a *app) uninstallCommand() *cobra.Command {
 		Example: example(`
 			# Remove the programs, keep the custom resources
 			%[1]s uninstall
+			# See what would be removed
+			%[1]s uninstall --purge --dry-run
 			# Leave the cluster as it was before the installation
 			%[1]s uninstall --purge --skip-confirm`),
 		Args: cobra.NoArgs,
@@ -52,6 +54,9 @@ func (a *app) uninstallCommand() *cobra.Command {
 			if err := c.removable(purge); err != nil {
 				return err
 			}
+			if dryRun {
+				return c.wouldRemove(cmd.Context(), purge)
+			}
 			question := fmt.Sprintf("Remove Liqo from the cluster %s?", c.config.Host)
 			if purge {
 				question = fmt.Sprintf("Remove Liqo from the cluster %s, with its custom resources and namespaces?", c.config.Host)
@@ -66,6 +71,7 @@ func (a *app) uninstallCommand() *cobra.Command {
 	}
 	command.Flags().BoolVar(&purge, "purge", false, "Remove the custom resource definitions and the namespaces too")
 	command.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "How long to wait in all")
+	command.Flags().BoolVar(&dryRun, "dry-run", false, "Tell what would be removed, and remove nothing")
 	return command
 }
 
@@ -170,7 +176,50 @@ func (c *cluster) unused(ctx context.Context) error {
 	if len(uses) == 0 {
 		return nil
 	}
-	return errors.New("liqo is in use:\n  - " + strings.Join(uses, "\n  - "))
+	text := "liqo is in use:\n  - " + strings.Join(uses, "\n  - ")
+	if len(peers) > 0 {
+		text += "\nWhere the other cluster is gone for good: liqoctl force unpeer"
+	}
+	return errors.New(text)
+}
+
+// wouldRemove tells what an uninstallation removes.
+func (c *cluster) wouldRemove(ctx context.Context, purge bool) error {
+	release, err := installer.NewRelease(c.getter, c.namespace, io.Discard)
+	if err != nil {
+		return err
+	}
+	objects, err := release.Objects()
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("Dry run: nothing was changed. These would be removed:\nHelm release in namespace %s, with its %d objects", c.namespace, objects)
+	if purge {
+		all, _, _, err := c.leftovers(ctx)
+		if err != nil {
+			return err
+		}
+		for _, object := range all {
+			text += "\n" + c.name(object)
+		}
+	}
+	c.Info("%s", text)
+	return nil
+}
+
+// leftovers are what Helm does not know of, in the order in which it is to go: objects made at run time, definitions, namespaces.
+func (c *cluster) leftovers(ctx context.Context) (all, definitions, namespaces []client.Object, err error) {
+	if definitions, err = installer.Definitions(ctx, c); err != nil {
+		return nil, nil, nil, err
+	}
+	if namespaces, err = installer.Namespaces(ctx, c, c.namespace); err != nil {
+		return nil, nil, nil, err
+	}
+	made, err := installer.Leftovers(ctx, c)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return append(append(made, definitions...), namespaces...), definitions, namespaces, nil
 }
 
 func (a *app) uninstall(ctx context.Context, c *cluster, purge bool) error {
@@ -243,22 +292,13 @@ func (c *cluster) noRolesLeft(ctx context.Context) error {
 
 // purge removes everything that Helm does not know of. The controllers are gone, so nobody else ends what has a finalizer.
 func (c *cluster) purge(ctx context.Context) error {
-	definitions, err := installer.Definitions(ctx, c)
-	if err != nil {
-		return err
-	}
-	namespaces, err := installer.Namespaces(ctx, c, c.namespace)
-	if err != nil {
-		return err
-	}
-	leftovers, err := installer.Leftovers(ctx, c)
+	all, definitions, namespaces, err := c.leftovers(ctx)
 	if err != nil {
 		return err
 	}
 	if err := installer.ReleaseObjects(ctx, c, definitions, namespaces); err != nil {
 		return err
 	}
-	all := append(append(leftovers, definitions...), namespaces...)
 	if err := installer.Remove(ctx, c, all); err != nil {
 		return err
 	}

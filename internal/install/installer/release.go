@@ -189,6 +189,20 @@ func (r *Release) Workloads() ([]Workload, error) {
 	return workloads(release), nil
 }
 
+// Objects is how many there are in the manifest of the release.
+func (r *Release) Objects() (n int, err error) {
+	release, err := r.last()
+	if err != nil || release == nil {
+		return 0, err
+	}
+	for document := range strings.SplitSeq(release.Manifest, "\n---\n") {
+		if strings.Contains(document, "\nkind: ") {
+			n++
+		}
+	}
+	return n, nil
+}
+
 // recover takes an interrupted operation back.
 func (r *Release) recover(last *releasev1.Release) error {
 	if last.Info.Status == common.StatusPendingInstall || last.Version == 1 {
