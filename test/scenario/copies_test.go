@@ -36,11 +36,12 @@ func kinds() []copied {
 			func(o client.Object) { o.(*corev1.Secret).Data["password"] = []byte("other") },
 			func(o client.Object) any { c := o.(*corev1.Secret); return []any{c.Data, c.Type} }},
 		{&corev1.Service{Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "x"}, Ports: []corev1.ServicePort{{Name: "web", Port: 80}},
-			SessionAffinity: corev1.ServiceAffinityClientIP}},
+			SessionAffinity: corev1.ServiceAffinityClientIP, TrafficDistribution: new(corev1.ServiceTrafficDistributionPreferClose),
+			IPFamilyPolicy: new(corev1.IPFamilyPolicyPreferDualStack)}},
 			func(o client.Object) { o.(*corev1.Service).Spec.Ports[0].Port = 81 },
 			func(o client.Object) any {
 				c := o.(*corev1.Service).Spec
-				return []any{c.Selector, c.Ports[0].Port, c.SessionAffinity, c.SessionAffinityConfig}
+				return []any{c.Selector, c.Ports[0].Port, c.SessionAffinity, c.SessionAffinityConfig, c.TrafficDistribution, c.IPFamilyPolicy}
 			}},
 		{&networkingv1.Ingress{Spec: networkingv1.IngressSpec{Rules: host("shop.example")}},
 			func(o client.Object) { o.(*networkingv1.Ingress).Spec.Rules = host("blog.example") },
@@ -52,7 +53,12 @@ func kinds() []copied {
 func copies(s *story.Story) {
 	const ns = "copies"
 	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
-	s.Step("offload a namespace", func() { s.Offload(ns) })
+	pod := story.PodOn("milan", ns, "nothing", "registry.local/nothing:1")
+	s.Step("offload a namespace, and a pod whose image is not there", func() {
+		s.Offload(ns)
+		pod.Spec.Containers[0].ImagePullPolicy = corev1.PullNever
+		s.Must(rome.Create(s.Context(), pod))
+	})
 	all := kinds()
 	s.Step("ConfigMaps, Secrets, Services and Ingresses follow", func() {
 		for _, k := range all {
@@ -120,12 +126,9 @@ func copies(s *story.Story) {
 		s.Must(rome.Delete(s.Context(), ours))
 		s.Must(milan.Delete(s.Context(), &now))
 	})
-	s.Step("what happens to a pod in milan is told in rome", func() {
-		pod := story.PodOn("milan", ns, "nothing", "registry.local/nothing:1")
-		pod.Spec.Containers[0].ImagePullPolicy = corev1.PullNever
-		s.Must(rome.Create(s.Context(), pod))
+	s.Step("what happens to a pod in milan, and how often, is told in rome", func() {
 		event(s, rome, ns, "nothing", func(e corev1.Event) bool {
-			return e.Reason == "ErrImageNeverPull" && strings.HasSuffix(e.Source.Component, " (remote)") && e.InvolvedObject.UID == pod.UID
+			return e.Reason == "ErrImageNeverPull" && strings.HasSuffix(e.Source.Component, " (remote)") && e.InvolvedObject.UID == pod.UID && e.Count > 1
 		})
 		s.Must(rome.Delete(s.Context(), pod))
 		s.Gone(rome, pod, start)

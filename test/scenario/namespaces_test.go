@@ -44,6 +44,25 @@ func namespaces(s *story.Story) {
 		s.Must(rome.Create(s.Context(), pod))
 		waits(s, rome, "local", pod.Name)
 	})
+	s.Step("Local: one that tolerates virtual nodes by their name runs in milan", func() {
+		pod := story.PodOn("milan", "local", "tolerates", playground.TestServer)
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: api.TaintVirtualNode, Operator: corev1.TolerationOpExists}}
+		s.Must(rome.Create(s.Context(), pod))
+		s.PodReady(rome, "local", pod.Name, start)
+		s.PodReady(milan, story.Twin("local"), pod.Name, start)
+		s.Must(rome.Delete(s.Context(), pod))
+		s.Gone(rome, pod, start)
+	})
+	s.Step("SelectedName: the twins are called so", func() {
+		s.Offload("selected", "--namespace-mapping-strategy", "SelectedName", "--remote-namespace-name", "chosen")
+		s.Must(rome.Create(s.Context(), story.PodOn("milan", "selected", "web", playground.TestServer)))
+		s.PodReady(rome, "selected", "web", start)
+		s.PodReady(milan, "chosen", "web", start)
+		for _, c := range []*playground.Cluster{milan, naples} {
+			s.Must(c.Get(s.Context(), key("chosen"), &corev1.Namespace{}))
+			absent(s, c, story.Twin("selected"))
+		}
+	})
 	s.Step("what tolerates everything stays home where nobody may leave, though virtual nodes have more room", func() {
 		s.Namespace("home", nil)
 		for _, ns := range []string{"home", "local"} {
@@ -101,19 +120,24 @@ func namespaces(s *story.Story) {
 		s.PodReady(rome, "early", "early", start)
 	})
 	s.Step("taken back", func() {
-		for _, ns := range []string{"home", "remote", "local", "taken", "early"} {
+		all := []string{"remote", "local", "selected", "taken", "early"}
+		for _, ns := range append(all, "home") {
 			s.Must(rome.DeleteAllOf(s.Context(), &appsv1.Deployment{}, client.InNamespace(ns)))
 			s.Must(rome.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(ns), client.GracePeriodSeconds(1)))
 		}
-		for _, ns := range []string{"remote", "local", "taken", "early"} {
+		for _, ns := range all {
 			s.PodsReady(rome, ns, 0, start)
-			_, err := s.Liqoctl(s.Context(), "unoffload", "namespace", ns, "--kubeconfig", rome.Kubeconfig)
-			s.Must(err)
+		}
+		_, err := s.Liqoctl(s.Context(), append([]string{"unoffload", "namespace", "--kubeconfig", rome.Kubeconfig}, all...)...)
+		s.Must(err)
+		for _, ns := range all {
 			for _, c := range []*playground.Cluster{milan, naples} {
 				absent(s, c, ns)
 				absent(s, c, story.Twin(ns))
 			}
 		}
+		absent(s, milan, "chosen")
+		absent(s, naples, "chosen")
 	})
 }
 

@@ -1,0 +1,150 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/test/playground"
+	"liqo.io/liqo/test/scenario/story"
+)
+
+// quota: rome runs in milan what was granted, in the way that milan demands, and no more.
+func quota(s *story.Story) {
+	const ns = "quota"
+	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
+	s.Step("rome asks for less, and the node has less", func() {
+		s.Offload(ns)
+		asks := slice(s)
+		before := asks.DeepCopy()
+		asks.Spec.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")}
+		s.Must(rome.Patch(s.Context(), asks, client.MergeFrom(before)))
+		s.Eventually(start, "node milan to have 200m", func(ctx context.Context) error {
+			var node corev1.Node
+			if err := rome.Get(ctx, key("milan"), &node); err != nil || node.Status.Allocatable.Cpu().MilliValue() == 200 {
+				return err
+			}
+			return fmt.Errorf("it has %v", node.Status.Allocatable)
+		})
+	})
+	s.Step("what exceeds the quota waits, says by how much, and comes when there is room", func() {
+		for _, name := range []string{"first", "second"} {
+			pod := story.PodOn("milan", ns, name, playground.TestServer)
+			pod.Spec.NodeName = "milan" // past the scheduler, which would let it wait
+			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("150m")}
+			s.Must(rome.Create(s.Context(), pod))
+			if name == "first" {
+				s.PodReady(rome, ns, name, start)
+			}
+		}
+		refused(s, ns, "second", "150m of cpu are wanted, 150m of 200m are used")
+		if pods := s.Pods(milan, twin); len(pods) != 1 {
+			s.Errorf("milan has the pods %v, want the first", story.Names(pods))
+		}
+		s.Must(rome.Delete(s.Context(), s.Pod(rome, ns, "first")))
+		s.PodReady(rome, ns, "second", time.Minute)
+	})
+	for _, enforcement := range []offloadingv1beta1.LimitsEnforcement{offloadingv1beta1.EnforcementSoft, offloadingv1beta1.EnforcementHard, offloadingv1beta1.EnforcementNone} {
+		s.Step("milan demands "+string(enforcement), func() {
+			demand(s, enforcement)
+			bare := story.PodOn("milan", ns, "bare-"+strings.ToLower(string(enforcement)), playground.TestServer)
+			requests := bare.DeepCopy()
+			requests.Name = strings.ToLower(string(enforcement))
+			requests.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi")}
+			s.Must(rome.Create(s.Context(), bare))
+			s.Must(rome.Create(s.Context(), requests))
+			switch enforcement {
+			case offloadingv1beta1.EnforcementSoft:
+				refused(s, ns, bare.Name, "container main requests no cpu, which enforcement Soft demands")
+				s.PodReady(rome, ns, requests.Name, start)
+			case offloadingv1beta1.EnforcementHard:
+				refused(s, ns, bare.Name, "container main requests no cpu, which enforcement Hard demands")
+				refused(s, ns, requests.Name, "its limit is not set, enforcement Hard demands that they are equal")
+			default:
+				s.PodReady(rome, ns, bare.Name, start)
+			}
+		})
+	}
+	s.Step("milan drains rome: what runs there ends", func() {
+		s.Must(rome.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(ns)))
+		s.PodsReady(rome, ns, 0, start)
+		s.Must(rome.Create(s.Context(), story.DeploymentOn("milan", ns, "web", 1, playground.TestServer)))
+		s.PodsReady(rome, ns, 1, start)
+		s.Must(setTenant(s.Context(), milan, authv1beta1.TenantDrained))
+		s.Cleanup(func() { // if the story ends in between
+			if s.Failed() {
+				_ = setTenant(context.WithoutCancel(s.Context()), milan, authv1beta1.TenantActive)
+			}
+		})
+		s.Gone(milan, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: twin}}, 90*time.Second)
+	})
+	s.Step("milan lets rome in again, with all that it asked for", func() {
+		s.Must(setTenant(s.Context(), milan, authv1beta1.TenantActive))
+		asks := slice(s)
+		before := asks.DeepCopy()
+		asks.Spec.Resources = nil
+		s.Must(rome.Patch(s.Context(), asks, client.MergeFrom(before)))
+		s.NodeReady("milan", true, time.Minute)
+		s.Eventually(90*time.Second, "a pod to run in milan", func(ctx) error {
+			if n := ready(s.Pods(rome, ns)); n != 1 {
+				return fmt.Errorf("%d pods are Ready", n)
+			}
+			return nil
+		})
+		s.Must(rome.Set.AppsV1().Deployments(ns).Delete(s.Context(), "web", metav1.DeleteOptions{}))
+		s.Eventually(start, "the virtual kubelet with the new identity to be alone", func(ctx) error {
+			kubelets := s.Pods(rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"})
+			if len(kubelets) != 1 || !story.Ready(kubelets[0]) {
+				return fmt.Errorf("there are %v", story.Names(kubelets))
+			}
+			return nil
+		})
+		s.Renewed(milan, "liqo/liqo-controller-manager", "liqo-tenant-rome/", "certificatesigningrequests ")
+		s.Renewed(rome, "liqo-tenant-milan/vk-milan", "liqo-tenant-milan/resourceslice-milan", "liqo-tenant-milan/kubeconfig-resourceslice-milan")
+	})
+}
+
+// slice is what rome asks of milan.
+func slice(s *story.Story) *authv1beta1.ResourceSlice {
+	s.Helper()
+	var slices authv1beta1.ResourceSliceList
+	s.Must(s.Rome.List(s.Context(), &slices, client.InNamespace(api.TenantNamespace("milan"))))
+	if len(slices.Items) != 1 {
+		s.Fatalf("rome asks milan %d times", len(slices.Items))
+	}
+	return &slices.Items[0]
+}
+
+// refused waits until rome says of a pod that milan does not take it, and why.
+func refused(s *story.Story, namespace, name, why string) {
+	s.Helper()
+	event(s, s.Rome, namespace, name, func(e corev1.Event) bool {
+		return e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, why)
+	})
+}
+
+// demand has milan demand that pods say what they need, and waits until that is in effect.
+func demand(s *story.Story, enforcement offloadingv1beta1.LimitsEnforcement) {
+	s.Helper()
+	s.Must(s.Machine.Install(s.Context(), s.Milan, "--set", "controllerManager.config.defaultLimitsEnforcement="+string(enforcement)))
+	s.Eventually(start, "rome's quota in milan to follow", func(ctx context.Context) error {
+		var quotas offloadingv1beta1.QuotaList
+		if err := s.Milan.List(ctx, &quotas, client.InNamespace(api.TenantNamespace("rome"))); err != nil {
+			return err
+		}
+		if len(quotas.Items) != 1 || slices.ContainsFunc(quotas.Items, func(q offloadingv1beta1.Quota) bool { return q.Spec.LimitsEnforcement != enforcement }) {
+			return fmt.Errorf("the quotas are %+v", quotas.Items)
+		}
+		return nil
+	})
+}
