@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// TestGuidesTypeWhatThereIs: every call of liqoctl in the guides names a command that there is, with flags that it has.
+func TestGuidesTypeWhatThereIs(t *testing.T) {
+	guides, err := filepath.Glob(filepath.Join("..", "..", "docs", "guide", "*.md"))
+	if err != nil || len(guides) == 0 {
+		t.Fatalf("there are no guides: %v", err)
+	}
+	for _, guide := range guides {
+		text, err := os.ReadFile(guide)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shell := false
+		for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", " ")) {
+			if language, fence := strings.CutPrefix(line, "```"); fence {
+				shell = strings.TrimSpace(language) == "bash"
+			}
+			line, _, _ = strings.Cut(line, " #")
+			call, is := strings.CutPrefix(strings.TrimSpace(line), "liqoctl ")
+			if !shell || !is {
+				continue
+			}
+			call, _, _ = strings.Cut(call, " | ")
+			command, rest, err := newApp(genericiooptions.NewTestIOStreamsDiscard()).command().Find(strings.Fields(call))
+			if err == nil {
+				err = command.ParseFlags(rest)
+			}
+			if err != nil {
+				t.Errorf("%s: liqoctl %s: %v", filepath.Base(guide), call, err)
+			}
+		}
+	}
+}
