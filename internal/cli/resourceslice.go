@@ -103,11 +103,24 @@ func (c *cluster) verdictOnResources(ctx context.Context, slice *authv1beta1.Res
 	}
 	if condition.Status == authv1beta1.ResourceSliceAccepted {
 		step.Done("ResourceSlice resources: %s", condition.Status)
+		if cut(slice) {
+			c.Warn("ResourceSlice resources: %s", condition.Message)
+		}
 		return true, nil
 	}
 	step.End()
 	c.Warn("ResourceSlice resources: %s (%s: %s)", condition.Status, condition.Reason, condition.Message)
 	return false, nil
+}
+
+// cut tells whether a ResourceSlice was granted less than it asks for.
+func cut(slice *authv1beta1.ResourceSlice) bool {
+	for name, asked := range slice.Spec.Resources {
+		if got := slice.Status.Resources[name]; got.Cmp(asked) < 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *app) createResourceSliceCommand() *cobra.Command {
