@@ -34,9 +34,6 @@ const (
 
 // ControllerManager runs the controller manager until ctx ends.
 func ControllerManager(ctx context.Context, cfg *rest.Config, opts *ControllerManagerOptions) error {
-	if err := opts.findClusterID(ctx, cfg); err != nil {
-		return err
-	}
 	if err := opts.Validate(); err != nil {
 		return err
 	}
@@ -146,7 +143,7 @@ func setupIPAM(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 
 func setupNetwork(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return networkcontrollers.Setup(mgr, networkcontrollers.Options{
-		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace, WatchTemplates: opts.WatchGatewayTemplates,
+		LiqoNamespace: opts.LiqoNamespace, WatchTemplates: opts.WatchGatewayTemplates,
 		Labels: opts.GlobalLabels, Annotations: opts.GlobalAnnotations,
 	})
 }

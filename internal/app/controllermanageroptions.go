@@ -75,7 +75,7 @@ type ControllerManagerOptions struct {
 
 // AddFlags declares the flags, with their defaults.
 func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
-	flags.StringVar(&o.ClusterID, "cluster-id", "", "ID of this cluster: a DNS label, unique among its peers; when empty, what ConfigMap liqo-clusterid-configmap says, else made from the UID of kube-system")
+	flags.StringVar(&o.ClusterID, "cluster-id", "", "ID of this cluster: a DNS label, unique among its peers")
 	flags.StringVar(&o.LiqoNamespace, "liqo-namespace", "liqo", "namespace of the installation")
 	flags.Func("cluster-labels", "labels that describe this cluster to consumers: key=value,...", pairs(&o.ClusterLabels))
 	flags.StringVar(&o.APIServerAddress, "api-server-address", "", "URL of the API server for consumers; the endpoint of Service default/kubernetes when empty")

@@ -20,8 +20,8 @@ import (
 type TemplateData struct {
 	// Name and Namespace of the GatewayServer or GatewayClient, and its UID.
 	Name, Namespace, GatewayUID string
-	// ClusterID of the peer, LocalClusterID of this cluster.
-	ClusterID, LocalClusterID string
+	// ClusterID of the peer.
+	ClusterID string
 	// SecretName is the Secret with the gateway's keys.
 	SecretName string
 	// Spec is that of the GatewayServer or GatewayClient, by the names of its JSON.

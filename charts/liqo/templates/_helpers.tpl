@@ -1,6 +1,6 @@
 {{/*
-ID of this cluster: the value, else the one installed, else one made from the UID of kube-system. Empty where no cluster is asked, as by helm template
-and Argo CD: then the controller manager finds out the same.
+ID of this cluster: the value, else the one installed, else one made from the UID of kube-system, so that it stays whatever happens to the release. Tools that
+render the chart without asking the cluster, like helm template and Argo CD, have to be told.
 */}}
 {{- define "liqo.clusterID" -}}
 {{- $id := .Values.discovery.config.clusterID -}}
@@ -16,7 +16,7 @@ and Argo CD: then the controller manager finds out the same.
 {{- $id = printf "cluster-%s" (.metadata.uid | trunc 8) -}}
 {{- end -}}
 {{- end -}}
-{{- $id -}}
+{{- required "discovery.config.clusterID is empty: set it to the ID of this cluster, a DNS label unique among its peers (--set discovery.config.clusterID=rome)" $id -}}
 {{- end -}}
 
 {{/* Labels of an object: (dict "ctx" . "name" N "component" C "labels" extra). */}}

@@ -21,7 +21,7 @@ func gatewayPod(t *testing.T, kind, name string, values string) (corev1.PodTempl
 		t.Fatal(err)
 	}
 	rendered, err := network.Render(template.Spec.Template.Raw, network.TemplateData{
-		Name: "milan", Namespace: "liqo-tenant-milan", ClusterID: "milan", LocalClusterID: "rome", SecretName: "gw-milan", Spec: map[string]any{"mtu": 1300},
+		Name: "milan", Namespace: "liqo-tenant-milan", ClusterID: "milan", SecretName: "gw-milan", Spec: map[string]any{"mtu": 1300},
 	})
 	if err != nil {
 		t.Fatal(err)

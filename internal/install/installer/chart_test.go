@@ -279,6 +279,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]string{
+		`{}`: "discovery.config.clusterID is empty",
 		`discovery: {config: {clusterID: Rome_1}}`:                                                    "/discovery/config/clusterID",
 		`{discovery: {config: {clusterID: rome}}, pullPolicy: Sometimes}`:                             "/pullPolicy",
 		`{discovery: {config: {clusterID: rome}}, apiServer: {address: "http://x"}}`:                  "/apiServer/address",

@@ -218,7 +218,7 @@ func (r *gateways) render(ctx context.Context, g *gateway, secret string) (*netw
 		return nil, fmt.Errorf("reading %s %s: %w", t.kind, key, err)
 	}
 	rendered, err := network.Render(t.spec(object).Template.Raw, network.TemplateData{
-		Name: g.Name, Namespace: g.Namespace, GatewayUID: string(g.UID), ClusterID: g.ClusterID, LocalClusterID: r.ClusterID, SecretName: secret, Spec: g.spec,
+		Name: g.Name, Namespace: g.Namespace, GatewayUID: string(g.UID), ClusterID: g.ClusterID, SecretName: secret, Spec: g.spec,
 	})
 	if err != nil {
 		return nil, kube.Invalid("BadTemplate", "%s %s: %v", t.kind, key, err)
