@@ -38,6 +38,7 @@ var pure = []string{
 	"internal/dataplane",
 	"internal/network",
 	"internal/install",
+	"internal/cli/doctor",
 }
 
 // pureMayImport are the packages outside the standard library that a pure package may use.

@@ -20,6 +20,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/doctor"
 	kubetesting "liqo.io/liqo/internal/testing"
 )
 
@@ -92,7 +93,7 @@ func peeringObjects() []client.Object {
 			Spec:       corev1beta1.ForeignClusterSpec{ClusterID: "milan"},
 			Status: corev1beta1.ForeignClusterStatus{
 				Role: corev1beta1.RoleProvider, APIServerURL: "https://milan:6443",
-				Peering: corev1beta1.Summary{Type: corev1beta1.OutOfBand, Outgoing: corev1beta1.PhasePending, Authentication: corev1beta1.PhaseError},
+				Peering:    corev1beta1.Summary{Type: corev1beta1.OutOfBand, Outgoing: corev1beta1.PhasePending, Authentication: corev1beta1.PhaseError},
 				Conditions: []corev1beta1.Condition{{Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusError, Message: "no route"}},
 				Modules: corev1beta1.Modules{
 					Authentication: corev1beta1.Module{Enabled: true, Conditions: ready}, Offloading: corev1beta1.Module{Enabled: true, Conditions: bad},
@@ -162,6 +163,24 @@ func TestCommandsOnAPIServer(t *testing.T) {
 		}
 		if code, _, errOut := liqoctl("info peer turin"); code != 1 || !strings.Contains(errOut, "no peering with cluster turin") {
 			t.Errorf("code %d: %s", code, errOut)
+		}
+	})
+	t.Run("doctor", func(t *testing.T) {
+		code, out, errOut := liqoctl("doctor")
+		if code != 1 || !strings.Contains(errOut, "checks failed") {
+			t.Errorf("code %d: %s", code, errOut)
+		}
+		golden(t, "doctor", out)
+		var findings []doctor.Finding
+		code, out, errOut = liqoctl("doctor -o json")
+		if err := json.Unmarshal([]byte(out), &findings); err != nil || code != 1 || doctor.Worst(findings) != doctor.Fail {
+			t.Errorf("%v, code %d: %s%s", err, code, out, errOut)
+		}
+		if code, out, errOut := liqoctl("doctor --remote-kubeconfig " + kubeconfig); code != 1 || out != "" || !strings.Contains(errOut, "are the same") {
+			t.Errorf("code %d: %s%s", code, out, errOut)
+		}
+		if code, out, errOut := liqoctl("doctor -o table"); code != 1 || out != "" || !strings.Contains(errOut, "want json or yaml") {
+			t.Errorf("code %d: %s%s", code, out, errOut)
 		}
 	})
 	t.Run("manifests", func(t *testing.T) {

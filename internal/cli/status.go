@@ -21,6 +21,8 @@ type component struct {
 	Desired   int32    `json:"desired"`
 	Available int32    `json:"available"`
 	Images    []string `json:"images"`
+	// selector of its pods.
+	selector map[string]string
 }
 
 // statusInfo is what status shows: what info shows, and the parts of the installation.
@@ -102,11 +104,11 @@ func (c *cluster) components(ctx context.Context, namespace string) ([]component
 		if d.Spec.Replicas != nil {
 			desired = *d.Spec.Replicas
 		}
-		out = append(out, component{"Deployment", d.Name, desired, d.Status.AvailableReplicas, images(d.Spec.Template.Spec)})
+		out = append(out, component{"Deployment", d.Name, desired, d.Status.AvailableReplicas, images(d.Spec.Template.Spec), d.Spec.Selector.MatchLabels})
 	}
 	for i := range sets.Items {
 		d := &sets.Items[i]
-		out = append(out, component{"DaemonSet", d.Name, d.Status.DesiredNumberScheduled, d.Status.NumberAvailable, images(d.Spec.Template.Spec)})
+		out = append(out, component{"DaemonSet", d.Name, d.Status.DesiredNumberScheduled, d.Status.NumberAvailable, images(d.Spec.Template.Spec), d.Spec.Selector.MatchLabels})
 	}
 	return out, nil
 }

@@ -1,0 +1,141 @@
+package doctor
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+func components(r *report) {
+	for _, c := range r.Components {
+		if c.Available < c.Desired {
+			why := c.Trouble
+			if why == "" {
+				why = "nothing can be seen of its pods"
+			}
+			r.fail("see kubectl describe "+c.Name, "%s: %d of %d pods are available: %s", c.Name, c.Available, c.Desired, why)
+		}
+	}
+	r.healthy("%d components, all available", len(r.Components))
+}
+
+// versions compares what runs with what was installed, and that with liqoctl.
+func versions(r *report) {
+	if r.Version == "" {
+		r.warn("install with liqoctl or the chart", "the Deployment of the controller manager has no label with the version")
+		return
+	}
+	if r.client != r.Version {
+		r.warn("use liqoctl "+r.Version+", or upgrade the cluster: liqoctl upgrade", "liqoctl is %s, the installation %s", r.client, r.Version)
+	}
+	tags := map[string][]string{}
+	for _, c := range r.Components {
+		for _, image := range c.Images {
+			name, tag := splitImage(image)
+			if strings.Contains(name, "liqo") && !slices.Contains(tags[tag], c.Name) {
+				tags[tag] = append(tags[tag], c.Name)
+			}
+		}
+	}
+	for _, tag := range sorted(tags) {
+		if tag != r.Version && len(tags) > 1 {
+			r.warn("finish the upgrade: liqoctl upgrade; what was started before follows when its turn comes", "%s: %s of version %s, the installation is %s",
+				strings.Join(tags[tag], ", "), plural(len(tags[tag]), "component"), tag, r.Version)
+		}
+	}
+	r.healthy("everything is %s", r.Version)
+}
+
+// splitImage is the name and the tag of an image; the tag is empty where there is none.
+func splitImage(image string) (name, tag string) {
+	image, _, _ = strings.Cut(image, "@")
+	if at := strings.LastIndex(image, ":"); at > strings.LastIndex(image, "/") {
+		return image[:at], image[at+1:]
+	}
+	return image, ""
+}
+
+func definitions(r *report) {
+	const cure = "liqoctl upgrade brings the definitions of this version"
+	for _, name := range r.Wanted {
+		switch established, exists := r.Defined[name]; {
+		case !exists:
+			r.fail(cure, "custom resource definition %s is missing", name)
+		case !established:
+			r.fail("see its conditions: kubectl describe crd "+name, "custom resource definition %s is not established", name)
+		}
+	}
+	r.healthy("%d custom resource definitions, all established", len(r.Wanted))
+}
+
+func webhooks(r *report) {
+	cure := fmt.Sprintf("kubectl -n %s rollout restart deployment/liqo-controller-manager makes a new certificate and tells it", r.Namespace)
+	count := 0
+	for _, configuration := range r.Webhooks {
+		for _, hook := range configuration.Webhooks {
+			count++
+			if until, err := certificateEnds(hook.ClientConfig.CABundle); err != nil {
+				r.fail(cure, "webhook %s: its CA bundle can not be used: %v", hook.Name, err)
+			} else if r.now.After(until) {
+				r.fail(cure, "webhook %s: its CA ended at %s", hook.Name, until.UTC().Format(time.RFC3339))
+			}
+			if service := hook.ClientConfig.Service; service != nil && r.Backends[service.Name] == 0 {
+				r.fail("see whether the pods of that Service run and are ready", "webhook %s: Service %s in namespace %s has no ready endpoint", hook.Name, service.Name, service.Namespace)
+			}
+		}
+	}
+	if count > 0 {
+		r.healthy("%d webhooks, with a CA that counts and a Service that answers", count)
+	}
+}
+
+// certificateEnds is when the first certificate of a bundle ends.
+func certificateEnds(bundle []byte) (time.Time, error) {
+	block, _ := pem.Decode(bundle)
+	if block == nil {
+		return time.Time{}, fmt.Errorf("it holds no PEM (%d bytes)", len(bundle))
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return certificate.NotAfter, nil
+}
+
+// leases that were not renewed in time have lost their holder. One without a holder was given back.
+func leases(r *report) {
+	held := 0
+	for i := range r.Leases {
+		spec := &r.Leases[i].Spec
+		if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
+			continue
+		}
+		held++
+		if silent := r.now.Sub(spec.RenewTime.Time); silent > time.Duration(*spec.LeaseDurationSeconds)*time.Second {
+			r.fail("see whether its holder runs: a new one takes over by itself", "Lease %s in namespace %s: its holder %s was last heard of %s ago, a lease lasts %d s",
+				r.Leases[i].Name, r.Leases[i].Namespace, *spec.HolderIdentity, silent.Round(time.Second), *spec.LeaseDurationSeconds)
+		}
+	}
+	if held > 0 {
+		r.healthy("%d leases, all renewed in time", held)
+	}
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return what
+	}
+	return what + "s"
+}
+
+func sorted[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

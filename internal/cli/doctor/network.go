@@ -1,0 +1,154 @@
+package doctor
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// ranges of the cluster: that each has its place, that none covers another, and that the cluster still has those it was installed with.
+func ranges(r *report) {
+	type placed struct {
+		name   string
+		prefix netip.Prefix
+	}
+	var all []placed
+	have := map[string][]string{}
+	for i := range r.Networks {
+		network := &r.Networks[i]
+		name := fmt.Sprintf("Network %s in namespace %s", network.Name, network.Namespace)
+		if ready := meta.FindStatusCondition(network.Status.Conditions, "Ready"); ready != nil && ready.Status != metav1.ConditionTrue {
+			r.fail("give it another range, or free the one that is in its way", "%s: %s, %s", name, ready.Reason, ready.Message)
+		}
+		if network.Status.CIDR == "" {
+			continue
+		}
+		if of := network.Labels[ipamv1alpha1.LabelNetworkType]; of != "" && network.Namespace == r.Namespace {
+			have[of] = append(have[of], network.Spec.CIDR)
+		}
+		prefix, err := netip.ParsePrefix(network.Status.CIDR)
+		if err != nil {
+			r.fail("delete the Network's status: it is given a range again", "%s: %q is no range", name, network.Status.CIDR)
+			continue
+		}
+		for _, other := range all {
+			if other.prefix.Overlaps(prefix) {
+				r.fail("disconnect the peer that has the range (liqoctl network reset) and connect it again: it is given another", "%s (%s) and %s (%s) overlap", other.name, other.prefix, name, prefix)
+			}
+		}
+		all = append(all, placed{name, prefix})
+	}
+	if len(all) == 0 {
+		return
+	}
+	for _, of := range sorted(r.Told) {
+		for _, cidr := range r.Told[of] {
+			if len(have[of]) > 0 && !slices.Contains(have[of], cidr) {
+				r.fail("install again with the ranges that the cluster has (liqoctl upgrade), then liqoctl network connect tells them to the peers",
+					"the installation was told the %s range %s, the Networks have %s", short(of), cidr, strings.Join(have[of], ", "))
+			}
+		}
+	}
+	r.healthy("%d ranges, none overlaps another", len(all))
+}
+
+// short is what a type of Network is about: pod for pod-cidr.
+func short(of string) string { return strings.TrimSuffix(of, "-cidr") }
+
+// silence is how long a gateway may say nothing of a tunnel that it measures every few seconds.
+const silence = 2 * time.Minute
+
+func connections(r *report) {
+	var fine []string
+	for i := range r.Configurations {
+		configuration := &r.Configurations[i]
+		if condition := meta.FindStatusCondition(configuration.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured); condition == nil || condition.Status != metav1.ConditionTrue {
+			r.fail("see Networks of the namespace: kubectl get networks -n "+configuration.Namespace, "Configuration %s in namespace %s: the peer's ranges have no place here yet%s",
+				configuration.Name, configuration.Namespace, because(configuration.Status.Conditions))
+		}
+	}
+	for i := range r.Connections {
+		connection := &r.Connections[i]
+		peer := connection.Labels[api.LabelRemoteClusterID]
+		name := fmt.Sprintf("Connection %s in namespace %s", connection.Name, connection.Namespace)
+		latency := connection.Status.Latency
+		switch {
+		case connection.Status.Value != networkingv1beta1.Connected:
+			r.fail("liqoctl network connect tells what is in the way; liqoctl network explain tells which ways packets take", "%s is %q%s", name, connection.Status.Value, because(connection.Status.Conditions))
+		case latency != nil && r.now.Sub(latency.Timestamp.Time) > silence:
+			r.fail("see the log of container gateway in the pods of the gateway", "%s: nothing was measured for %s", name, r.now.Sub(latency.Timestamp.Time).Round(time.Second))
+		default:
+			text := "connected"
+			if latency != nil {
+				text += ", " + latency.Value
+			}
+			if connection.Status.MTU != 0 {
+				text += fmt.Sprintf(", MTU %d", connection.Status.MTU)
+			}
+			fine = append(fine, peer+": "+text)
+		}
+	}
+	if len(r.Connections) > 0 {
+		r.healthy("%s", strings.Join(fine, "; "))
+	}
+}
+
+// between compares what one cluster was told of another with what that one is.
+func between(c, other *Cluster) []Finding {
+	r := &report{Cluster: c, check: "agreement with " + other.ID}
+	const connect = "liqoctl network connect tells it anew"
+	if c.Version != other.Version {
+		r.warn("upgrade one of them: liqoctl upgrade", "cluster %s runs %s, cluster %s runs %s", c.ID, c.Version, other.ID, other.Version)
+	}
+	known := slices.ContainsFunc(c.Peers, func(p peer) bool { return p.Spec.ClusterID == other.ID })
+	if back := slices.ContainsFunc(other.Peers, func(p peer) bool { return p.Spec.ClusterID == c.ID }); known && !back {
+		r.fail("peer again, or end what is left of it: liqoctl unpeer, or liqoctl force unpeer "+other.ID, "cluster %s knows %s, which does not know it", c.ID, other.ID)
+	}
+	own := map[string][]string{}
+	for i := range other.Networks {
+		network := &other.Networks[i]
+		if of := network.Labels[ipamv1alpha1.LabelNetworkType]; of != "" && network.Namespace == other.Namespace {
+			own[of] = append(own[of], network.Status.CIDR)
+		}
+	}
+	for i := range c.Configurations {
+		configuration := &c.Configurations[i]
+		if configuration.Labels[api.LabelRemoteClusterID] != other.ID {
+			continue
+		}
+		for _, part := range []struct {
+			of   string
+			told []string
+		}{{ipamv1alpha1.NetworkTypePod, configuration.Spec.Remote.CIDR.Pod}, {ipamv1alpha1.NetworkTypeExternal, configuration.Spec.Remote.CIDR.External}} {
+			is := slices.Clone(own[part.of])
+			slices.Sort(is)
+			told := slices.Clone(part.told)
+			slices.Sort(told)
+			if len(is) > 0 && !slices.Equal(is, told) {
+				r.fail(connect, "Configuration %s in namespace %s says that the %s range of %s is %s, it is %s", configuration.Name, configuration.Namespace, short(part.of), other.ID,
+					strings.Join(told, ", "), strings.Join(is, ", "))
+			}
+		}
+	}
+	switch key, told := other.Keys[c.ID], c.KnownKeys[other.ID]; {
+	case len(key) == 0:
+	case len(told) == 0:
+		r.fail(connect, "cluster %s was not told the key of the gateway of %s", c.ID, other.ID)
+	case !bytes.Equal(key, told):
+		r.fail(connect, "cluster %s was told another key than the gateway of %s has", c.ID, other.ID)
+	}
+	if known {
+		r.healthy("both are %s and know each other, ranges and keys are those of the other", c.Version)
+	}
+	return r.findings
+}

@@ -1,0 +1,103 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+type peer = corev1beta1.ForeignCluster
+
+func virtualNodes(r *report) {
+	for i := range r.VirtualNodes {
+		virtual := &r.VirtualNodes[i]
+		name := fmt.Sprintf("VirtualNode %s in namespace %s", virtual.Name, virtual.Namespace)
+		makes := virtual.Spec.CreateNode == nil || *virtual.Spec.CreateNode
+		for _, condition := range virtual.Status.Conditions {
+			if condition.Status != offloadingv1beta1.VirtualNodeRunning && (makes || condition.Type != offloadingv1beta1.VirtualNodeNode) {
+				r.fail(fmt.Sprintf("see kubectl -n %s describe deployment/vk-%s", virtual.Namespace, virtual.Name), "%s: %s is %s, %s: %s",
+					name, condition.Type, condition.Status, condition.Reason, condition.Message)
+			}
+		}
+		if !makes {
+			continue
+		}
+		at := slices.IndexFunc(r.Nodes, func(n corev1.Node) bool { return n.Name == virtual.Name })
+		if at < 0 {
+			r.fail(fmt.Sprintf("its virtual kubelet makes it: see kubectl -n %s logs deployment/vk-%s", virtual.Namespace, virtual.Name), "%s has no Node", name)
+			continue
+		}
+		node := &r.Nodes[at]
+		for _, condition := range node.Status.Conditions {
+			switch {
+			case condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue:
+				r.fail("see the access to, and the connection with, cluster "+virtual.Spec.ClusterID, "Node %s is not Ready: %s, %s", node.Name, condition.Reason, condition.Message)
+			case condition.Type != corev1.NodeReady && condition.Status == corev1.ConditionTrue:
+				r.warn("what the provider says of itself: ask its administrator", "Node %s: %s, %s", node.Name, condition.Type, condition.Message)
+			}
+		}
+		if node.Spec.Unschedulable {
+			r.warn("kubectl uncordon "+node.Name, "Node %s takes no pods: it is cordoned", node.Name)
+		}
+	}
+	if len(r.VirtualNodes) > 0 {
+		r.healthy("%d, all running and Ready", len(r.VirtualNodes))
+	}
+}
+
+// namespaces that are offloaded: what became of them, and two that want the same name in one provider.
+func namespaces(r *report) {
+	wanted := map[string]string{}
+	for i := range r.Offloadings {
+		o := &r.Offloadings[i]
+		switch o.Status.OffloadingPhase {
+		case offloadingv1beta1.PhaseReady:
+		case offloadingv1beta1.PhaseNoClusterSelected:
+			r.warn("peer with a cluster whose virtual node matches, or change the selector: liqoctl offload namespace "+o.Namespace, "namespace %s is offloaded, and no cluster is selected", o.Namespace)
+		default:
+			r.fail("see kubectl describe namespaceoffloading -n "+o.Namespace, "namespace %s: %s%s", o.Namespace, phase(o), twins(o))
+		}
+		twin := ""
+		switch o.Spec.NamespaceMappingStrategy {
+		case offloadingv1beta1.EnforceSameName:
+			twin = o.Namespace
+		case offloadingv1beta1.SelectedName:
+			twin = o.Spec.RemoteNamespaceName
+		}
+		if first, taken := wanted[twin]; twin != "" && taken {
+			r.fail("unoffload one of them, and offload it with another name", "namespaces %s and %s both want to be %s in other clusters", first, o.Namespace, twin)
+		}
+		wanted[twin] = o.Namespace
+	}
+	if len(r.Offloadings) > 0 {
+		r.healthy("%d offloaded, all ready", len(r.Offloadings))
+	}
+}
+
+func phase(o *offloadingv1beta1.NamespaceOffloading) string {
+	if o.Status.OffloadingPhase == "" {
+		return "nobody has looked at it yet"
+	}
+	return string(o.Status.OffloadingPhase)
+}
+
+// twins tells of the namespaces in other clusters that are not there.
+func twins(o *offloadingv1beta1.NamespaceOffloading) string {
+	var out []string
+	for _, id := range sorted(o.Status.RemoteNamespacesConditions) {
+		for _, condition := range o.Status.RemoteNamespacesConditions[id] {
+			if condition.Type == offloadingv1beta1.RemoteNamespaceReady && condition.Status != corev1.ConditionTrue {
+				out = append(out, fmt.Sprintf("cluster %s: %s: %s", id, condition.Reason, condition.Message))
+			}
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(out, "; ") + ")"
+}

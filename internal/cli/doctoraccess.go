@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/doctor"
+)
+
+// accessTimeout bounds what a peer is asked: one that does not answer must not keep the rest from being looked at.
+const accessTimeout = 5 * time.Second
+
+// access asks a peer, as an identity that it granted, whether it answers and what the identity may do.
+func (p *patient) access(identity *authv1beta1.Identity) {
+	if identity.Status.KubeconfigSecretRef == nil {
+		return // told by the check of identities
+	}
+	one := doctor.Access{Peer: identity.Spec.ClusterID, Identity: identity.Name, Server: identity.Spec.AuthParams.APIServer}
+	defer func() { p.Accesses = append(p.Accesses, one) }()
+	if proxy := identity.Spec.AuthParams.ProxyURL; proxy != nil && *proxy != "" {
+		one.Proxy = *proxy
+		return
+	}
+	var secret corev1.Secret
+	name := client.ObjectKey{Namespace: identity.Namespace, Name: identity.Status.KubeconfigSecretRef.Name}
+	if err := p.Get(p.ctx, name, &secret); err != nil {
+		one.Failure = fmt.Sprintf("its kubeconfig, Secret %s, can not be read: %v", name, err)
+		return
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data[authv1beta1.KubeconfigSecretKey])
+	if err != nil {
+		one.Failure = fmt.Sprintf("its kubeconfig, Secret %s, can not be used: %v", name, err)
+		return
+	}
+	config.Timeout = accessTimeout
+	remote, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		one.Failure = err.Error()
+		return
+	}
+	began := time.Now()
+	if err := remote.Discovery().RESTClient().Get().AbsPath("/version").Do(p.ctx).Error(); err != nil {
+		one.Failure = err.Error()
+		return
+	}
+	one.Took = time.Since(began)
+	for _, right := range p.rights(identity) {
+		may, err := permitted(p.ctx, remote, right)
+		if err != nil {
+			one.Failure = err.Error()
+			return
+		}
+		if !may {
+			one.Denied = append(one.Denied, fmt.Sprintf("%s %s in namespace %s", right.Verb, right.Resource, right.Namespace))
+		}
+	}
+}
+
+// rights are what an identity can not do its work without.
+func (p *patient) rights(identity *authv1beta1.Identity) []authorizationv1.ResourceAttributes {
+	var out []authorizationv1.ResourceAttributes
+	if identity.Spec.Type == authv1beta1.IdentityControlPlane {
+		for _, of := range []struct{ group, resource string }{
+			{authv1beta1.GroupVersion.Group, "resourceslices"}, {authv1beta1.GroupVersion.Group, "renews"}, {offloadingv1beta1.GroupVersion.Group, "namespacemaps"},
+		} {
+			out = append(out, authorizationv1.ResourceAttributes{Verb: "create", Group: of.group, Resource: of.resource, Namespace: identity.Spec.Namespace})
+		}
+		return out
+	}
+	var mappings offloadingv1beta1.NamespaceMapList
+	p.read("NamespaceMaps", &mappings, client.InNamespace(identity.Namespace), client.MatchingLabels{api.LabelRemoteID: identity.Spec.ClusterID})
+	for i := range mappings.Items {
+		current := mappings.Items[i].Status.CurrentMapping
+		for _, name := range slices.Sorted(maps.Keys(current)) {
+			if twin := current[name]; twin.Phase == offloadingv1beta1.MappingAccepted {
+				out = append(out, authorizationv1.ResourceAttributes{
+					Verb: "create", Group: offloadingv1beta1.GroupVersion.Group, Resource: "shadowpods", Namespace: twin.RemoteNamespace,
+				})
+			}
+		}
+	}
+	return out
+}
+
+func permitted(ctx context.Context, remote kubernetes.Interface, right authorizationv1.ResourceAttributes) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
+	answer, err := remote.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("asking whether it may %s %s: %w", right.Verb, right.Resource, err)
+	}
+	return answer.Status.Allowed, nil
+}

@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/install/installer"
+)
+
+// patient gathers what a doctor has to know of a cluster. What can't be read is told, and does not keep the rest from being looked at.
+type patient struct {
+	*cluster
+	*doctor.Cluster
+	ctx context.Context
+}
+
+// doctorFacts are all that is known of a cluster.
+func (c *cluster) doctorFacts(ctx context.Context) *doctor.Cluster {
+	p := &patient{cluster: c, ctx: ctx, Cluster: &doctor.Cluster{
+		ID: c.id, Version: c.version, Namespace: c.namespace, Defined: map[string]bool{}, Backends: map[string]int{}, Told: map[string][]string{},
+		Keys: map[string][]byte{}, KnownKeys: map[string][]byte{},
+	}}
+	p.installation()
+	var foreign corev1beta1.ForeignClusterList
+	p.read("ForeignClusters", &foreign)
+	var tenants authv1beta1.TenantList
+	p.read("Tenants", &tenants)
+	var identities authv1beta1.IdentityList
+	p.read("Identities", &identities)
+	var slices authv1beta1.ResourceSliceList
+	p.read("ResourceSlices", &slices)
+	var virtual offloadingv1beta1.VirtualNodeList
+	p.read("VirtualNodes", &virtual)
+	var nodes corev1.NodeList
+	p.read("Nodes", &nodes, client.MatchingLabels{api.LabelType: api.TypeVirtualNode})
+	var offloadings offloadingv1beta1.NamespaceOffloadingList
+	p.read("NamespaceOffloadings", &offloadings)
+	p.Peers, p.Tenants, p.Identities, p.Slices = foreign.Items, tenants.Items, identities.Items, slices.Items
+	p.VirtualNodes, p.Nodes, p.Offloadings = virtual.Items, nodes.Items, offloadings.Items
+	p.network()
+	p.parts()
+	for i := range p.Identities {
+		p.access(&p.Identities[i])
+	}
+	return p.Cluster
+}
+
+// read lists objects of all namespaces, unless told otherwise; a kind that is not defined is told by the check of the definitions.
+func (p *patient) read(what string, list client.ObjectList, options ...client.ListOption) {
+	if err := p.List(p.ctx, list, options...); err != nil && !absent(err) {
+		p.Unread = append(p.Unread, fmt.Sprintf("%s can not be read: %v", what, err))
+	}
+}
+
+// installation is what the chart brought.
+func (p *patient) installation() {
+	if chart, err := installer.Chart(""); err == nil { // the one that is part of liqoctl
+		crds, err := installer.CRDs(chart)
+		if err != nil {
+			p.Unread = append(p.Unread, err.Error())
+		}
+		for _, crd := range crds {
+			p.Wanted = append(p.Wanted, crd.Name)
+		}
+	}
+	var crds apiextensionsv1.CustomResourceDefinitionList
+	p.read("CustomResourceDefinitions", &crds)
+	for i := range crds.Items {
+		p.Defined[crds.Items[i].Name] = crdEstablished(&crds.Items[i]).done
+	}
+	var webhooks admissionv1.MutatingWebhookConfigurationList
+	p.read("MutatingWebhookConfigurations", &webhooks, client.MatchingLabels{"liqo.io/webhook": api.True})
+	p.Webhooks = webhooks.Items
+	var validating admissionv1.ValidatingWebhookConfigurationList
+	p.read("ValidatingWebhookConfigurations", &validating, client.MatchingLabels{"liqo.io/webhook": api.True})
+	for _, configuration := range validating.Items {
+		var same admissionv1.MutatingWebhookConfiguration
+		for _, hook := range configuration.Webhooks {
+			same.Webhooks = append(same.Webhooks, admissionv1.MutatingWebhook{Name: hook.Name, ClientConfig: hook.ClientConfig})
+		}
+		p.Webhooks = append(p.Webhooks, same)
+	}
+	var endpoints discoveryv1.EndpointSliceList
+	p.read("EndpointSlices", &endpoints, client.InNamespace(p.cluster.namespace))
+	for _, slice := range endpoints.Items {
+		for _, endpoint := range slice.Endpoints {
+			if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
+				p.Backends[slice.Labels[discoveryv1.LabelServiceName]]++
+			}
+		}
+	}
+}
+
+// network is what both ends know of ranges, tunnels and keys.
+func (p *patient) network() {
+	var networks ipamv1alpha1.NetworkList
+	p.read("Networks", &networks)
+	var configurations networkingv1beta1.ConfigurationList
+	p.read("Configurations", &configurations)
+	var connections networkingv1beta1.ConnectionList
+	p.read("Connections", &connections)
+	p.Networks, p.Configurations, p.Connections = networks.Items, configurations.Items, connections.Items
+	var keys networkingv1beta1.PublicKeyList
+	p.read("PublicKeys", &keys)
+	for _, key := range keys.Items {
+		p.KnownKeys[key.Labels[api.LabelRemoteClusterID]] = key.Spec.PublicKey
+	}
+	for i := range p.Peers {
+		peer := &p.Peers[i]
+		if peer.Status.TenantNamespace.Local == "" {
+			continue
+		}
+		servers, clients, err := p.listGateways(p.ctx, peer.Status.TenantNamespace.Local, peer.Spec.ClusterID)
+		if err != nil {
+			p.Unread = append(p.Unread, err.Error())
+			continue
+		}
+		gateway := gateways{}
+		switch {
+		case len(servers) > 0:
+			gateway.server = &servers[0]
+		case len(clients) > 0:
+			gateway.client = &clients[0]
+		default:
+			continue
+		}
+		var secret corev1.Secret
+		name := client.ObjectKey{Namespace: peer.Status.TenantNamespace.Local, Name: gateway.secret()}
+		if err := p.Get(p.ctx, name, &secret); client.IgnoreNotFound(err) != nil {
+			p.Unread = append(p.Unread, fmt.Sprintf("Secret %s can not be read: %v", name, err))
+		}
+		p.Keys[peer.Spec.ClusterID] = secret.Data[networkingv1beta1.SecretPublicKey]
+	}
+	if told, err := p.networkInfo(p.ctx); err == nil {
+		p.Told[ipamv1alpha1.NetworkTypePod] = told.PodCIDRs
+	}
+}
+
+// parts are the workloads of the installation and of its peerings, and the leases that they hold.
+func (p *patient) parts() {
+	namespaces := []string{p.cluster.namespace}
+	for i := range p.Peers {
+		if namespace := p.Peers[i].Status.TenantNamespace.Local; namespace != "" {
+			namespaces = append(namespaces, namespace)
+		}
+	}
+	for _, namespace := range namespaces {
+		components, err := p.components(p.ctx, namespace)
+		if err != nil {
+			p.Unread = append(p.Unread, err.Error())
+			continue
+		}
+		for _, of := range components {
+			one := doctor.Component{
+				Name: fmt.Sprintf("-n %s %s/%s", namespace, strings.ToLower(of.Kind), of.Name), Desired: of.Desired, Available: of.Available, Images: of.Images,
+			}
+			if of.Available < of.Desired {
+				one.Trouble = p.trouble(namespace, of.selector)
+			}
+			p.Components = append(p.Components, one)
+		}
+		var leases coordinationv1.LeaseList
+		p.read("Leases", &leases, client.InNamespace(namespace))
+		p.Leases = append(p.Leases, leases.Items...)
+	}
+	for i := range p.Nodes {
+		var lease coordinationv1.Lease
+		if p.Get(p.ctx, client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: p.Nodes[i].Name}, &lease) == nil {
+			p.Leases = append(p.Leases, lease)
+		}
+	}
+}
+
+// trouble is why pods of a workload do not work.
+func (p *patient) trouble(namespace string, selector map[string]string) string {
+	var pods corev1.PodList
+	if err := p.List(p.ctx, &pods, client.InNamespace(namespace), client.MatchingLabels(selector)); err != nil {
+		return err.Error()
+	}
+	if len(pods.Items) == 0 {
+		return "it has no pods: see its conditions, or Kubernetes' own controller manager"
+	}
+	for i := range pods.Items {
+		if why := unhealthy(&pods.Items[i]); why != "" {
+			return why
+		}
+	}
+	return ""
+}
