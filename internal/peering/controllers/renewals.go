@@ -39,7 +39,10 @@ func renewed[T client.Object](c client.Client, now func() time.Time, inner recon
 		if err != nil {
 			return reconcile.Result{}, nil // none yet; when it comes, so does an event
 		}
-		return reconcile.Result{RequeueAfter: max(peering.RenewAt(certificate).Sub(now()), overdue)}, nil
+		if left := peering.RenewAt(certificate).Sub(now()); left > 0 {
+			return reconcile.Result{RequeueAfter: left}, nil
+		}
+		return reconcile.Result{RequeueAfter: overdue}, nil
 	})
 }
 
