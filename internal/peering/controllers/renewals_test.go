@@ -2,15 +2,23 @@ package controllers
 
 import (
 	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509/pkix"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	apitesting "liqo.io/liqo/internal/testing"
 )
 
 // renews lets two thirds of every certificate's life pass and looks whether new ones arrive. It runs while rome and milan are peered.
@@ -49,3 +57,31 @@ func renews(t *testing.T, rome, milan *cluster) {
 }
 
 func first(a, _ []byte) []byte { return a }
+
+// TestRenewalsAreLookedAtInTime: at two thirds of a life of any length, and then now and then.
+func TestRenewalsAreLookedAtInTime(t *testing.T) {
+	authority, err := apitesting.NewAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, _, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now().Truncate(time.Second)
+	certificate, err := authority.Certificate(key, pkix.Name{CommonName: "rome"}, began, began.Add(18*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "i"}}
+	identity.Spec.AuthParams.SignedCRT = certificate
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(identity).Build()
+	nothing := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
+	for after, want := range map[time.Duration]time.Duration{0: 12 * time.Second, 11 * time.Second: time.Second, 12 * time.Second: overdue, time.Hour: overdue} {
+		r := renewed(c, func() time.Time { return began.Add(after) }, nothing, func(i *authv1beta1.Identity) []byte { return i.Spec.AuthParams.SignedCRT })
+		result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: keyOf(identity)})
+		if err != nil || result.RequeueAfter != want {
+			t.Errorf("after %s: again after %s, %v, want %s", after, result.RequeueAfter, err, want)
+		}
+	}
+}
