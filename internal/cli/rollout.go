@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,28 +18,45 @@ import (
 	"liqo.io/liqo/internal/install/installer"
 )
 
-// rolledOut waits until everything runs, in its newest version; an error says what does not, and why.
+// rolledOut waits until everything runs, in its newest version; an error says of all that does not, and why.
 func (c *cluster) rolledOut(ctx context.Context, step *console.Step, workloads []installer.Workload) error {
-	for _, workload := range workloads {
-		meta := metav1.ObjectMeta{Namespace: c.namespace, Name: workload.Name}
-		var err error
-		var selector *metav1.LabelSelector
-		if workload.Kind == "DaemonSet" {
-			set := &appsv1.DaemonSet{ObjectMeta: meta}
-			err = c.wait(ctx, step, set, func() verdict { return daemonSetAvailable(set, c.lost(ctx, set)) })
-			selector = set.Spec.Selector
-		} else {
-			deployment := &appsv1.Deployment{ObjectMeta: meta}
-			err = c.wait(ctx, step, deployment, func() verdict { return deploymentAvailable(deployment) })
-			selector = deployment.Spec.Selector
-		}
-		if err == nil {
-			continue
-		}
-		if troubles := c.troubles(workload, selector); len(troubles) > 0 {
-			return fmt.Errorf("%w\n  - %s", err, strings.Join(troubles, "\n  - "))
-		}
-		return err
+	errs := make([]error, len(workloads))
+	var group sync.WaitGroup
+	for i, workload := range workloads {
+		group.Go(func() {
+			err := c.rolledOutOne(ctx, step, workload)
+			if err != nil {
+				if troubles := c.troubles(workload); len(troubles) > 0 {
+					err = fmt.Errorf("%w\n  - %s", err, strings.Join(troubles, "\n  - "))
+				}
+			}
+			errs[i] = err
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+func (c *cluster) rolledOutOne(ctx context.Context, step *console.Step, workload installer.Workload) error {
+	meta := metav1.ObjectMeta{Namespace: c.namespace, Name: workload.Name}
+	if workload.Kind == "DaemonSet" {
+		set := &appsv1.DaemonSet{ObjectMeta: meta}
+		return c.wait(ctx, step, set, func() verdict { return daemonSetAvailable(set, c.lost(ctx, set)) })
+	}
+	deployment := &appsv1.Deployment{ObjectMeta: meta}
+	return c.wait(ctx, step, deployment, func() verdict { return deploymentAvailable(deployment) })
+}
+
+// selector is what the pods of a workload have; nil if that can't be read.
+func (c *cluster) selector(ctx context.Context, workload installer.Workload) *metav1.LabelSelector {
+	key := client.ObjectKey{Namespace: c.namespace, Name: workload.Name}
+	var set appsv1.DaemonSet
+	var deployment appsv1.Deployment
+	switch {
+	case workload.Kind == "DaemonSet" && c.Get(ctx, key, &set) == nil:
+		return set.Spec.Selector
+	case workload.Kind == "Deployment" && c.Get(ctx, key, &deployment) == nil:
+		return deployment.Spec.Selector
 	}
 	return nil
 }
@@ -100,10 +119,10 @@ func (c *cluster) lost(ctx context.Context, set *appsv1.DaemonSet) (n int32) {
 const fewTroubles = 3
 
 // troubles tell what hinders the pods of a workload, to explain a wait that failed. The time of the command may be over.
-func (c *cluster) troubles(workload installer.Workload, selector *metav1.LabelSelector) (out []string) {
+func (c *cluster) troubles(workload installer.Workload) (out []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if selector != nil {
+	if selector := c.selector(ctx, workload); selector != nil {
 		var pods corev1.PodList
 		if err := c.List(ctx, &pods, client.InNamespace(c.namespace), client.MatchingLabels(selector.MatchLabels)); err != nil {
 			return nil

@@ -45,7 +45,7 @@ func (c *cluster) wait(ctx context.Context, step *console.Step, object client.Ob
 		return nil
 	}
 	name := c.name(object)
-	last := verdict{why: "it does not exist"}
+	last := notYet("it was not looked at")
 	err := c.follow(ctx, object, func(exists bool) (bool, error) {
 		last = verdict{why: "it does not exist"}
 		if exists {
