@@ -100,7 +100,7 @@ func rangeOfSubnetwork(ctx context.Context, client *http.Client, endpoint, name 
 	if err != nil {
 		return "", err
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	if err := googleapi.CheckResponse(response); err != nil {
 		return "", fmt.Errorf("asking Google about %s: %s", name, response.Status)
 	}
