@@ -143,7 +143,7 @@ func setupIPAM(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 
 func setupNetwork(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return networkcontrollers.Setup(mgr, networkcontrollers.Options{
-		LiqoNamespace: opts.LiqoNamespace, WatchTemplates: opts.WatchGatewayTemplates,
+		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace, WatchTemplates: opts.WatchGatewayTemplates,
 		Labels: opts.GlobalLabels, Annotations: opts.GlobalAnnotations,
 	})
 }

@@ -50,6 +50,8 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 	flags.StringVar(&i.token, "auth-token", "", "Token that the provider's administrator made (required)")
 	required(command, "auth-url", "cluster-id", "auth-token")
 	o.add(flags)
+	flags.StringVar(&o.location, "gw-server-service-location", locationProvider, "Where the gateway server runs: Provider or Consumer")
+	oneOf(command, "gw-server-service-location", locationProvider, locationConsumer)
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
@@ -57,6 +59,9 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 		token, err := i.check(time.Now())
 		if err != nil {
 			return err
+		}
+		if o.location != locationProvider && o.location != locationConsumer {
+			return fmt.Errorf("--gw-server-service-location %s: want %s or %s", o.location, locationProvider, locationConsumer)
 		}
 		resources, err := o.resources.list()
 		if err != nil {
@@ -105,13 +110,17 @@ func (c *cluster) peerOutOfBand(ctx context.Context, i *invitation, o *peerOptio
 	if err := c.introduce(ctx, namespace, i); err != nil {
 		return err
 	}
+	network, err := c.requestNetwork(ctx, namespace, i.id, o)
+	if err != nil {
+		return c.explained(i.id, err)
+	}
 	node := false
 	if o.createResourceSlice {
 		if node, err = c.askForResources(ctx, i.id, i.name, o, resources); err != nil {
 			return c.explained(i.id, err)
 		}
 	}
-	return c.explained(i.id, c.healthy(ctx, i.id, false, node))
+	return c.explained(i.id, c.healthy(ctx, i.id, network, node))
 }
 
 // introduce has the local cluster knock at the provider's door, and waits until it has an identity there. The token is taken away again

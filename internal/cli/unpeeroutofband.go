@@ -127,6 +127,9 @@ func (c *cluster) resign(ctx context.Context, provider, namespace string, used b
 	if err := c.giveBack(ctx, provider, namespace); err != nil {
 		return err
 	}
+	if err := c.withdrawNetwork(ctx, namespace, provider); err != nil {
+		return err
+	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.KubeconfigSecretName(peering.ControlPlaneIdentityName(provider))}}
 	err := c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 	if client.IgnoreNotFound(err) != nil {

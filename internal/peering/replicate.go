@@ -11,6 +11,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
@@ -63,6 +64,13 @@ func Kinds() []Kind {
 			func(from, to *authv1beta1.Renew) { from.Spec.DeepCopyInto(&to.Spec) },
 			func(from, to *authv1beta1.Renew) { from.Status.DeepCopyInto(&to.Status) },
 			func(*authv1beta1.Renew) string { return "" }),
+		kind("NetworkRequest",
+			func() *networkingv1beta1.NetworkRequest { return &networkingv1beta1.NetworkRequest{} },
+			func(o *networkingv1beta1.NetworkRequest) any { return &o.Spec },
+			func(o *networkingv1beta1.NetworkRequest) any { return &o.Status },
+			func(from, to *networkingv1beta1.NetworkRequest) { from.Spec.DeepCopyInto(&to.Spec) },
+			func(from, to *networkingv1beta1.NetworkRequest) { from.Status.DeepCopyInto(&to.Status) },
+			func(*networkingv1beta1.NetworkRequest) string { return "" }),
 	}
 }
 

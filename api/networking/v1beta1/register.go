@@ -26,6 +26,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&GatewayServer{}, &GatewayServerList{},
 		&GatewayClient{}, &GatewayClientList{},
 		&PublicKey{}, &PublicKeyList{},
+		&NetworkRequest{}, &NetworkRequestList{},
 		&WgGatewayServerTemplate{}, &WgGatewayServerTemplateList{},
 		&WgGatewayClientTemplate{}, &WgGatewayClientTemplateList{},
 	)

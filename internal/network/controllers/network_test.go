@@ -36,6 +36,8 @@ func TestNetworkOnAPIServer(t *testing.T) {
 		{"keys of somebody else", testSecretRef},
 		{"names in use", testNamesInUse},
 		{"wrong gateways", testWrongGateways},
+		{"request of a consumer", testRequestOfConsumer},
+		{"request to a provider", testRequestToProvider},
 		{"any order", testAnyOrder},
 		{"a new start changes nothing", testNewStart}, // the last one: all that the others made is there
 	} {

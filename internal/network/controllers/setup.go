@@ -27,6 +27,8 @@ import (
 
 // Options of the controllers.
 type Options struct {
+	// ClusterID of this cluster.
+	ClusterID string
 	// LiqoNamespace is where Liqo is installed: the Networks of this cluster and the gateway templates are there.
 	LiqoNamespace string
 	// WatchTemplates makes gateways follow a changed template at once; otherwise they do so when they are looked at for another reason.
@@ -71,6 +73,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		{"gateway server", gateways.setupServers},
 		{"gateway client", gateways.setupClients},
 		{"pod security", (&podSecurity{Options: opts, client: mgr.GetClient()}).setup},
+		{"network request", (&networkRequests{Options: opts, client: mgr.GetClient(), around: around}).setup},
 		{"system addresses", (&systemIPs{Options: opts, client: mgr.GetClient(), around: around}).setup},
 	} {
 		if err := part.setup(mgr); err != nil {

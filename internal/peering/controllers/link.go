@@ -38,8 +38,9 @@ type link struct {
 	// live reads and writes the provider without a cache.
 	live client.Client
 
-	mu     sync.Mutex
-	cached client.Reader
+	mu sync.Mutex
+	// cached are our copies by kind, none for kinds whose copies are not all known.
+	cached map[string]client.Reader
 	since  time.Time
 	wasUp  bool
 	// refused is why the provider grants us nothing, empty while it does.
@@ -103,7 +104,7 @@ func (k *link) run(ctx context.Context) {
 			}
 			if !k.isRefused() { // whoever was refused waits ever longer before it tries again: not after this
 				stop()
-				k.know(ctx, nil)
+				k.forget(ctx)
 				stop = k.startWatching(ctx)
 				k.all.resync.announce(types.NamespacedName{Name: k.namespace})
 			}
@@ -111,7 +112,7 @@ func (k *link) run(ctx context.Context) {
 			state := k.health.State()
 			k.all.log.Info("a remote API server changed", "cluster", k.clusterID, "up", state.Up, "error", errorText(state.Err))
 			stop()
-			k.know(ctx, nil)
+			k.forget(ctx)
 			k.answered(state.Up)
 			if state.Up {
 				k.askForRights(ctx)
@@ -175,15 +176,18 @@ func (k *link) askForRights(ctx context.Context) bool {
 	return changed
 }
 
-// startWatching watches our copies until the function it returns is called.
+// startWatching watches our copies until the function it returns is called. Each kind has a cache of its own: one that the provider does not
+// know, for it runs another release, holds up no other.
 func (k *link) startWatching(ctx context.Context) context.CancelFunc {
 	ctx, stop := context.WithCancel(ctx)
-	k.all.done.Go(func() { k.watch(ctx) })
+	for _, kind := range peering.Kinds() {
+		k.all.done.Go(func() { k.watch(ctx, kind) })
+	}
 	return stop
 }
 
-// watch keeps a cache of our copies in the provider until ctx ends.
-func (k *link) watch(ctx context.Context) {
+// watch keeps a cache of our copies of a kind in the provider until ctx ends.
+func (k *link) watch(ctx context.Context, kind peering.Kind) {
 	copies, err := cache.New(k.cfg, cache.Options{
 		Scheme: k.all.scheme, Mapper: k.mapper,
 		DefaultNamespaces:    map[string]cache.Config{k.remoteNamespace: {}},
@@ -194,29 +198,27 @@ func (k *link) watch(ctx context.Context) {
 		k.all.log.Error(err, "copies can't be watched", "cluster", k.clusterID)
 		return
 	}
-	for _, kind := range peering.Kinds() {
-		told := k.all.objects[kind.Name]
-		tell := func(o any) {
-			if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			if o, ok := o.(client.Object); ok {
-				told.announce(types.NamespacedName{Namespace: k.namespace, Name: o.GetName()})
-			}
+	told := k.all.objects[kind.Name]
+	tell := func(o any) {
+		if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+			o = gone.Obj
 		}
-		informer, err := copies.GetInformer(ctx, kind.New(), cache.BlockUntilSynced(false))
-		if err == nil {
-			_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-				AddFunc: tell, UpdateFunc: func(_, o any) { tell(o) }, DeleteFunc: tell,
-			})
-		}
-		if err != nil {
-			k.all.log.Error(err, "copies can't be watched", "cluster", k.clusterID, "kind", kind.Name)
-			return
+		if o, ok := o.(client.Object); ok {
+			told.announce(types.NamespacedName{Namespace: k.namespace, Name: o.GetName()})
 		}
 	}
+	informer, err := copies.GetInformer(ctx, kind.New(), cache.BlockUntilSynced(false))
+	if err == nil {
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: tell, UpdateFunc: func(_, o any) { tell(o) }, DeleteFunc: tell,
+		})
+	}
+	if err != nil {
+		k.all.log.Error(err, "copies can't be watched", "cluster", k.clusterID, "kind", kind.Name)
+		return
+	}
 	k.all.done.Go(func() {
-		if copies.WaitForCacheSync(ctx) && k.know(ctx, copies) {
+		if copies.WaitForCacheSync(ctx) && k.know(ctx, kind.Name, copies) {
 			k.all.resync.announce(types.NamespacedName{Name: k.namespace})
 		}
 	})
@@ -225,15 +227,27 @@ func (k *link) watch(ctx context.Context) {
 	}
 }
 
-// know replaces the cache of copies, unless ctx, the life of the new one, is over already. It tells whether it did.
-func (k *link) know(ctx context.Context, cached client.Reader) bool {
+// know takes the cache of copies of a kind into use, unless ctx, its life, is over already. It tells whether it did.
+func (k *link) know(ctx context.Context, kind string, cached client.Reader) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if ctx.Err() != nil {
 		return false
 	}
-	k.cached = cached
+	if k.cached == nil {
+		k.cached = map[string]client.Reader{}
+	}
+	k.cached[kind] = cached
 	return true
+}
+
+// forget takes all caches out of use, unless ctx, the life of the link, is over.
+func (k *link) forget(ctx context.Context) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if ctx.Err() == nil {
+		k.cached = nil
+	}
 }
 
 func (k *link) answered(up bool) {
@@ -242,11 +256,11 @@ func (k *link) answered(up bool) {
 	k.wasUp = k.wasUp || up
 }
 
-// copies returns the cache of our copies in the provider, nil as long as it is not complete.
-func (k *link) copies() client.Reader {
+// copies returns the cache of our copies of a kind in the provider, nil as long as it is not complete.
+func (k *link) copies(kind string) client.Reader {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.cached
+	return k.cached[kind]
 }
 
 // up tells whether the provider answers.

@@ -20,6 +20,7 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
@@ -47,6 +48,7 @@ func (r *linkSecrets) setup(mgr ctrl.Manager) error {
 		Watches(&authv1beta1.ResourceSlice{}, sameNamespace(r.client, all, ours), builder.WithPredicates(released)).
 		Watches(&offloadingv1beta1.NamespaceMap{}, sameNamespace(r.client, all, ours), builder.WithPredicates(released)).
 		Watches(&authv1beta1.Renew{}, sameNamespace(r.client, all, ours), builder.WithPredicates(released)).
+		Watches(&networkingv1beta1.NetworkRequest{}, sameNamespace(r.client, all, ours), builder.WithPredicates(released)).
 		Watches(&corev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return requests(ctx, r.client, all(), ours, client.MatchingLabels{api.LabelRemoteClusterID: o.GetName()})
 		}), only(unreachable)).
@@ -138,7 +140,7 @@ func (r *linkSecrets) resign(ctx context.Context, secret *corev1.Secret) error {
 // held counts the sources in the Secret's namespace that stay until their copy is gone.
 func (r *linkSecrets) held(ctx context.Context, secret *corev1.Secret) (int, error) {
 	count := 0
-	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{}} {
+	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{}, &networkingv1beta1.NetworkRequestList{}} {
 		if err := r.client.List(ctx, list, client.InNamespace(secret.Namespace)); err != nil {
 			return 0, fmt.Errorf("listing what is replicated to cluster %s: %w", secret.Labels[api.LabelRemoteClusterID], err)
 		}

@@ -23,6 +23,8 @@ import (
 )
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=networkrequests,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=networkrequests/status,verbs=patch
 
 // retrySoon is when a removal is looked at again that no watch will report: the provider lets us delete, but not watch.
 const retrySoon = time.Second
@@ -135,7 +137,7 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		k.doubt()
 	}
 	result, err := outcome(err)
-	if err == nil && leaving && step.Wait != "" && k.copies() == nil {
+	if err == nil && leaving && step.Wait != "" && k.copies(r.kind.Name) == nil {
 		result.RequeueAfter = retrySoon
 	}
 	return result, err
@@ -161,7 +163,7 @@ func (r *replicator) secret(ctx context.Context, namespace, provider string) (*c
 func (r *replicator) copy(ctx context.Context, k *link, source client.Object, leaving bool) (copy peering.Object, known bool, err error) {
 	var reader client.Reader = k.live
 	if !leaving {
-		if reader = k.copies(); reader == nil {
+		if reader = k.copies(r.kind.Name); reader == nil {
 			return nil, false, nil
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
@@ -93,7 +94,7 @@ func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error 
 		return err
 	}
 	left := 0
-	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{}} {
+	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{}, &networkingv1beta1.NetworkRequestList{}} {
 		n, err := r.removeCopies(ctx, tenant, list)
 		if err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
@@ -76,6 +77,7 @@ func (r *tenants) setup(mgr ctrl.Manager) error {
 		Watches(&certificatesv1.CertificateSigningRequest{}, requestedFor("Tenant")).
 		Watches(&authv1beta1.ResourceSlice{}, sameNamespace(r.client, all), only(copies), deletions()).
 		Watches(&authv1beta1.Renew{}, sameNamespace(r.client, all), only(copies), deletions()).
+		Watches(&networkingv1beta1.NetworkRequest{}, sameNamespace(r.client, all), only(copies), deletions()).
 		Watches(&offloadingv1beta1.NamespaceMap{}, sameNamespace(r.client, all), only(copies), deletions()).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			namespace, _, _ := strings.Cut(o.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")

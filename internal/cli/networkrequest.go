@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// answerWithin is how long a provider may take to say anything at all to a request for a network. One that has a network answers within
+// seconds.
+const answerWithin = 45 * time.Second
+
+// requestNetwork has the two control planes connect the networks, where both have one. It tells whether they do.
+func (c *cluster) requestNetwork(ctx context.Context, namespace, provider string, o *peerOptions) (bool, error) {
+	if o.networkingDisabled {
+		c.Info("The networks are not connected (--networking-disabled): offloaded pods reach those of this cluster only where the infrastructure routes them")
+		return false, nil
+	}
+	why, err := c.whyNoNetwork(ctx)
+	if err != nil {
+		return false, err
+	}
+	if why != "" {
+		c.Warn("The networks are not connected because of cluster %s: %s. Until then offloaded pods reach those of the consumer only where the infrastructure routes them", c.id, why)
+		return false, nil
+	}
+	step := c.Start("Asking cluster %s for a network", provider)
+	defer step.End()
+	request := &networkingv1beta1.NetworkRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: provider}}
+	changed, err := c.ensure(ctx, request, func() error {
+		if request.DeletionTimestamp != nil {
+			return c.leaving(request)
+		}
+		setLabel(request, api.LabelReplication, api.True)
+		setLabel(request, api.LabelRemoteID, provider)
+		setLabel(request, api.LabelRemoteClusterID, provider)
+		if request.ResourceVersion == "" {
+			request.Spec.Server = networkingv1beta1.ServerLocation(o.location)
+		}
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	if changed {
+		c.Info("NetworkRequest %s correctly ensured", request.Name)
+	}
+	bounded, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	err = c.wait(bounded, step, request, func() verdict {
+		if len(request.Status.Conditions) == 0 {
+			return notYet("cluster %s has not answered", provider)
+		}
+		return yes()
+	})
+	if waiting := (*waitError)(nil); errors.As(err, &waiting) && ctx.Err() == nil {
+		step.End()
+		c.Warn("The networks are not connected: cluster %s has not answered to %s within %s. Has it a network (networking.enabled=true)?", provider, c.name(request), answerWithin)
+		return false, c.deleteAll(ctx, []client.Object{request}, true)
+	}
+	return err == nil, err
+}
+
+// withdrawNetwork takes the requests to a provider back. What they alone asked for goes with them, here and there.
+func (c *cluster) withdrawNetwork(ctx context.Context, namespace, provider string) error {
+	var requests networkingv1beta1.NetworkRequestList
+	err := c.List(ctx, &requests, client.InNamespace(namespace))
+	if err != nil && !absent(err) {
+		return fmt.Errorf("listing NetworkRequests in namespace %s: %w", namespace, err)
+	}
+	var ours []client.Object
+	shared := false
+	for i := range requests.Items {
+		request := &requests.Items[i]
+		if request.Labels[api.LabelRemoteID] == provider {
+			ours = append(ours, request)
+		} else {
+			shared = true
+		}
+	}
+	if len(ours) == 0 {
+		return nil
+	}
+	var made []client.Object
+	for _, list := range []client.ObjectList{&networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}, &networkingv1beta1.ConfigurationList{}} {
+		if err := c.listOfPeer(ctx, list, namespace, provider); err != nil {
+			return err
+		}
+		objects, err := objectsOf(list)
+		if err != nil {
+			return err
+		}
+		made = append(made, slices.DeleteFunc(objects, func(o client.Object) bool {
+			return !slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == ours[0].GetUID() })
+		})...)
+	}
+	if err := c.deleteAll(ctx, ours, true); err != nil {
+		return err
+	}
+	if shared {
+		c.Info("The network stays: cluster %s asked for it too", provider)
+		return nil
+	}
+	for _, object := range made {
+		step := c.Start("Waiting for %s to be gone", c.name(object))
+		err := c.gone(ctx, step, object)
+		step.End()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/internal/peering"
+)
+
+// What is wrong with a command that was copied is said before any cluster is asked.
+func TestPeerCommandsThatAreRefused(t *testing.T) {
+	token := func(change func(*peering.Token)) string {
+		out := peering.Token{ID: "AAECAwQFBgcI", Expires: time.Now().Add(time.Hour), Pin: bytes.Repeat([]byte{7}, 32)}
+		if change != nil {
+			change(&out)
+		}
+		return out.Text([]byte("secret"))
+	}
+	good := []string{"peer", "out-of-band", "milan", "--auth-url", "https://198.51.100.7", "--cluster-id", "milan", "--auth-token", token(nil)}
+	with := func(position int, value string) []string {
+		out := append([]string(nil), good...)
+		out[position] = value
+		return out
+	}
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no name":               {append([]string{"peer", "out-of-band"}, good[3:]...), "want one argument, the name of the provider"},
+		"a name that is none":   {with(2, "Milan!"), `NAME is "Milan!"`},
+		"no URL":                {good[:3], `required flag(s) "auth-token", "auth-url", "cluster-id" not set`},
+		"a URL that is none":    {with(4, "198.51.100.7"), "--auth-url: \"198.51.100.7\" is not the URL of an authentication service, want https://host[:port]"},
+		"no cluster ID":         {with(6, ""), `--cluster-id is ""`},
+		"half a token":          {with(8, token(nil)[:40]), "--auth-token: this is no token of a Liqo peer command: copy the command whole"},
+		"an old token":          {with(8, token(func(t *peering.Token) { t.Expires = time.Now().Add(-time.Hour) })), "the token has expired"},
+		"a server nowhere":      {append(with(2, "milan"), "--gw-server-service-location", "Moon"), "--gw-server-service-location Moon: want Provider or Consumer"},
+		"an endless token":      {[]string{"generate", "peer-command", "--token-lifetime", "9000h"}, "--token-lifetime 9000h0m0s: want more than 0 and at most 720h0m0s"},
+		"a door that is none":   {[]string{"generate", "peer-command", "--auth-url", "milan"}, "--auth-url: \"milan\" is not the URL"},
+		"unpeer by two names":   {[]string{"unpeer", "milan", "naples"}, "want at most one argument, the name of the provider, got 2"},
+		"unpeer twice the same": {[]string{"unpeer", "milan", "--remote-context", "milan"}, "milan is named, and so is --remote-context: leave one of them out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errOut := run(t, test.args...)
+			if code != 1 || out != "" || !strings.Contains(errOut, test.want) {
+				t.Errorf("code %d, stdout %q, stderr %q, want %q", code, out, errOut, test.want)
+			}
+			if strings.Contains(errOut, "AAEC") {
+				t.Errorf("the token is told: %s", errOut)
+			}
+		})
+	}
+}

@@ -1,0 +1,287 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/network"
+)
+
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=networkrequests,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=networkrequests/status,verbs=patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=networkrequests/finalizers,verbs=update
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;gatewayservers;gatewayclients;publickeies,verbs=get;list;watch;create;patch
+
+// Defaults of the gateways that are made for a request.
+const (
+	tunnelPort     = 51840
+	serverTemplate = "wireguard-server"
+	clientTemplate = "wireguard-client"
+)
+
+// networkRequests connects this cluster's network with a peer's as far as each knows of the other, and tells the other what it has to know. It
+// does the same for the request of this cluster and for the copy of a peer's; only where the facts are written differs.
+type networkRequests struct {
+	Options
+	client client.Client
+	around *surroundings
+}
+
+func (r *networkRequests) setup(mgr ctrl.Manager) error {
+	near := handler.EnqueueRequestsFromMapFunc(every(mgr.GetClient(), &networkingv1beta1.NetworkRequestList{}, true))
+	return ctrl.NewControllerManagedBy(mgr).Named("network-request").
+		For(&networkingv1beta1.NetworkRequest{}, builder.WithPredicates(news())).
+		Watches(&networkingv1beta1.NetworkRequest{}, near, builder.WithPredicates(news())).
+		Watches(&networkingv1beta1.Configuration{}, near, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&networkingv1beta1.GatewayServer{}, near, builder.WithPredicates(news())).
+		Watches(&networkingv1beta1.GatewayClient{}, near, builder.WithPredicates(news())).
+		Watches(&networkingv1beta1.PublicKey{}, near, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(every(mgr.GetClient(), &networkingv1beta1.NetworkRequestList{}, false)),
+			builder.WithPredicates(news(), predicate.NewPredicateFuncs(r.local))).
+		WatchesRawSource(r.around.watch(&corev1.Secret{}, every(mgr.GetClient(), &networkingv1beta1.NetworkRequestList{}, true))).
+		Complete(&kube.Reconciler[*networkingv1beta1.NetworkRequest]{
+			Name: "network request", Client: mgr.GetClient(), Sync: r.sync,
+			Wanted: func(q *networkingv1beta1.NetworkRequest) bool { return copied(q) || asked(q) },
+			Conditions: func(q *networkingv1beta1.NetworkRequest) *[]metav1.Condition {
+				if !copied(q) {
+					return nil // the status of a source is that of its copy
+				}
+				return &q.Status.Conditions
+			},
+		})
+}
+
+// local matches the Networks of this very cluster.
+func (r *networkRequests) local(o client.Object) bool {
+	return o.GetNamespace() == r.LiqoNamespace && o.GetLabels()[ipamv1alpha1.LabelNetworkType] != ""
+}
+
+// copied matches what a peer asks of us, asked what we ask of a peer.
+func copied(q *networkingv1beta1.NetworkRequest) bool {
+	return q.Labels[api.LabelReplicated] == api.True && q.Labels[api.LabelOriginID] != ""
+}
+
+func asked(q *networkingv1beta1.NetworkRequest) bool {
+	return q.Labels[api.LabelReplication] == api.True && q.Labels[api.LabelRemoteID] != ""
+}
+
+// peerOf is the other cluster of a request.
+func peerOf(q *networkingv1beta1.NetworkRequest) string {
+	if copied(q) {
+		return q.Labels[api.LabelOriginID]
+	}
+	return q.Labels[api.LabelRemoteID]
+}
+
+func (r *networkRequests) sync(ctx context.Context, q *networkingv1beta1.NetworkRequest) error {
+	told := &q.Status.Provider
+	if copied(q) {
+		told = &q.Spec.Consumer
+	}
+	if err := network.CheckFacts(told); err != nil {
+		return kube.Invalid(reasonInvalid, "what cluster %s tells of its network is refused: %v", peerOf(q), err)
+	}
+	if err := r.connect(ctx, q, told); err != nil {
+		return err
+	}
+	facts, missing, err := r.facts(ctx, q)
+	if err != nil {
+		return err
+	}
+	if copied(q) {
+		q.Status.Provider = *facts
+	} else if err := r.tell(ctx, q, facts); err != nil {
+		return err
+	}
+	if len(told.CIDR.Pod) == 0 || len(told.PublicKey) == 0 {
+		missing = append(missing, fmt.Sprintf("cluster %s to tell its ranges and its key", peerOf(q)))
+	}
+	if len(missing) > 0 {
+		return kube.Wait("Negotiating", "waiting for %s", strings.Join(missing, ", and for "))
+	}
+	return nil
+}
+
+// tell writes the facts of this cluster into its own request.
+func (r *networkRequests) tell(ctx context.Context, q *networkingv1beta1.NetworkRequest, facts *networkingv1beta1.NetworkFacts) error {
+	changed := q.DeepCopy()
+	_, err := kube.Ensure(ctx, r.client, changed, func() error {
+		if !equality.Semantic.DeepEqual(changed.Spec.Consumer, *facts) {
+			changed.Spec.Consumer = *facts
+		}
+		return nil
+	})
+	return err
+}
+
+// connect makes what can be made of what the peer tells. What somebody else has made stays as it is.
+func (r *networkRequests) connect(ctx context.Context, q *networkingv1beta1.NetworkRequest, told *networkingv1beta1.NetworkFacts) error {
+	peer := peerOf(q)
+	if len(told.CIDR.Pod) > 0 {
+		c := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: peer}}
+		if err := r.ensure(ctx, q, c, func() { c.Spec.Remote.CIDR = told.CIDR }); err != nil {
+			return err
+		}
+	}
+	if len(told.PublicKey) > 0 {
+		k := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: peer}}
+		if err := r.ensure(ctx, q, k, func() {
+			k.Labels[networkingv1beta1.LabelGatewayResource] = api.True
+			k.Spec.PublicKey = told.PublicKey
+		}); err != nil {
+			return err
+		}
+	}
+	server, dialler, err := r.gateways(ctx, q.Namespace, peer)
+	if err != nil {
+		return err
+	}
+	list := &networkingv1beta1.NetworkRequestList{}
+	if err := r.client.List(ctx, list, client.InNamespace(q.Namespace)); err != nil {
+		return fmt.Errorf("listing NetworkRequests in namespace %s: %w", q.Namespace, err)
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(o networkingv1beta1.NetworkRequest) bool { return peerOf(&o) != peer || o.DeletionTimestamp != nil })
+	consumer := func(o *networkingv1beta1.NetworkRequest) string {
+		if copied(o) {
+			return peer
+		}
+		return r.ClusterID
+	}
+	if network.AsServer(list.Items, consumer, r.ClusterID, server != nil, dialler != nil) {
+		s := &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: peer}}
+		return r.ensure(ctx, q, s, func() {
+			if s.ResourceVersion != "" {
+				return // an administrator of this cluster may have changed how it is reached
+			}
+			s.Spec.Endpoint = networkingv1beta1.ServerEndpoint{Port: tunnelPort, ServiceType: corev1.ServiceTypeLoadBalancer}
+			s.Spec.ServerTemplateRef = r.template("WgGatewayServerTemplate", serverTemplate)
+		})
+	}
+	if told.Endpoint == nil {
+		return nil
+	}
+	c := &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: peer}}
+	return r.ensure(ctx, q, c, func() {
+		if c.ResourceVersion == "" {
+			c.Spec.ClientTemplateRef = r.template("WgGatewayClientTemplate", clientTemplate)
+		}
+		c.Spec.Endpoint = *told.Endpoint.DeepCopy()
+	})
+}
+
+func (r *networkRequests) template(kind, name string) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: networkingv1beta1.GroupVersion.String(), Kind: kind, Namespace: r.LiqoNamespace, Name: name}
+}
+
+// ensure makes an object of the network and keeps it as the requests have it. Each of them owns it, so that it goes with the last one; one that
+// no request owns is somebody else's.
+func (r *networkRequests) ensure(ctx context.Context, q *networkingv1beta1.NetworkRequest, o client.Object, fill func()) error {
+	_, err := kube.Ensure(ctx, r.client, o, func() error {
+		owned := slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.Kind == "NetworkRequest" })
+		if o.GetResourceVersion() != "" && !owned {
+			return nil
+		}
+		if o.GetDeletionTimestamp() != nil {
+			return behind(o, fmt.Errorf("%T %s is on its way out, and is made again when it is gone", o, o.GetName()))
+		}
+		labels := o.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[api.LabelRemoteClusterID] = peerOf(q)
+		o.SetLabels(labels)
+		fill()
+		return controllerutil.SetOwnerReference(q, o, r.client.Scheme())
+	})
+	return err
+}
+
+// gateways are the ends of the tunnel to a peer that are here.
+func (r *networkRequests) gateways(ctx context.Context, namespace, peer string) (*networkingv1beta1.GatewayServer, *networkingv1beta1.GatewayClient, error) {
+	servers, clients := &networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}
+	opts := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteClusterID: peer}}
+	if err := r.client.List(ctx, servers, opts...); err != nil {
+		return nil, nil, fmt.Errorf("listing GatewayServers in namespace %s: %w", namespace, err)
+	}
+	if err := r.client.List(ctx, clients, opts...); err != nil {
+		return nil, nil, fmt.Errorf("listing GatewayClients in namespace %s: %w", namespace, err)
+	}
+	var server *networkingv1beta1.GatewayServer
+	var dialler *networkingv1beta1.GatewayClient
+	if len(servers.Items) > 0 {
+		server = &servers.Items[0]
+	}
+	if len(clients.Items) > 0 {
+		dialler = &clients.Items[0]
+	}
+	return server, dialler, nil
+}
+
+// facts are what this cluster tells the peer by now, and what is missing of them.
+func (r *networkRequests) facts(ctx context.Context, q *networkingv1beta1.NetworkRequest) (*networkingv1beta1.NetworkFacts, []string, error) {
+	facts, missing := &networkingv1beta1.NetworkFacts{}, []string(nil)
+	for _, part := range []struct {
+		of ipamv1alpha1.NetworkType
+		to *[]string
+	}{{ipamv1alpha1.NetworkTypePod, &facts.CIDR.Pod}, {ipamv1alpha1.NetworkTypeExternal, &facts.CIDR.External}} {
+		list := &ipamv1alpha1.NetworkList{}
+		if err := r.client.List(ctx, list, client.InNamespace(r.LiqoNamespace), client.MatchingLabels{ipamv1alpha1.LabelNetworkType: string(part.of)}); err != nil {
+			return nil, nil, fmt.Errorf("listing Networks in namespace %s: %w", r.LiqoNamespace, err)
+		}
+		slices.SortFunc(list.Items, func(a, b ipamv1alpha1.Network) int { return strings.Compare(a.Name, b.Name) })
+		for i := range list.Items {
+			if list.Items[i].Status.CIDR == "" {
+				missing = append(missing, "Network "+list.Items[i].Name+" to have a range")
+				continue
+			}
+			*part.to = append(*part.to, list.Items[i].Status.CIDR)
+		}
+		if len(list.Items) == 0 {
+			missing = append(missing, fmt.Sprintf("a Network of type %s in cluster %s", part.of, r.ClusterID))
+		}
+	}
+	server, dialler, err := r.gateways(ctx, q.Namespace, peerOf(q))
+	if err != nil {
+		return nil, nil, err
+	}
+	var secret *corev1.ObjectReference
+	switch {
+	case server != nil:
+		secret, facts.Endpoint = server.Status.SecretRef, server.Status.Endpoint.DeepCopy()
+		if facts.Endpoint == nil {
+			missing = append(missing, "the gateway of cluster "+r.ClusterID+" to have an address")
+		}
+	case dialler != nil:
+		secret = dialler.Status.SecretRef
+	}
+	if secret == nil {
+		return facts, append(missing, "the gateway of cluster "+r.ClusterID+" to have keys"), nil
+	}
+	keys := &corev1.Secret{}
+	err = r.around.Get(ctx, client.ObjectKey{Namespace: q.Namespace, Name: secret.Name}, keys)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, nil, fmt.Errorf("reading Secret %s/%s: %w", q.Namespace, secret.Name, err)
+	}
+	if apierrors.IsNotFound(err) || len(keys.Data[networkingv1beta1.SecretPublicKey]) != network.KeyLength {
+		return facts, append(missing, "Secret "+secret.Name+" to hold keys"), nil
+	}
+	facts.PublicKey = keys.Data[networkingv1beta1.SecretPublicKey]
+	return facts, missing, nil
+}

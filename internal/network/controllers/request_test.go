@@ -1,0 +1,126 @@
+package controllers
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/network"
+)
+
+// requestOf is a request of ours to a provider, or with copied the copy of one of a consumer's.
+func requestOf(peer string, copied bool) *networkingv1beta1.NetworkRequest {
+	q := &networkingv1beta1.NetworkRequest{ObjectMeta: peerMeta(peer, "request")}
+	if q.Labels == nil {
+		q.Labels = map[string]string{}
+	}
+	if copied {
+		q.Labels[api.LabelReplicated], q.Labels[api.LabelOriginID], q.Labels[api.LabelReplication] = api.True, peer, api.False
+	} else {
+		q.Labels[api.LabelReplication], q.Labels[api.LabelRemoteID] = api.True, peer
+	}
+	return q
+}
+
+func factsOf(pods string, key byte) networkingv1beta1.NetworkFacts {
+	return networkingv1beta1.NetworkFacts{
+		CIDR:      networkingv1beta1.CIDRs{Pod: []string{pods}, External: []string{"10.70.0.0/16"}},
+		PublicKey: bytes.Repeat([]byte{key}, network.KeyLength),
+	}
+}
+
+// made waits for an object of the network that is owned by the request, and by nothing that would delete it alone.
+func made[T client.Object](t *testing.T, c *cluster, q *networkingv1beta1.NetworkRequest, o T, ok func(T) bool) T {
+	t.Helper()
+	return eventually(t, c, o, "made for the request", func(o T) bool {
+		return ok(o) && slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+			return ref.UID == q.UID && (ref.Controller == nil || !*ref.Controller)
+		})
+	})
+}
+
+// testRequestOfConsumer: the provider makes its end of the network out of what the consumer tells, and tells its own in turn.
+func testRequestOfConsumer(t *testing.T, c *cluster) {
+	const id = "asti"
+	c.tenant(t, id)
+	q := requestOf(id, true)
+	c.create(t, q)
+	gw := made(t, c, q, &networkingv1beta1.GatewayServer{ObjectMeta: peerMeta(id, id)}, func(gw *networkingv1beta1.GatewayServer) bool {
+		return gw.Spec.ServerTemplateRef.Name == serverTemplate && gw.Spec.ServerTemplateRef.Namespace == home
+	})
+	service := eventually(t, c, &corev1.Service{ObjectMeta: child(id)}, "there", func(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeLoadBalancer })
+	change(t, c, service, func(s *corev1.Service) {
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}
+	})
+	eventually(t, c, q, "answered", func(q *networkingv1beta1.NetworkRequest) bool {
+		told := q.Status.Provider
+		return cmp.Equal(told.CIDR.Pod, []string{"10.42.0.0/16"}) && len(told.CIDR.External) == 1 && len(told.PublicKey) == network.KeyLength &&
+			told.Endpoint != nil && told.Endpoint.Addresses[0] == "203.0.113.9" && told.Endpoint.Port == tunnelPort &&
+			is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "Negotiating", "cluster asti to tell its ranges and its key")
+	})
+	facts := factsOf("10.120.0.0/16", 1)
+	change(t, c, q, func(q *networkingv1beta1.NetworkRequest) { q.Spec.Consumer = facts })
+	made(t, c, q, configuration(id, nil, nil), func(conf *networkingv1beta1.Configuration) bool { return cmp.Equal(conf.Spec.Remote.CIDR, facts.CIDR) })
+	made(t, c, q, &networkingv1beta1.PublicKey{ObjectMeta: peerMeta(id, id)}, func(k *networkingv1beta1.PublicKey) bool { return bytes.Equal(k.Spec.PublicKey, facts.PublicKey) })
+	eventually(t, c, q, "settled", func(q *networkingv1beta1.NetworkRequest) bool {
+		return is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionTrue, "", "")
+	})
+
+	// An administrator of the provider decides how the gateway is reached, and it stays so; the consumer's new key is taken.
+	change(t, c, gw, func(gw *networkingv1beta1.GatewayServer) { gw.Spec.Endpoint.ServiceType = corev1.ServiceTypeNodePort })
+	change(t, c, q, func(q *networkingv1beta1.NetworkRequest) {
+		q.Spec.Consumer.PublicKey = bytes.Repeat([]byte{2}, network.KeyLength)
+	})
+	eventually(t, c, &networkingv1beta1.PublicKey{ObjectMeta: peerMeta(id, id)}, "the new key", func(k *networkingv1beta1.PublicKey) bool { return k.Spec.PublicKey[0] == 2 })
+	eventually(t, c, q, "told of the node port", func(q *networkingv1beta1.NetworkRequest) bool {
+		return q.Status.Provider.Endpoint != nil && q.Status.Provider.Endpoint.Port >= 30000
+	})
+
+	change(t, c, q, func(q *networkingv1beta1.NetworkRequest) { q.Spec.Consumer.CIDR.Pod = []string{"0.0.0.0/0"} })
+	eventually(t, c, q, "refused", func(q *networkingv1beta1.NetworkRequest) bool {
+		return is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasonInvalid, "0.0.0.0/0")
+	})
+	if conf := eventually(t, c, configuration(id, nil, nil), "there", func(*networkingv1beta1.Configuration) bool { return true }); !cmp.Equal(conf.Spec.Remote.CIDR, facts.CIDR) {
+		t.Errorf("the ranges became %v", conf.Spec.Remote.CIDR)
+	}
+}
+
+// testRequestToProvider: the consumer makes its end when the provider has told where to dial; what an administrator made is left alone.
+func testRequestToProvider(t *testing.T, c *cluster) {
+	const id = "bari"
+	c.tenant(t, id)
+	mine := configuration(id, []string{"10.121.0.0/16"}, []string{"10.70.0.0/16"})
+	c.create(t, mine)
+	q := requestOf(id, false)
+	c.create(t, q)
+	eventually(t, c, q, "tells the ranges", func(q *networkingv1beta1.NetworkRequest) bool {
+		return cmp.Equal(q.Spec.Consumer.CIDR.Pod, []string{"10.42.0.0/16"})
+	})
+	facts := factsOf("10.122.0.0/16", 3)
+	facts.Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"198.51.100.7"}, Port: tunnelPort, Protocol: corev1.ProtocolUDP}
+	change(t, c, q, func(q *networkingv1beta1.NetworkRequest) { q.Status.Provider = facts })
+	made(t, c, q, &networkingv1beta1.GatewayClient{ObjectMeta: peerMeta(id, id)}, func(gw *networkingv1beta1.GatewayClient) bool {
+		return cmp.Equal(gw.Spec.Endpoint, *facts.Endpoint) && gw.Spec.ClientTemplateRef.Name == clientTemplate
+	})
+	eventually(t, c, q, "tells its key", func(q *networkingv1beta1.NetworkRequest) bool {
+		return len(q.Spec.Consumer.PublicKey) == network.KeyLength && q.Spec.Consumer.Endpoint == nil && len(q.Status.Conditions) == 0
+	})
+	conf := eventually(t, c, configuration(id, nil, nil), "there", func(*networkingv1beta1.Configuration) bool { return true })
+	if !cmp.Equal(conf.Spec.Remote.CIDR.Pod, []string{"10.121.0.0/16"}) || len(conf.OwnerReferences) > 0 {
+		t.Errorf("what an administrator made was changed: %+v", conf)
+	}
+
+	// A request the other way shares what is there, and the gateway stays the client that it is.
+	back := requestOf(id, true)
+	back.Name, back.Spec.Consumer = "back", facts
+	c.create(t, back)
+	made(t, c, back, &networkingv1beta1.GatewayClient{ObjectMeta: peerMeta(id, id)}, func(gw *networkingv1beta1.GatewayClient) bool { return len(gw.OwnerReferences) == 2 })
+}
