@@ -208,7 +208,7 @@ func TestProgramName(t *testing.T) {
 	t.Cleanup(func() { os.Args = args })
 	for path, want := range map[string]string{"/usr/bin/liqoctl": "liqoctl install", "/usr/bin/kubectl-liqo": "kubectl liqo install"} {
 		os.Args = []string{path}
-		if _, out, _ := run(t, "install", "--help"); !strings.Contains(out, "  "+want+" --cluster-id rome") {
+		if _, out, _ := run(t, "install", "--help"); !strings.Contains(out, "  "+want+" --cluster-id rome") || !strings.Contains(out, "Usage:\n  "+want+" ") {
 			t.Errorf("%s: no %q in %s", path, want, out)
 		}
 	}

@@ -96,7 +96,7 @@ func (p *patient) installation() {
 		p.Webhooks = append(p.Webhooks, same)
 	}
 	var endpoints discoveryv1.EndpointSliceList
-	p.read("EndpointSlices", &endpoints, client.InNamespace(p.cluster.namespace))
+	p.read("EndpointSlices", &endpoints, client.InNamespace(p.namespace))
 	for _, slice := range endpoints.Items {
 		for _, endpoint := range slice.Endpoints {
 			if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
@@ -153,7 +153,7 @@ func (p *patient) network() {
 
 // parts are the workloads of the installation and of its peerings, and the leases that they hold.
 func (p *patient) parts() {
-	namespaces := []string{p.cluster.namespace}
+	namespaces := []string{p.namespace}
 	for i := range p.Peers {
 		if namespace := p.Peers[i].Status.TenantNamespace.Local; namespace != "" {
 			namespaces = append(namespaces, namespace)

@@ -30,6 +30,8 @@ type statusInfo struct {
 	Namespace       string      `json:"namespace"`
 	Components      []component `json:"components"`
 	ReservedSubnets []string    `json:"reservedSubnets,omitempty"`
+	// AuthenticationURL is where generate peer-command leads consumers; empty where no authentication service can be reached.
+	AuthenticationURL string `json:"authenticationURL,omitempty"`
 	*localInfo
 }
 
@@ -76,6 +78,9 @@ func (c *cluster) status(ctx context.Context) (*statusInfo, error) {
 	out := &statusInfo{Namespace: c.namespace, localInfo: local}
 	if out.Components, err = c.components(ctx, c.namespace); err != nil {
 		return nil, err
+	}
+	if url, err := c.doorURL(ctx, true); err == nil {
+		out.AuthenticationURL = url
 	}
 	reserved, err := c.ownNetworks(ctx, ipamv1alpha1.NetworkTypeReserved)
 	for i := range reserved {
@@ -144,6 +149,9 @@ func (s *statusInfo) write(c *console.Console, verbose bool) error {
 		local.Line(1, "Reserved subnets", strings.Join(s.ReservedSubnets, ", "))
 	}
 	local.Line(0, "Endpoints", "")
+	if s.AuthenticationURL != "" {
+		local.Line(1, "Authentication", s.AuthenticationURL)
+	}
 	local.Line(1, "Kubernetes API server", s.Local.APIServerAddr)
 	for _, box := range []*console.Box{&namespace, &parts, &local} {
 		if err := box.Write(c.Out()); err != nil {
