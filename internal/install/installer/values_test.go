@@ -65,10 +65,10 @@ func under(key string, value any) map[string]any {
 	return map[string]any{path[0]: value}
 }
 
-// templates are what the templates of the chart make of values, by their names, hooks included. It is quicker than a whole release.
+// templates are what the templates of the chart make of values, by their names, hooks included. It is quicker than a whole release, and asks no schema.
 func templates(t *testing.T, chart *chartv2.Chart, values map[string]any) map[string]string {
 	t.Helper()
-	all, err := util.ToRenderValues(chart, values, common.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, common.DefaultCapabilities)
+	all, err := util.ToRenderValuesWithSchemaValidation(chart, values, common.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, common.DefaultCapabilities, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestEveryValueHasAnEffect(t *testing.T) {
 		t.Fatal(err)
 	}
 	samples, base, without := testdata(t, "samples.yaml"), testdata(t, "base.yaml"), unused(t)
-	usual := templates(t, chart, base)
+	usual, all := templates(t, chart, base), base
 	for key, sample := range samples {
 		before, standard, value := base, usual, sample
 		if given, _ := sample.(map[string]any); given["in"] != nil {
@@ -96,9 +96,13 @@ func TestEveryValueHasAnEffect(t *testing.T) {
 			}
 			standard, value = templates(t, chart, before), given["value"]
 		}
+		all = install.Merge(all, under(key, value))
 		if maps.Equal(standard, templates(t, chart, install.Merge(before, under(key, value)))) {
 			t.Errorf("%s: %v changes nothing", key, value)
 		}
+	}
+	if _, err := util.ToRenderValues(chart, all, common.ReleaseOptions{}, common.DefaultCapabilities); err != nil {
+		t.Errorf("values of testdata/samples.yaml are refused: %v", err)
 	}
 	var walk func(path string, values map[string]any)
 	walk = func(path string, values map[string]any) {
