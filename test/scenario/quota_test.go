@@ -102,6 +102,11 @@ func quota(s *story.Story) {
 			return nil
 		})
 		s.Must(rome.Set.AppsV1().Deployments(ns).Delete(s.Context(), "web", metav1.DeleteOptions{}))
+	})
+	s.Step("without the namespace: what is new besides is rome's identity", func() {
+		s.Must(rome.Delete(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}))
+		s.Gone(rome, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, 90*time.Second)
+		s.Gone(milan, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: twin}}, 90*time.Second)
 		s.Eventually(start, "the virtual kubelet with the new identity to be alone", func(ctx) error {
 			kubelets := s.Pods(rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"})
 			if len(kubelets) != 1 || !story.Ready(kubelets[0]) {
