@@ -53,6 +53,8 @@ type Cluster struct {
 	CNI string `json:"cni,omitempty"`
 	// Audit makes the API server log every write, without bodies, to audit.log in the node's log folder.
 	Audit bool `json:"audit,omitempty"`
+	// PodSecurity is the level of Pod Security for namespaces that say nothing, apart from kube-system; Kubernetes' own default if it is empty.
+	PodSecurity string `json:"podSecurity,omitempty"`
 }
 
 // How pods are joined to their node. The difference is worth having: the kernel cuts packets that a tunnel wraps at a bridge, and not at a cable.
@@ -118,6 +120,9 @@ func (c Cluster) Validate() error {
 	}
 	if c.CNI != "" && c.CNI != PointToPoint && c.CNI != Bridge {
 		wrong("CNI %q: want %s or %s", c.CNI, PointToPoint, Bridge)
+	}
+	if c.PodSecurity != "" && c.PodSecurity != "baseline" && c.PodSecurity != "restricted" {
+		wrong("Pod Security %q: want baseline or restricted", c.PodSecurity)
 	}
 	if c.ControlPlaneOnly && c.Nodes > 1 {
 		wrong("a cluster with only a control plane has one node, not %d", c.Nodes)

@@ -22,6 +22,9 @@ func (c Cluster) controlPlane(n Node) (files []File, services []Service, credent
 	if c.Audit {
 		files = append(files, File{auditFile, auditPolicy})
 	}
+	if c.PodSecurity != "" {
+		files = append(files, File{admissionFile, fmt.Sprintf(admissionConfiguration, c.PodSecurity)})
+	}
 	return files, services, credentials
 }
 
@@ -74,6 +77,9 @@ func (c Cluster) apiServer(n Node) Service {
 	}}
 	if c.Audit {
 		s.Args = append(s.Args, "--audit-policy-file="+auditFile, "--audit-log-path="+Logs+"/audit.log", "--audit-log-mode=batch")
+	}
+	if c.PodSecurity != "" {
+		s.Args = append(s.Args, "--admission-control-config-file="+admissionFile)
 	}
 	return s
 }
@@ -158,4 +164,18 @@ omitStages: [RequestReceived]
 rules:
 - {level: Metadata, verbs: [create, update, patch, delete, deletecollection]}
 - {level: None}
+`
+
+const admissionFile = "/etc/playground/admission.yaml"
+
+// What a cluster needs to work at all is let in.
+const admissionConfiguration = `apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: PodSecurity
+  configuration:
+    apiVersion: pod-security.admission.config.k8s.io/v1
+    kind: PodSecurityConfiguration
+    defaults: {enforce: %s, enforce-version: latest}
+    exemptions: {namespaces: [kube-system]}
 `

@@ -80,7 +80,7 @@ func TestGolden(t *testing.T) {
 	fake.Name, fake.Index, fake.Nodes = "fake", 250, 1
 	fake.ControlPlaneOnly, fake.FakeNodes, fake.Audit = true, 100, true
 	full := rome()
-	full.Name, full.MetricsServer, full.CNI = "full", true, Bridge
+	full.Name, full.MetricsServer, full.CNI, full.PodSecurity = "full", true, Bridge, "restricted"
 	full.PodCIDR, full.ServiceCIDR = netip.MustParsePrefix("10.0.0.0/20"), netip.MustParsePrefix("192.168.7.0/24")
 	for _, c := range []Cluster{rome(), fake, full} {
 		t.Run(c.Name, func(t *testing.T) {
