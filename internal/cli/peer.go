@@ -72,7 +72,12 @@ func (a *app) peerCommand() *cobra.Command {
 			%[1]s peer --context rome --remote-context milan --cpu 8 --memory 32Gi
 			# Only authenticate, the resources are asked for later
 			%[1]s peer --remote-kubeconfig milan.yaml --create-resource-slice=false`),
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("peer takes no name, got %s: peer with a cluster by its kubeconfig (--remote-kubeconfig), or run the command that liqoctl generate peer-command prints there", args[0])
+			}
+			return nil
+		},
 	}
 	remote := remoteFlags(command.Flags())
 	o.auth.add(command.Flags())
