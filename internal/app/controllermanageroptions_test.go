@@ -35,7 +35,7 @@ func TestControllerManagerOptions(t *testing.T) {
 	want := &ControllerManagerOptions{
 		ClusterID: "rome", LiqoNamespace: "liqo", Sharing: peering.SharingPolicy{Percentage: 90, Threshold: 5, SliceLimit: 32},
 		DefaultLimitsEnforcement: offloadingv1beta1.EnforcementNone, RuntimeClass: "liqo", EnforceResources: true, DefaultClassEnabled: true,
-		EnableAuthentication: true, EnableNetworking: true, EnableOffloading: true, Replicas: 1, WebhookPort: 9443,
+		EnableAuthentication: true, EnableNetworking: true, EnableOffloading: true, Replicas: 1, WebhookPort: 9443, AuthAddress: ":5000",
 		WatchGatewayTemplates: true, ConnectionUpdateInterval: 10 * time.Second,
 		WebhookService: "liqo-controller-manager-webhook", HealthAddress: ":8081",
 	}
