@@ -46,7 +46,7 @@ func gone(s *story.Story) {
 	})
 
 	s.Step("milan gives rome up, too", func() {
-		s.Eventually(time.Minute, "milan's controllers to run", func(ctx context.Context) error {
+		s.Eventually(2*time.Minute, "milan's controllers to run", func(ctx context.Context) error {
 			_, err := s.Liqoctl(ctx, "force", "unpeer", "rome", "--kubeconfig", milan.Kubeconfig)
 			return err
 		})
@@ -67,8 +67,9 @@ func gone(s *story.Story) {
 	s.Step("they peer as if they had never met, and rome's pods run in milan again", func() {
 		s.Must(s.Machine.Peer(s.Context(), rome, milan, s.Plan.Peer["milan"]...))
 		s.PodsReady(rome, ns, 3, time.Minute)
-		s.Renewed(rome, "liqo-tenant-milan")
-		s.Renewed(milan, "liqo-tenant-rome")
+		s.Renewed(rome, "nodes milan", "secrets liqo-tenant-milan/", "identities liqo-tenant-milan/", "resourceslices liqo-tenant-milan/",
+			"deployments liqo-tenant-milan/", "replicasets liqo-tenant-milan/", "pods liqo-tenant-milan/")
+		s.Renewed(milan, "secrets liqo-tenant-rome/", "tenants liqo-tenant-rome/", "resourceslices liqo-tenant-rome/")
 	})
 }
 

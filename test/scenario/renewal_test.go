@@ -110,8 +110,8 @@ func renewal(s *story.Story) {
 			}
 			return err
 		})
-		s.Renewed(rome, "liqo-tenant-milan")
-		s.Renewed(milan, "liqo-tenant-rome")
+		s.Renewed(rome, "secrets liqo-tenant-milan/", "identities liqo-tenant-milan/", "deployments liqo-tenant-milan/", "replicasets liqo-tenant-milan/", "pods liqo-tenant-milan/")
+		s.Renewed(milan, "secrets liqo-tenant-rome/")
 	})
 }
 
