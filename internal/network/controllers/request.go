@@ -242,7 +242,7 @@ func (r *networkRequests) facts(ctx context.Context, q *networkingv1beta1.Networ
 		to *[]string
 	}{{ipamv1alpha1.NetworkTypePod, &facts.CIDR.Pod}, {ipamv1alpha1.NetworkTypeExternal, &facts.CIDR.External}} {
 		list := &ipamv1alpha1.NetworkList{}
-		if err := r.client.List(ctx, list, client.InNamespace(r.LiqoNamespace), client.MatchingLabels{ipamv1alpha1.LabelNetworkType: string(part.of)}); err != nil {
+		if err := r.client.List(ctx, list, client.InNamespace(r.LiqoNamespace), client.MatchingLabels{ipamv1alpha1.LabelNetworkType: part.of}); err != nil {
 			return nil, nil, fmt.Errorf("listing Networks in namespace %s: %w", r.LiqoNamespace, err)
 		}
 		slices.SortFunc(list.Items, func(a, b ipamv1alpha1.Network) int { return strings.Compare(a.Name, b.Name) })
