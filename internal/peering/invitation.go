@@ -52,7 +52,7 @@ const (
 	InvitationTokenKey = "token"
 )
 
-// AnnotationResign, "true" on the kubeconfig Secret of a control-plane Identity, has its deletion end the peering over there too: with its last
+// AnnotationResign ("true"), on the kubeconfig Secret of a control-plane Identity, has its deletion end the peering over there too: with its last
 // breath the identity deletes its Tenant.
 const AnnotationResign = "liqo.io/resign"
 
@@ -153,7 +153,7 @@ const httpsPort = 443
 func DoorURL(service *corev1.Service, nodes []corev1.Node) (string, error) {
 	name := service.Namespace + "/" + service.Name
 	if len(service.Spec.Ports) == 0 {
-		return "", fmt.Errorf("Service %s has no port", name)
+		return "", fmt.Errorf("finding the door: Service %s has no port", name)
 	}
 	host, port := doorHost(service, nodes)
 	if host == "" {
