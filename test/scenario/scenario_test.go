@@ -26,6 +26,7 @@ func TestStories(t *testing.T) {
 	w.Tell(t, "quota", quota)
 	w.Tell(t, "sharing", sharing)
 	w.Tell(t, "peer", peerAgain)
+	w.Tell(t, "upgrade", upgrade)
 	w.Tell(t, "partition", partition)
 	w.Tell(t, "crash", crash)
 	w.Tell(t, "both", bothWays)

@@ -1,0 +1,120 @@
+package scenario
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/test/playground"
+	"liqo.io/liqo/test/scenario/story"
+)
+
+// upgrade: both clusters get other programs of ours while pods in milan talk to each other; an upgrade that comes to nothing is taken back.
+// The pods take no notice.
+func upgrade(s *story.Story) {
+	const ns = "upgrade"
+	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
+	both := []*playground.Cluster{rome, milan}
+	s.Step("pods that talk to each other", func() {
+		s.Offload(ns)
+		s.Must(rome.Create(s.Context(), &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "server"},
+			Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "server"}, Ports: []corev1.ServicePort{{
+				Port: 80, TargetPort: intstr.FromInt32(8080),
+			}}},
+		}))
+		s.Must(rome.Create(s.Context(), story.DeploymentOn("milan", ns, "server", 2, playground.TestServer)))
+		s.PodsReady(rome, ns, 2, start)
+		s.Must(rome.Create(s.Context(), story.PodOn("milan", ns, "client", playground.Shell, "/bin/sh", "-c",
+			"until testserver get http://server/healthz; do sleep 0.2; done >/dev/null 2>&1;"+
+				" while true; do testserver get -timeout 2s http://server/healthz >/dev/null 2>&1 && echo well || echo failed; sleep 0.2; done")))
+		s.PodsReady(rome, ns, 3, start)
+		s.Eventually(start, "the client to reach the server", func(ctx) error {
+			if said := s.Logs(rome, ns, "client", corev1.PodLogOptions{}); !strings.Contains(said, "well") {
+				return fmt.Errorf("it says %q", said)
+			}
+			return nil
+		})
+	})
+	before := s.Pods(rome, ns)
+	here, there := s.Record(rome, ns), s.Record(milan, twin)
+	untouched := func() {
+		s.Helper()
+		after := s.PodsReady(rome, ns, len(before), start)
+		for i := range before {
+			if was, is := before[i], after[i]; was.UID != is.UID || fmt.Sprint(story.Containers(was)) != fmt.Sprint(story.Containers(is)) || story.Restarts(is) != 0 {
+				s.Errorf("pod %s was touched: UID %s and %s, containers %v and %v, %d restarts", is.Name, was.UID, is.UID, story.Containers(was), story.Containers(is), story.Restarts(is))
+			}
+		}
+		same(s, after, s.PodsReady(milan, twin, len(before), start))
+		if len(here.Pods()) != len(before) || len(there.Pods()) != len(before) || there.Started() != len(before) {
+			s.Errorf("rome has seen the pods %v, milan %v, and %d containers start", here.Pods(), there.Pods(), there.Started())
+		}
+		s.NodeReady("milan", true, start)
+	}
+	// Asking for other resources is the smallest change that needs other pods of ours.
+	apply := func(cpu string) {
+		s.Helper()
+		kubelet := s.Only(rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"})
+		var group errgroup.Group
+		for _, c := range both {
+			group.Go(func() error {
+				_, err := s.Liqoctl(s.Context(), "upgrade", "--kubeconfig", c.Kubeconfig,
+					"--set", "controllerManager.pod.resources.requests.cpu="+cpu+",virtualKubelet.extra.resources.requests.cpu="+cpu)
+				return err
+			})
+		}
+		s.Must(group.Wait())
+		s.Gone(rome, kubelet, time.Minute)
+		s.Eventually(start, "another virtual kubelet to be ready", func(ctx) error {
+			pods := s.Pods(rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"})
+			if len(pods) != 1 || !story.Ready(pods[0]) {
+				return fmt.Errorf("there are %v", story.Names(pods))
+			}
+			return nil
+		})
+	}
+
+	s.Step("upgrade both, with pods of ours that differ", func() { apply("51m") })
+	s.Step("the pods took no notice", untouched)
+
+	s.Step("an upgrade that comes to nothing is taken back, and says why", func() {
+		said, err := s.Liqoctl(s.Context(), "upgrade", "--kubeconfig", rome.Kubeconfig, "--timeout", "20s", "--set", "controllerManager.pod.extraArgs={--nonsense}")
+		if err == nil {
+			s.Fatalf("rome was upgraded to what can't run:\n%s", said)
+		}
+		for _, want := range []string{
+			"waiting for Deployment liqo-controller-manager in namespace liqo: the time is over (--timeout)", "container controller-manager of pod liqo-controller-manager-",
+			"Everything was taken back: version",
+		} {
+			if !strings.Contains(said, want) {
+				s.Errorf("it does not say %q:\n%s", want, said)
+			}
+		}
+		var deployment appsv1.Deployment
+		s.Must(rome.Get(s.Context(), client.ObjectKey{Namespace: api.Namespace, Name: "liqo-controller-manager"}, &deployment))
+		container := deployment.Spec.Template.Spec.Containers[0]
+		if strings.Contains(strings.Join(container.Args, " "), "--nonsense") || container.Resources.Requests.Cpu().String() != "51m" || deployment.Status.AvailableReplicas != 1 {
+			s.Errorf("the version before is not back: arguments %v, requests %v, status %+v", container.Args, container.Resources.Requests, deployment.Status)
+		}
+	})
+	s.Step("the pods took no notice of that either", untouched)
+
+	s.Step("upgrade both, back to how they were", func() { apply("50m") })
+	s.Step("nor of that, and all requests were answered", func() {
+		untouched()
+		said := s.Logs(rome, ns, "client", corev1.PodLogOptions{})
+		fmt.Printf("             %d requests were answered, %d were not\n", strings.Count(said, "well"), strings.Count(said, "failed"))
+		if strings.Contains(said, "failed") {
+			s.Errorf("requests were not answered")
+		}
+	})
+}
