@@ -23,6 +23,8 @@ func upgrade(s *story.Story) {
 	const ns = "upgrade"
 	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
 	both := []*playground.Cluster{rome, milan}
+	// Deployments remember what they ran before.
+	s.Others("replicasets liqo")
 	s.Step("pods that talk to each other", func() {
 		s.Offload(ns)
 		s.Must(rome.Create(s.Context(), &corev1.Service{
