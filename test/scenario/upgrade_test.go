@@ -118,5 +118,8 @@ func upgrade(s *story.Story) {
 		if strings.Contains(said, "failed") {
 			s.Errorf("requests were not answered")
 		}
+		for _, c := range both {
+			s.Renewed(c, "deployments liqo") // which number their version has
+		}
 	})
 }
