@@ -131,7 +131,7 @@ func claimsOf(policy SharingPolicy, facts SharingFacts, shares map[types.Namespa
 // claimOf returns what a ResourceSlice asks for, nil when it is not entitled to a share, or somebody else answers it.
 func claimOf(policy SharingPolicy, slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) *claim {
 	grants := GrantsOf(tenant)
-	if !grants.Access || !standardClass(slice) || ConditionOf(&slice.Status, authv1beta1.ResourceSliceAuthentication) == authv1beta1.ResourceSliceDenied {
+	if !grants.Access || !standardClass(slice) || deniedForItself(&slice.Status) {
 		return nil
 	}
 	c := &claim{
@@ -148,6 +148,17 @@ func claimOf(policy SharingPolicy, slice *authv1beta1.ResourceSlice, tenant *aut
 	c.asked = requested(slice.Spec.Resources, policy.Defaults)
 	c.all = len(c.asked) == 0
 	return c
+}
+
+// deniedForItself tells whether a ResourceSlice gets no identity for what it is; the others of its consumer may be the reason as well, and go.
+func deniedForItself(status *authv1beta1.ResourceSliceStatus) bool {
+	return ConditionOf(status, authv1beta1.ResourceSliceAuthentication) == authv1beta1.ResourceSliceDenied && !deniedAsOneTooMany(status)
+}
+
+func deniedAsOneTooMany(status *authv1beta1.ResourceSliceStatus) bool {
+	return slices.ContainsFunc(status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool {
+		return c.Type == authv1beta1.ResourceSliceAuthentication && c.Reason == authv1beta1.ReasonTooMany
+	})
 }
 
 // standardClass tells whether the controller manager itself answers a ResourceSlice.
@@ -205,5 +216,8 @@ func compareAge(a, b metav1.Object) int {
 
 // Moved tells whether the status of a ResourceSlice does not say what its share is.
 func Moved(slice *authv1beta1.ResourceSlice, share Share) bool {
-	return standardClass(slice) && slice.DeletionTimestamp.IsZero() && !equality.Semantic.DeepEqual(slice.Status.Resources, share.Resources)
+	if !slice.DeletionTimestamp.IsZero() {
+		return false
+	}
+	return (share.Refused != "") != deniedAsOneTooMany(&slice.Status) || standardClass(slice) && !equality.Semantic.DeepEqual(slice.Status.Resources, share.Resources)
 }

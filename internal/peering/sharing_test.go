@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -303,5 +304,31 @@ func TestSharesThatHardlyMoveStay(t *testing.T) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestRoomForOneMore: one that was too many is told of as soon as it is not, whatever was heard of it before; what is refused for itself stays so.
+func TestRoomForOneMore(t *testing.T) {
+	m := newMarket("cpu", "10").asks("rome/first").asks("rome/second", "cpu", "1")
+	m.policy.SliceLimit = 1
+	second := &m.facts.Slices[1]
+	share := Shares(m.policy, m.facts)[keyOf("rome/second")]
+	if share.Refused == "" || !Moved(second, share) {
+		t.Fatalf("beyond the limit: %+v", share)
+	}
+	SetAuthentication(&second.Status, nil, TooMany(share.Refused), at(0))
+	DecideResources(second, Grants{Access: true, More: true}, Offer{Enabled: true}, share, at(0))
+	if Moved(second, share) {
+		t.Error("told of again, without news")
+	}
+	m.facts.Slices = m.facts.Slices[1:]
+	second = &m.facts.Slices[0]
+	share = Shares(m.policy, m.facts)[keyOf("rome/second")]
+	if share.Refused != "" || share.Resources.Cpu().Value() != 1 || !Moved(second, share) {
+		t.Errorf("with room for it: %+v, told of: %v", share, Moved(second, share))
+	}
+	SetAuthentication(&second.Status, nil, errors.New("the request is not the consumer's"), at(0))
+	if share = Shares(m.policy, m.facts)[keyOf("rome/second")]; len(share.Resources) > 0 {
+		t.Errorf("without an identity it gets %v", share.Resources)
 	}
 }

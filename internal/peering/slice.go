@@ -42,6 +42,11 @@ func CheckSlice(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, ow
 	return inField("spec.csr", CheckRequest(spec.CSR, ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID), key))
 }
 
+// TooMany denies an identity to a ResourceSlice that is one more than its consumer gets; the text tells which bound that is.
+type TooMany string
+
+func (t TooMany) Error() string { return string(t) }
+
 // SetAuthentication records the verdict on the identity: accepted with params, or denied for a reason.
 func SetAuthentication(status *authv1beta1.ResourceSliceStatus, params *authv1beta1.AuthParams, denied error, now metav1.Time) {
 	condition := authv1beta1.ResourceSliceCondition{
@@ -51,6 +56,9 @@ func SetAuthentication(status *authv1beta1.ResourceSliceStatus, params *authv1be
 	if denied != nil {
 		params = nil
 		condition.Status, condition.Reason, condition.Message = authv1beta1.ResourceSliceDenied, authv1beta1.ReasonAuthenticationDenied, denied.Error()
+		if errors.As(denied, new(TooMany)) {
+			condition.Reason = authv1beta1.ReasonTooMany
+		}
 	}
 	status.AuthParams = params
 	setCondition(status, condition, now)

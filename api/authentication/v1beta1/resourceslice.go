@@ -41,6 +41,7 @@ const (
 const (
 	ReasonAuthenticationAccepted = "ResourceSliceAuthenticationAccepted"
 	ReasonAuthenticationDenied   = "ResourceSliceAuthenticationDenied"
+	ReasonTooMany                = "TooManyResourceSlices"
 	ReasonResourcesAccepted      = "ResourceSliceResourcesAccepted"
 	ReasonResourcesDenied        = "ResourceSliceResourcesDenied"
 	ReasonDefaultClassDisabled   = "DefaultResourceSliceClassDisabled"

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -67,7 +66,7 @@ func (r *remoteSlices) decide(ctx context.Context, slice *authv1beta1.ResourceSl
 	}
 	denied := peering.CheckSlice(slice, tenant, r.own)
 	if denied == nil && share.Refused != "" {
-		denied = errors.New(share.Refused) // nor does it get an identity
+		denied = peering.TooMany(share.Refused) // nor does it get an identity
 	}
 	if denied != nil {
 		share.Refused = denied.Error()
