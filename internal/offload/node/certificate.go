@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,21 +32,27 @@ const (
 	signingTimeout   = 15 * time.Minute
 	signingRetry     = 5 * time.Second
 	signingLastRetry = 30 * time.Minute
+	// signingPatience is how long whoever calls waits for the first one: as a rule it is signed within a second, and a caller that verifies would fail.
+	signingPatience = 5 * time.Second
 )
 
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=create;watch
 
 // Certificate is the serving certificate of the kubelet API: requested from this cluster's signer for kubelets, renewed at two thirds of
-// its life, its key never outside this process. Until it is signed a self-signed one serves, as with any kubelet: an API server that
-// does not verify kubelets can fetch logs at once, one that does has to wait.
+// its life, its key never outside this process. If it is not signed within a moment a self-signed one serves, as with any kubelet: an API server
+// that does not verify kubelets can fetch logs then, one that does has to wait.
 type Certificate struct {
 	node    *Node
 	current atomic.Pointer[tls.Certificate]
+	// certified is closed when one is signed; nobody waits for that after the deadline.
+	certified chan struct{}
+	once      sync.Once
+	deadline  time.Time
 }
 
 // NewCertificate makes the Certificate of a Node; Run makes it work.
 func NewCertificate(n *Node) (*Certificate, error) {
-	c := &Certificate{node: n}
+	c := &Certificate{node: n, certified: make(chan struct{}), deadline: n.opts.Clock.Now().Add(signingPatience)}
 	own, err := c.selfSigned()
 	if err != nil {
 		return nil, fmt.Errorf("making a self-signed certificate: %w", err)
@@ -54,8 +61,20 @@ func NewCertificate(n *Node) (*Certificate, error) {
 	return c, nil
 }
 
-// Get returns the certificate to serve with; it fits tls.Config.GetCertificate.
-func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+// Get returns the certificate to serve with; it fits tls.Config.GetCertificate. In the beginning it waits for one that is signed.
+func (c *Certificate) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return c.serving(hello.Context())
+}
+
+func (c *Certificate) serving(ctx context.Context) (*tls.Certificate, error) {
+	if left := c.deadline.Sub(c.node.opts.Clock.Now()); left > 0 {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-c.certified:
+		case <-c.node.opts.Clock.After(left):
+		}
+	}
 	return c.current.Load(), nil
 }
 
@@ -76,7 +95,7 @@ func (c *Certificate) Run(ctx context.Context) error {
 		case err != nil && failures == 0:
 			opts.Log.Error("Requesting a serving certificate", "node", opts.Name, "error", err)
 		case err == nil:
-			c.current.Store(signed)
+			c.take(signed)
 			life := signed.Leaf.NotAfter.Sub(signed.Leaf.NotBefore)
 			delay = max(signed.Leaf.NotBefore.Add(life*2/3).Sub(opts.Clock.Now()), time.Minute)
 			opts.Log.Info("Received a serving certificate", "node", opts.Name, "expires", signed.Leaf.NotAfter)
@@ -91,6 +110,12 @@ func (c *Certificate) Run(ctx context.Context) error {
 		case <-opts.Clock.After(delay):
 		}
 	}
+}
+
+// take serves with a signed certificate from now on.
+func (c *Certificate) take(signed *tls.Certificate) {
+	c.current.Store(signed)
+	c.once.Do(func() { close(c.certified) })
 }
 
 // signingDelay is how long to wait after an attempt that failed, when failures others failed just before it.

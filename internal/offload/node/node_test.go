@@ -395,7 +395,7 @@ func isSigned(t *testing.T, c client.Client, certificate *Certificate) {
 		t.Fatal(err)
 	}
 	liqotesting.Eventually(t, 10*time.Second, "the signed certificate in use", func() error {
-		used, err := certificate.Get(nil)
+		used, err := certificate.serving(t.Context())
 		if err == nil && used.Leaf.SerialNumber.Int64() != 42 {
 			err = fmt.Errorf("number %v", used.Leaf.SerialNumber)
 		}
