@@ -9,7 +9,7 @@ import (
 )
 
 // budget is for everything, clusters included, on two cores.
-const budget = 14 * time.Minute
+const budget = 20 * time.Minute
 
 // TestStories tells all stories on one world, each of which leaves it as it was. One of them alone: -run TestStories/partition.
 func TestStories(t *testing.T) {
