@@ -187,9 +187,8 @@ func power(s *story.Story) {
 		s.Step("the gateway at work in "+side.c.ID+" is on "+worker, func() {
 			// The other node is the control plane's, and that of the load balancer's address.
 			if at := active(s, side.c, side.peer); at.Spec.NodeName != worker {
-				pids, err := playground.Processes(at)
-				s.Must(err)
-				s.Must(playground.Kill(pids...))
+				// Killed, it would be told Ready for a moment longer, and then wait, as its containers ended several times.
+				s.Must(side.c.Delete(s.Context(), at, client.GracePeriodSeconds(0)))
 				active(s, side.c, side.peer, at.Name)
 				standing(s, side.c, side.peer)
 			}
