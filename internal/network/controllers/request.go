@@ -29,13 +29,6 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=networkrequests/finalizers,verbs=update
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;gatewayservers;gatewayclients;publickeies,verbs=get;list;watch;create;patch
 
-// Defaults of the gateways that are made for a request.
-const (
-	tunnelPort     = 51840
-	serverTemplate = "wireguard-server"
-	clientTemplate = "wireguard-client"
-)
-
 // networkRequests connects this cluster's network with a peer's as far as each knows of the other, and tells the other what it has to know. It
 // does the same for the request of this cluster and for the copy of a peer's; only where the facts are written differs.
 type networkRequests struct {
@@ -170,8 +163,8 @@ func (r *networkRequests) connect(ctx context.Context, q *networkingv1beta1.Netw
 			if s.ResourceVersion != "" {
 				return // an administrator of this cluster may have changed how it is reached
 			}
-			s.Spec.Endpoint = networkingv1beta1.ServerEndpoint{Port: tunnelPort, ServiceType: corev1.ServiceTypeLoadBalancer}
-			s.Spec.ServerTemplateRef = r.template("WgGatewayServerTemplate", serverTemplate)
+			s.Spec.Endpoint = networkingv1beta1.ServerEndpoint{Port: networkingv1beta1.GatewayPort, ServiceType: corev1.ServiceTypeLoadBalancer}
+			s.Spec.ServerTemplateRef = r.template("WgGatewayServerTemplate", networkingv1beta1.ServerTemplateDefault)
 		})
 	}
 	if told.Endpoint == nil {
@@ -180,7 +173,7 @@ func (r *networkRequests) connect(ctx context.Context, q *networkingv1beta1.Netw
 	c := &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: peer}}
 	return r.ensure(ctx, q, c, func() {
 		if c.ResourceVersion == "" {
-			c.Spec.ClientTemplateRef = r.template("WgGatewayClientTemplate", clientTemplate)
+			c.Spec.ClientTemplateRef = r.template("WgGatewayClientTemplate", networkingv1beta1.ClientTemplateDefault)
 		}
 		c.Spec.Endpoint = *told.Endpoint.DeepCopy()
 	})

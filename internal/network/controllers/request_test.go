@@ -54,7 +54,7 @@ func testRequestOfConsumer(t *testing.T, c *cluster) {
 	q := requestOf(id, true)
 	c.create(t, q)
 	gw := made(t, c, q, &networkingv1beta1.GatewayServer{ObjectMeta: peerMeta(id, id)}, func(gw *networkingv1beta1.GatewayServer) bool {
-		return gw.Spec.ServerTemplateRef.Name == serverTemplate && gw.Spec.ServerTemplateRef.Namespace == home
+		return gw.Spec.ServerTemplateRef.Name == networkingv1beta1.ServerTemplateDefault && gw.Spec.ServerTemplateRef.Namespace == home
 	})
 	service := eventually(t, c, &corev1.Service{ObjectMeta: child(id)}, "there", func(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeLoadBalancer })
 	change(t, c, service, func(s *corev1.Service) {
@@ -63,7 +63,7 @@ func testRequestOfConsumer(t *testing.T, c *cluster) {
 	eventually(t, c, q, "answered", func(q *networkingv1beta1.NetworkRequest) bool {
 		told := q.Status.Provider
 		return cmp.Equal(told.CIDR.Pod, []string{"10.42.0.0/16"}) && len(told.CIDR.External) == 1 && len(told.PublicKey) == network.KeyLength &&
-			told.Endpoint != nil && told.Endpoint.Addresses[0] == "203.0.113.9" && told.Endpoint.Port == tunnelPort &&
+			told.Endpoint != nil && told.Endpoint.Addresses[0] == "203.0.113.9" && told.Endpoint.Port == networkingv1beta1.GatewayPort &&
 			is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "Negotiating", "cluster asti to tell its ranges and its key")
 	})
 	facts := factsOf("10.120.0.0/16", 1)
@@ -105,10 +105,10 @@ func testRequestToProvider(t *testing.T, c *cluster) {
 		return cmp.Equal(q.Spec.Consumer.CIDR.Pod, []string{"10.42.0.0/16"})
 	})
 	facts := factsOf("10.122.0.0/16", 3)
-	facts.Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"198.51.100.7"}, Port: tunnelPort, Protocol: corev1.ProtocolUDP}
+	facts.Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"198.51.100.7"}, Port: networkingv1beta1.GatewayPort, Protocol: corev1.ProtocolUDP}
 	change(t, c, q, func(q *networkingv1beta1.NetworkRequest) { q.Status.Provider = facts })
 	made(t, c, q, &networkingv1beta1.GatewayClient{ObjectMeta: peerMeta(id, id)}, func(gw *networkingv1beta1.GatewayClient) bool {
-		return cmp.Equal(gw.Spec.Endpoint, *facts.Endpoint) && gw.Spec.ClientTemplateRef.Name == clientTemplate
+		return cmp.Equal(gw.Spec.Endpoint, *facts.Endpoint) && gw.Spec.ClientTemplateRef.Name == networkingv1beta1.ClientTemplateDefault
 	})
 	eventually(t, c, q, "tells its key", func(q *networkingv1beta1.NetworkRequest) bool {
 		return len(q.Spec.Consumer.PublicKey) == network.KeyLength && q.Spec.Consumer.Endpoint == nil && len(q.Status.Conditions) == 0
