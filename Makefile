@@ -13,7 +13,10 @@ export VERSION
 
 BIN := $(CURDIR)/bin
 IMAGES := controller-manager virtual-kubelet gateway fabric proxy
-GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X liqo.io/liqo/internal/version.Version=$(VERSION)'
+# The same for all that is compiled here, tests and tools too, so that no package is compiled twice.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath
+GOBUILD := go build -ldflags '-s -w -X liqo.io/liqo/internal/version.Version=$(VERSION)'
 # A level prints how long it took.
 timed = @start=$$SECONDS; echo "== $(1)"; { $(2); } && echo "== $(1): $$((SECONDS - start)) s"
 
@@ -48,7 +51,7 @@ binaries: bin/playground
 .PHONY: bin/playground
 bin/playground:
 	@mkdir -p $(BIN)
-	@cd playground && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/playground .
+	@cd playground && go build -ldflags '-s -w' -o $(BIN)/playground .
 
 .PHONY: components
 components: bin/playground ## Kubernetes, containerd and the rest of the playground, built once and cached.
@@ -83,7 +86,7 @@ test: lint unit api datapath playground-test scenario network-scenario examples 
 
 .PHONY: lint
 lint: bin/tools/golangci-lint bin/tools/govulncheck ## Format, vet, linters, drift of generated code, known vulnerabilities.
-	$(call timed,lint,bin/tools/golangci-lint run ./... && (cd playground && ../bin/tools/golangci-lint run --config ../.golangci.yaml ./...))
+	$(call timed,lint,bin/tools/golangci-lint run --allow-parallel-runners ./... && (cd playground && ../bin/tools/golangci-lint run --allow-parallel-runners --config ../.golangci.yaml ./...))
 	$(call timed,generated code,tools/drift.sh)
 	$(call timed,vulnerabilities,tools/vulnerabilities.sh)
 

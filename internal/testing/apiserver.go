@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -67,7 +66,7 @@ func WithAuthority(t testing.TB, flags ...[2]string) (*envtest.Environment, *res
 	}
 	server := &envtest.Environment{
 		BinaryAssetsDirectory: binaries(t),
-		CRDDirectoryPaths:     []string{filepath.Join(root(), "charts", "liqo", "crds")},
+		CRDDirectoryPaths:     []string{filepath.Join(root(t), "charts", "liqo", "crds")},
 		ErrorIfCRDPathMissing: true,
 		Scheme:                kube.NewScheme(),
 		// A machine with two cores runs several of them at a time.
@@ -131,7 +130,7 @@ func binaries(t testing.TB) string {
 	if dir := os.Getenv(EnvBinaries); dir != "" {
 		return dir
 	}
-	playground := filepath.Join(root(), "bin", "playground")
+	playground := filepath.Join(root(t), "bin", "playground")
 	out, err := exec.CommandContext(t.Context(), playground, "get", "binaries").Output()
 	if err != nil {
 		t.Fatalf("asking %s for its binaries (make build makes it; or set %s): %v", playground, EnvBinaries, err)
@@ -139,8 +138,19 @@ func binaries(t testing.TB) string {
 	return strings.TrimSpace(string(out))
 }
 
-// root is the folder of the module's go.mod, found from this very file.
-func root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
+// root is the folder of the module's go.mod: tests run in the folder of their package, somewhere below.
+func root(t testing.TB) string {
+	t.Helper()
+	start, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatalf("looking for go.mod in %s and above: there is none", start)
+		}
+	}
 }
