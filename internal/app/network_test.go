@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -407,6 +408,17 @@ func (a *agents) testUninstallation(t *testing.T) {
 		t.Error("the end of the installation was not noticed")
 	}
 	stop()
+	// What authorizes is told of the rights' end like everybody else: some time after.
+	asking, err := client.New(a.fabric, client.Options{Scheme: facts.Scheme(), Mapper: facts.Mapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	apitesting.Eventually(t, 20*time.Second, "the rights to be gone", func() error {
+		if err := asking.Get(t.Context(), client.ObjectKeyFromObject(daemonSet), u.object()); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("asking for the DaemonSet: %v, want it to be forbidden", err)
+		}
+		return nil
+	})
 
 	// An agent that did not see it, as it was cut off, is not known any more; missing rights alone are no end.
 	stranger := rest.AnonymousClientConfig(a.fabric)
@@ -427,8 +439,7 @@ func (a *agents) testUninstallation(t *testing.T) {
 	}
 	nobody := rest.CopyConfig(a.fabric)
 	nobody.Host = "https://127.0.0.1:1"
-	u, err := newUninstallation(nobody, home, "liqo-fabric")
-	if err != nil {
+	if u, err = newUninstallation(nobody, home, "liqo-fabric"); err != nil {
 		t.Fatal(err)
 	}
 	if u.check(t.Context(), log) {
