@@ -196,6 +196,7 @@ func New(opts Options) *Engine {
 		if !r.Mapped {
 			e.listed.Add(1)
 			r.local = newStore(r.Local, r.add, e.listed.Done)
+			r.local.arrived = r.arrivedAnywhere
 		}
 		e.kinds = append(e.kinds, r)
 	}

@@ -166,17 +166,6 @@ func (r *reflector) facts(key types.NamespacedName) (Facts, *twin) {
 	return facts, t
 }
 
-// pair finds what an object of the provider is about, here and there.
-func (e *Engine) pair(t *twin, obj client.Object, about func(client.Object) (kind, name string)) (here, there client.Object) {
-	kind, name := about(obj)
-	for _, r := range e.kinds {
-		if local := r.LocalName(name); r.Name == kind && local != "" {
-			return r.store(t).get(types.NamespacedName{Namespace: t.local, Name: local}), t.stores[r][0].get(types.NamespacedName{Namespace: t.remote, Name: name})
-		}
-	}
-	return nil, nil
-}
-
 // read replaces the objects in facts by what the API servers have now.
 func (r *reflector) read(ctx context.Context, key types.NamespacedName, facts Facts) (Facts, error) {
 	var err error

@@ -43,6 +43,9 @@ type store struct {
 	resource Resource
 	// changed is told, by the watch, the name of an object with what was known and what is known now; nil where there is none.
 	changed func(key types.NamespacedName, before, now client.Object)
+	// arrived, if set, is told the name of an object that was not known before, or was another one of its name, whoever told of it: the watch, or the
+	// answer to a write of ours.
+	arrived func(types.NamespacedName)
 	// complete is called when the content is known whole for the first time.
 	complete func()
 
@@ -95,6 +98,13 @@ func (s *store) with(value string) []types.NamespacedName {
 	return slices.Collect(maps.Keys(s.index[value]))
 }
 
+// announce tells of an object that was put where before was, once the lock is given back.
+func (s *store) announce(key types.NamespacedName, before, now client.Object) {
+	if s.arrived != nil && now != nil && (before == nil || before.GetUID() != now.GetUID()) {
+		s.arrived(key)
+	}
+}
+
 // get returns the object, nil if there is none. It must not be changed.
 func (s *store) get(key types.NamespacedName) client.Object {
 	s.mu.RLock()
@@ -132,16 +142,23 @@ func (s *store) hasSynced() bool {
 
 // wrote takes an object as a write of ours returned it, unless the watch already told something later.
 func (s *store) wrote(obj client.Object) {
+	key := client.ObjectKeyFromObject(obj)
+	before, known := s.take(key, obj)
+	if !known {
+		s.announce(key, before, obj)
+	}
+}
+
+// take puts obj unless as much is known already, and returns what was there.
+func (s *store) take(key types.NamespacedName, obj client.Object) (before client.Object, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if after(s.version, obj.GetResourceVersion()) {
-		return
-	}
-	key := client.ObjectKeyFromObject(obj)
-	if have := s.objects[key]; have != nil && !after(obj.GetResourceVersion(), have.GetResourceVersion()) {
-		return
+	before = s.objects[key]
+	if after(s.version, obj.GetResourceVersion()) || before != nil && !after(obj.GetResourceVersion(), before.GetResourceVersion()) {
+		return before, true
 	}
 	s.put(key, s.strip(obj))
+	return before, false
 }
 
 // deleted notes that a delete of ours was accepted: the very object, if it is still known, is on its way out from now on.
@@ -188,6 +205,7 @@ func (s *store) Update(obj any) error {
 	now := s.objects[key]
 	s.mu.Unlock()
 	s.changed(key, before, now)
+	s.announce(key, before, now)
 	return nil
 }
 
@@ -238,6 +256,7 @@ func (s *store) Replace(list []any, version string) error {
 	for key, obj := range fresh {
 		if have := old[key]; have == nil || have.GetResourceVersion() != obj.GetResourceVersion() {
 			s.changed(key, have, obj)
+			s.announce(key, have, obj)
 		}
 	}
 	if first {

@@ -86,19 +86,11 @@ func (e *Engine) settle(ctx context.Context) {
 	}
 }
 
-// watchTwin starts the watches of one namespace. When they are complete, everything in it is looked at.
-func (e *Engine) watchTwin(ctx context.Context, local, namespace string) *twin {
-	ctx, cancel := context.WithCancel(ctx)
+// newTwin makes the stores of one namespace. When they are complete, everything in it is looked at.
+func (e *Engine) newTwin(local, namespace string) *twin {
 	t := &twin{
-		local: local, remote: namespace, cancel: cancel,
+		local: local, remote: namespace,
 		stores: map[*reflector][]*store{}, here: map[*reflector]*store{}, beside: map[*reflector][]*store{},
-	}
-	start := func(c client.WithWatch, where string, s *store) {
-		go func() {
-			if err := watchInto(ctx, c, where, s); err != nil {
-				e.opts.Log.Error("Watching a namespace", "namespace", where, "error", err)
-			}
-		}()
 	}
 	for _, r := range e.kinds {
 		complete := func() {
@@ -111,18 +103,39 @@ func (e *Engine) watchTwin(ctx context.Context, local, namespace string) *twin {
 		}
 		for i, resource := range r.Remote {
 			changed := func(key types.NamespacedName, _, _ client.Object) { r.enqueueRemote(t, i, key) }
-			t.stores[r] = append(t.stores[r], newStore(resource, changed, complete))
+			if i == 0 && r.About != nil {
+				resource.Index = bySubject(r.About)
+			}
+			s := newStore(resource, changed, complete)
+			if i == 0 {
+				s.arrived = func(key types.NamespacedName) { r.enqueueAbout(t, key.Name) }
+			}
+			t.stores[r] = append(t.stores[r], s)
 		}
 		if !r.Mapped {
 			continue
 		}
 		here := newStore(r.Local, r.add, complete)
+		here.arrived = r.arrivedHere(t)
 		t.here[r] = here
 		for _, b := range r.Beside {
 			t.beside[r] = append(t.beside[r], newBeside(b, here, r.queue.Add, complete))
 		}
 	}
-	// All stores are there before anything tells of them.
+	return t
+}
+
+// watchTwin starts the watches of one namespace, when all of its stores are there.
+func (e *Engine) watchTwin(ctx context.Context, local, namespace string) *twin {
+	t := e.newTwin(local, namespace)
+	ctx, t.cancel = context.WithCancel(ctx)
+	start := func(c client.WithWatch, where string, s *store) {
+		go func() {
+			if err := watchInto(ctx, c, where, s); err != nil {
+				e.opts.Log.Error("Watching a namespace", "namespace", where, "error", err)
+			}
+		}()
+	}
 	for _, r := range e.kinds {
 		for _, s := range t.stores[r] {
 			start(e.opts.Remote, namespace, s)

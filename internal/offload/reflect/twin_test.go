@@ -1,0 +1,175 @@
+package reflect
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kinds"
+)
+
+// told is a world without API servers in which the provider tells about a pod and about a Service.
+type told struct {
+	engine       *Engine
+	pods         *reflector
+	copies       *reflector
+	events       *reflector
+	twin         *twin
+	pod          *corev1.Pod
+	shadow       *offv1.ShadowPod
+	service      *corev1.Service
+	there        *corev1.Service
+	aboutPod     *corev1.Event
+	aboutService *corev1.Event
+	copied       map[string]bool
+}
+
+func newTold(t *testing.T) *told {
+	t.Helper()
+	o := kinds.CopyOptions{Origin: "rome", Destination: "milan"}
+	ours := map[string]string{api.LabelOrigin: "rome", api.LabelDestination: "milan"}
+	meta := func(namespace, name, uid string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid), ResourceVersion: "2"}
+	}
+	w := &told{
+		pod:     &corev1.Pod{ObjectMeta: meta("shop", "web", "pod"), Spec: corev1.PodSpec{NodeName: "milan"}},
+		shadow:  &offv1.ShadowPod{ObjectMeta: meta("shop-rome", "web", "shadow")},
+		service: &corev1.Service{ObjectMeta: meta("shop", "web", "service")}, there: &corev1.Service{ObjectMeta: meta("shop-rome", "web", "copy")},
+		aboutPod:     &corev1.Event{ObjectMeta: meta("shop-rome", "web.pod", "1"), InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "web"}},
+		aboutService: &corev1.Event{ObjectMeta: meta("shop-rome", "web.service", "2"), InvolvedObject: corev1.ObjectReference{Kind: "Service", Name: "web"}},
+		copied:       map[string]bool{},
+	}
+	w.shadow.Annotations, w.there.Labels = map[string]string{kinds.AnnotationLocalUID: "pod"}, ours
+	w.engine = New(Options{Namespace: "tenant", Map: "milan", Kinds: []Kind{
+		Pods(1, func() kinds.PodOptions { return kinds.PodOptions{Origin: "rome", Destination: "milan", Node: "milan"} }),
+		Services(1, func() kinds.ServiceOptions { return kinds.ServiceOptions{CopyOptions: o} }),
+		Events(1, func() kinds.CopyOptions { return o }),
+	}})
+	w.pods, w.copies, w.events = w.engine.kinds[0], w.engine.kinds[1], w.engine.kinds[2]
+	m := &offv1.NamespaceMap{ObjectMeta: meta("tenant", "milan", "map")}
+	m.Status.CurrentMapping = map[string]offv1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offv1.MappingAccepted}}
+	list(t, w.engine.nsmap, m)
+	w.twin = w.engine.newTwin("shop", "shop-rome")
+	w.engine.twins["shop"] = w.twin
+	for _, r := range w.engine.kinds {
+		for _, s := range append([]*store{r.store(w.twin)}, w.twin.stores[r]...) {
+			list(t, s)
+		}
+	}
+	w.look(t)
+	return w
+}
+
+func list(t *testing.T, s *store, objects ...client.Object) {
+	t.Helper()
+	var items []any
+	for _, o := range objects {
+		items = append(items, o.DeepCopyObject())
+	}
+	if err := s.Replace(items, "1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// look has the engine look at the Events that wait for it.
+func (w *told) look(t *testing.T) {
+	t.Helper()
+	for w.events.queue.Len() > 0 {
+		key, _ := w.events.queue.Get()
+		facts, _ := w.events.facts(key)
+		if step := w.events.Next(facts); step.Action == offload.CreateLocal {
+			w.copied[key.Name] = true
+		}
+		w.events.queue.Done(key)
+	}
+}
+
+func TestWhatIsToldAboutTheUnknownIsToldLater(t *testing.T) {
+	watched := func(s *store, obj client.Object) error { return s.Update(obj.DeepCopyObject()) }
+	steps := map[string]func(*told) error{
+		"the pod":   func(w *told) error { return watched(w.pods.local, w.pod) },
+		"its event": func(w *told) error { return watched(w.twin.stores[w.events][0], w.aboutPod) },
+		"the ShadowPod, by the answer": func(w *told) error {
+			w.twin.stores[w.pods][0].wrote(w.shadow.DeepCopy())
+			return nil
+		},
+		"the ShadowPod, by the watch": func(w *told) error { return watched(w.twin.stores[w.pods][0], w.shadow) },
+		"the ShadowPod, by a list": func(w *told) error {
+			return w.twin.stores[w.pods][0].Replace([]any{w.shadow.DeepCopy()}, "3")
+		},
+		"an earlier pod": func(w *told) error {
+			earlier := w.pod.DeepCopy()
+			earlier.UID, earlier.ResourceVersion = "earlier", "1"
+			return watched(w.pods.local, earlier)
+		},
+		"the service":       func(w *told) error { return watched(w.twin.here[w.copies], w.service) },
+		"the service there": func(w *told) error { return watched(w.twin.stores[w.copies][0], w.there) },
+		"the service's event": func(w *told) error {
+			return watched(w.twin.stores[w.events][0], w.aboutService)
+		},
+	}
+	for _, row := range []struct{ event, order string }{
+		{"web.pod", "the pod; the ShadowPod, by the answer; its event"},
+		{"web.pod", "the pod; its event; the ShadowPod, by the answer"},
+		{"web.pod", "the pod; its event; the ShadowPod, by the watch"},
+		{"web.pod", "the pod; its event; the ShadowPod, by a list"},
+		{"web.pod", "its event; the ShadowPod, by the watch; the pod"},
+		{"web.pod", "an earlier pod; its event; the ShadowPod, by the watch; the pod"},
+		{"web.service", "the service's event; the service; the service there"},
+		{"web.service", "the service's event; the service there; the service"},
+	} {
+		t.Run(row.order, func(t *testing.T) {
+			w := newTold(t)
+			order := strings.Split(row.order, "; ")
+			for i, what := range order {
+				if len(w.copied) > 0 {
+					t.Errorf("told before %s", what)
+				}
+				step := steps[what]
+				if step == nil {
+					t.Fatalf("no such step: %q", what)
+				}
+				if err := step(w); err != nil {
+					t.Fatal(err)
+				}
+				w.look(t)
+				if i == len(order)-1 && !w.copied[row.event] {
+					t.Errorf("not told; told are %v", slices.Collect(maps.Keys(w.copied)))
+				}
+			}
+		})
+	}
+}
+
+func TestWhatIsKnownAlreadyIsNotTold(t *testing.T) {
+	w := newTold(t)
+	steps := []func() error{
+		func() error { return w.pods.local.Update(w.pod.DeepCopy()) },
+		func() error { return w.twin.stores[w.pods][0].Update(w.shadow.DeepCopy()) },
+		func() error { return w.twin.stores[w.events][0].Update(w.aboutPod.DeepCopy()) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.look(t)
+	w.pod.ResourceVersion, w.shadow.ResourceVersion = "3", "3"
+	for _, step := range steps[:2] {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := w.events.queue.Len(); n > 0 {
+		t.Errorf("%d Events are looked at for a change of what they are about", n)
+	}
+}
