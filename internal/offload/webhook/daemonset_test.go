@@ -48,13 +48,18 @@ func TestDaemonSetReviews(t *testing.T) {
 // TestDaemonSetPolicyOnAPIServer makes pods as the controller of DaemonSets does.
 func TestDaemonSetPolicyOnAPIServer(t *testing.T) {
 	c := apitesting.Client(t, apitesting.APIServer(t))
-	for _, policy := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") {
-		if strings.HasPrefix(policy.GetName(), "liqo-daemonset") {
-			if err := c.Create(t.Context(), policy); err != nil {
-				t.Fatalf("creating %s: %v", policy.GetKind(), err)
+	each := func(do func(policy client.Object) error) {
+		t.Helper()
+		for _, policy := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") {
+			if strings.HasPrefix(policy.GetName(), "liqo-daemonset") {
+				if err := do(policy); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	}
+	install := func(policy client.Object) error { return c.Create(t.Context(), policy) }
+	each(install)
 	virtual := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
 	for _, node := range []*corev1.Node{virtual, {ObjectMeta: metav1.ObjectMeta{Name: "real"}}} {
 		if err := c.Create(t.Context(), node); err != nil {
@@ -112,4 +117,34 @@ func TestDaemonSetPolicyOnAPIServer(t *testing.T) {
 		}
 		return nil
 	})
+	kept := func(node string) error {
+		// Whatever becomes of virtual nodes, pods of real ones take no notice.
+		if err := attempt("real", nil); err != nil {
+			t.Fatalf("on a real node: %v", err)
+		}
+		if err := attempt(node, nil); err == nil || !strings.Contains(err.Error(), "kept off virtual node "+node) {
+			return errors.Join(errors.New("not yet"), err)
+		}
+		return nil
+	}
+	again := func(name string) {
+		t.Helper()
+		virtual = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
+		if err := c.Create(t.Context(), virtual); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The node goes, and comes back.
+	if err := c.Delete(t.Context(), virtual); err != nil {
+		t.Fatal(err)
+	}
+	apitesting.Eventually(t, within, "the node not to count", func() error { return errors.Join(attempt("real", nil), attempt("milan", nil)) })
+	again("milan")
+	apitesting.Eventually(t, within, "the node that came back to count", func() error { return kept("milan") })
+	// The installation goes, another node comes, and the installation comes back: the API server has to begin anew to watch nodes for it.
+	each(func(policy client.Object) error { return c.Delete(t.Context(), policy) })
+	apitesting.Eventually(t, within, "no policy to be in force", func() error { return attempt("milan", nil) })
+	again("naples")
+	each(install)
+	apitesting.Eventually(t, within, "the policy that came back to know the new node", func() error { return kept("naples") })
 }
