@@ -21,6 +21,12 @@ type Latency struct {
 	P50       float64 `json:"p50Milliseconds"`
 	P99       float64 `json:"p99Milliseconds"`
 	Longest   float64 `json:"longestMilliseconds"`
+	// Busy is the share of the machine that was not idle meanwhile: where it is near 1, what waits is for a core.
+	Busy float64 `json:"machineBusy"`
+	// ClusterCPU is what the programs of the two clusters used for a change, in milliseconds, by cluster and program.
+	ClusterCPU map[string]float64 `json:"clusterCPUMillisecondsPerChange"`
+	// Without tells that nothing of ours had a part in it: it is for comparison, and nothing is promised.
+	Without bool `json:"without,omitempty"`
 	// Problem is why there are no figures.
 	Problem string `json:"problem,omitempty"`
 }
@@ -37,8 +43,8 @@ const (
 	quietPause = 20 * time.Millisecond
 )
 
-// latencies measures all kinds, with the pods of the run that is going on.
-func (b *scaleBench) latencies(ctx context.Context) ([]Latency, error) {
+// latencies measures subjects, with the pods of the run that is going on.
+func (b *scaleBench) latencies(ctx context.Context, subjects ...func(context.Context, kubernetes.Interface, kubernetes.Interface) (subject, error)) ([]Latency, error) {
 	rome, err := frugal(b.rome)
 	if err != nil {
 		return nil, err
@@ -48,7 +54,7 @@ func (b *scaleBench) latencies(ctx context.Context) ([]Latency, error) {
 		return nil, err
 	}
 	var all []Latency
-	for _, make := range []func(context.Context, kubernetes.Interface, kubernetes.Interface) (subject, error){configMaps, services, podStatuses} {
+	for _, make := range subjects {
 		s, err := make(ctx, rome, milan)
 		if err != nil {
 			return nil, fmt.Errorf("preparing latencies: %w", err)
@@ -58,11 +64,12 @@ func (b *scaleBench) latencies(ctx context.Context) ([]Latency, error) {
 			continue
 		}
 		for _, rate := range []int{0, busyRate} {
-			latency, err := s.measure(ctx, rate)
+			latency, err := b.measureLatency(ctx, &s, rate)
 			if err != nil {
 				latency.Problem = err.Error()
 			}
-			report("%s, %d changes a second: p50 %.0f ms, p99 %.0f ms %s", s.kind, rate, latency.P50, latency.P99, latency.Problem)
+			report("%s, %d changes a second: p50 %.0f ms, p99 %.0f ms, machine %.0f %% busy %s", s.kind, rate, latency.P50, latency.P99, 100*latency.Busy,
+				latency.Problem)
 			all = append(all, latency)
 			if latency.Problem != "" {
 				break
@@ -75,6 +82,32 @@ func (b *scaleBench) latencies(ctx context.Context) ([]Latency, error) {
 		}
 	}
 	return all, nil
+}
+
+// measureLatency measures changes, and what the machine did meanwhile.
+func (b *scaleBench) measureLatency(ctx context.Context, s *subject, perSecond int) (Latency, error) {
+	busy, idle, err := machine()
+	if err != nil {
+		return Latency{}, err
+	}
+	cpu, err := b.clusterCPU()
+	if err != nil {
+		return Latency{}, err
+	}
+	latency, failed := s.measure(ctx, perSecond)
+	latency.Without = s.without
+	busyNow, idleNow, err := machine()
+	if err != nil {
+		return latency, errors.Join(failed, err)
+	}
+	latency.Busy = (busyNow - busy) / (busyNow - busy + idleNow - idle)
+	if latency.ClusterCPU, err = b.clusterCPU(); err != nil {
+		return latency, errors.Join(failed, err)
+	}
+	for name := range latency.ClusterCPU {
+		latency.ClusterCPU[name] = 1000 * (latency.ClusterCPU[name] - cpu[name]) / float64(latency.Changes)
+	}
+	return latency, failed
 }
 
 // twins waits until all objects have theirs, so that no change waits behind them.

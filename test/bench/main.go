@@ -36,6 +36,7 @@ func command() int {
 	flag.IntVar(&b.pods, "pods", 50, "pods in the Deployment")
 	flag.IntVar(&b.runs, "runs", 3, "runs of each kind, of which the median counts")
 	flag.DurationVar(&b.patience, "patience", 2*time.Minute, "how long a run waits for a quiet machine")
+	flag.BoolVar(&s.latency, "latencies", true, "measure how long changes take, with about 1,000 pods")
 	flag.Func("sizes", "numbers of pods at scale, separated by commas (default 100,1000,5000)", func(list string) error {
 		s.sizes = nil
 		for text := range strings.SplitSeq(list, ",") {

@@ -23,6 +23,7 @@ type scaleBench struct {
 	bench
 	// sizes are how many pods there are, one after the other; latencies are measured with the one nearest to objects.
 	sizes    []int
+	latency  bool
 	kubelets []*exec.Cmd
 }
 
@@ -112,10 +113,17 @@ func (b *scaleBench) measureSize(ctx context.Context, result *ScaleResult, size 
 			}
 			bytes := before
 			run, err := b.measure(ctx, kind, size, func(ctx context.Context) (err error) {
-				if bytes, err = traffic(ctx, b.machine, b.rome); err != nil || kind != Offloaded || size != b.latencySize() || i > 0 {
+				if bytes, err = traffic(ctx, b.machine, b.rome); err != nil || !b.latency || size != b.latencySize() || i > 0 {
 					return err
 				}
-				result.Latencies, err = b.latencies(ctx)
+				var more []Latency
+				switch kind {
+				case Both:
+					more, err = b.latencies(ctx, oneStatuses, bareStatuses)
+				case Offloaded:
+					more, err = b.latencies(ctx, configMaps, services, podStatuses)
+				}
+				result.Latencies = append(result.Latencies, more...)
 				return err
 			}, b.places(kind)...)
 			if err != nil {

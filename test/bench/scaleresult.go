@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -116,6 +117,9 @@ func (r *ScaleResult) conclude() {
 		if l.PerSecond > 0 {
 			line.What, line.Target = fmt.Sprintf("p99 in ms of a %s at %d changes a second (median %.0f)", l.Kind, l.PerSecond, l.P50), busyTarget
 		}
+		if l.Without {
+			line.Target = 0
+		}
 		r.Lines = append(r.Lines, line)
 	}
 	r.Reached = !slices.ContainsFunc(r.Lines, func(l Line) bool { return !l.reached() })
@@ -134,6 +138,7 @@ func (r *ScaleResult) print(out io.Writer) error {
 		return err
 	}
 	r.printCPU(table)
+	r.printLatencyCPU(table)
 	if run := r.last(Offloaded); run != nil {
 		fmt.Fprintf(table, "\nWRITES, LAST OFFLOADED RUN\tUNTIL READY\tDELETION\n")
 		for _, side := range []struct {
@@ -192,6 +197,21 @@ func (r *ScaleResult) printCPU(table io.Writer) {
 		a, b := 1000*offloaded.ClusterCPU[name]/float64(offloaded.Pods), 1000*both.ClusterCPU[name]/float64(both.Pods)
 		if a >= 0.1 || b >= 0.1 {
 			fmt.Fprintf(table, "%s\t%.1f\t%.1f\n", name, a, b)
+		}
+	}
+}
+
+// printLatencyCPU tells which programs the work of a change fell to, and how busy that made the machine.
+func (r *ScaleResult) printLatencyCPU(table io.Writer) {
+	for _, l := range r.Latencies {
+		if l.PerSecond == 0 || l.ClusterCPU == nil {
+			continue
+		}
+		fmt.Fprintf(table, "\nCPU ms PER CHANGE OF A %s\tMACHINE %.0f %% BUSY\n", strings.ToUpper(l.Kind), 100*l.Busy)
+		for _, name := range slices.Sorted(maps.Keys(l.ClusterCPU)) {
+			if cpu := l.ClusterCPU[name]; cpu >= 0.1 {
+				fmt.Fprintf(table, "%s\t%.1f\n", name, cpu)
+			}
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 // oursLabels are on all objects that are made for it, and go with them.
@@ -24,6 +25,8 @@ var ours = metav1.ListOptions{LabelSelector: "app=bench"}
 // subject is one kind whose changes are followed.
 type subject struct {
 	kind string
+	// without tells that nothing of ours has a part in it.
+	without bool
 	// names are those of the objects, in a namespace of rome and its twin.
 	names []string
 	// change makes the change with that number; number reads it from a twin.
@@ -117,38 +120,109 @@ func services(ctx context.Context, rome, milan kubernetes.Interface) (subject, e
 	}, err
 }
 
-// podStatuses are changed in milan; the twin is the pod in rome. A condition that no kubelet knows is left alone by all.
+// podStatuses are changed in milan; the twin is the pod in rome.
 func podStatuses(ctx context.Context, rome, milan kubernetes.Interface) (subject, error) {
-	there := milan.CoreV1().Pods(twinNamespace)
-	list, err := there.List(ctx, metav1.ListOptions{})
+	names, err := podNames(ctx, milan, twinNamespace)
+	return statuses("pod status", names, milan.CoreV1().Pods(twinNamespace), rome.CoreV1().Pods(offloadedNamespace)), err
+}
+
+// statuses are conditions of pods; one that no kubelet knows is left alone by all.
+func statuses(kind string, names []string, from, to typedcorev1.PodInterface) subject {
+	return subject{
+		kind: kind, names: names,
+		watch:  func(ctx context.Context) (watch.Interface, error) { return to.Watch(ctx, metav1.ListOptions{}) },
+		change: func(ctx context.Context, name string, n int) error { return changeStatus(ctx, from, name, n) },
+		number: statusNumber,
+	}
+}
+
+func podNames(ctx context.Context, c kubernetes.Interface, namespace string) ([]string, error) {
+	list, err := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return subject{}, err
+		return nil, err
 	}
 	var names []string
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
 	}
-	return subject{
-		kind: "pod status", names: names,
-		watch: func(ctx context.Context) (watch.Interface, error) {
-			return rome.CoreV1().Pods(offloadedNamespace).Watch(ctx, metav1.ListOptions{})
-		},
-		change: func(ctx context.Context, name string, n int) error {
-			_, err := there.Patch(ctx, name, types.StrategicMergePatchType,
-				fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":"True","message":"%d"}]}}`, changeKey, n), metav1.PatchOptions{}, "status")
-			return err
-		},
-		number: func(obj runtime.Object) (int, bool) {
-			object, ok := obj.(*corev1.Pod)
-			if !ok {
-				return 0, false
+	return names, nil
+}
+
+func changeStatus(ctx context.Context, pods typedcorev1.PodInterface, name string, n int) error {
+	_, err := pods.Patch(ctx, name, types.StrategicMergePatchType,
+		fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":"True","message":"%d"}]}}`, changeKey, n), metav1.PatchOptions{}, "status")
+	return err
+}
+
+func statusNumber(obj runtime.Object) (int, bool) {
+	object, ok := obj.(*corev1.Pod)
+	if !ok {
+		return 0, false
+	}
+	i := slices.IndexFunc(object.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == changeKey })
+	if i < 0 {
+		return 0, false
+	}
+	n, err := strconv.Atoi(object.Status.Conditions[i].Message)
+	return n, err == nil
+}
+
+// bareWorkers is how many statuses the bare program writes at a time.
+const bareWorkers = 10
+
+// oneStatuses are pods of one cluster, which is all that an API server has to do.
+func oneStatuses(ctx context.Context, rome, _ kubernetes.Interface) (subject, error) {
+	names, err := podNames(ctx, rome, directNamespace)
+	pods := rome.CoreV1().Pods(directNamespace)
+	s := statuses("pod status in one cluster, without us", names, pods, pods)
+	s.without = true
+	return s, err
+}
+
+// bareStatuses are changed in milan, and written to other pods in rome by a program that does nothing else, and knows what to look for: what two API
+// servers on this machine take.
+func bareStatuses(ctx context.Context, rome, milan kubernetes.Interface) (subject, error) {
+	from, to := milan.CoreV1().Pods(directNamespace), rome.CoreV1().Pods(directNamespace)
+	there, err := podNames(ctx, milan, directNamespace)
+	if err != nil {
+		return subject{}, err
+	}
+	here, err := podNames(ctx, rome, directNamespace)
+	if err != nil {
+		return subject{}, err
+	}
+	twin := map[string]string{}
+	for i := range min(len(there), len(here)) {
+		twin[there[i]] = here[i]
+	}
+	s := statuses("pod status by a bare program, without us", there[:len(twin)], from, to)
+	s.without = true
+	s.watch = func(ctx context.Context) (watch.Interface, error) {
+		changes, err := from.Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		go func() {
+			defer changes.Stop()
+			var group errgroup.Group
+			group.SetLimit(bareWorkers)
+			for {
+				select {
+				case <-ctx.Done():
+					_ = group.Wait() // what fails does not arrive
+					return
+				case event, ok := <-changes.ResultChan():
+					if !ok {
+						return
+					}
+					if n, found := statusNumber(event.Object); found {
+						name := event.Object.(*corev1.Pod).Name
+						group.Go(func() error { return changeStatus(ctx, to, twin[name], n) })
+					}
+				}
 			}
-			i := slices.IndexFunc(object.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == changeKey })
-			if i < 0 {
-				return 0, false
-			}
-			n, err := strconv.Atoi(object.Status.Conditions[i].Message)
-			return n, err == nil
-		},
-	}, nil
+		}()
+		return to.Watch(ctx, metav1.ListOptions{})
+	}
+	return s, nil
 }
