@@ -9,6 +9,7 @@ import (
 
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/kube"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -76,5 +77,37 @@ func TestPlainHelmOnAPIServer(t *testing.T) {
 	upgrade(nil)
 	if got := id(); got != "rome" {
 		t.Errorf("after an upgrade that does not say the ID this is cluster %q, want rome", got)
+	}
+
+	// What Helm has installed liqoctl upgrades, what liqoctl has upgraded Helm does, and takes back.
+	resources := func() string {
+		t.Helper()
+		var deployment appsv1.Deployment
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: "liqo-controller-manager"}, &deployment); err != nil {
+			t.Fatal(err)
+		}
+		return deployment.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String()
+	}
+	asking := func(cpu string) map[string]any {
+		return map[string]any{"controllerManager": map[string]any{"pod": map[string]any{"resources": map[string]any{"requests": map[string]any{"cpu": cpu}}}}}
+	}
+	ours, err := NewRelease(getter, "liqo", io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ours.Apply(chart, asking("51m"), false); err != nil || resources() != "51m" {
+		t.Errorf("upgraded by liqoctl it asks for %s: %v", resources(), err)
+	}
+	upgrade(asking("52m"))
+	if got := resources(); got != "52m" {
+		t.Errorf("upgraded by Helm it asks for %s, want 52m", got)
+	}
+	back := action.NewRollback(helm)
+	back.WaitStrategy, back.ServerSideApply = kube.HookOnlyStrategy, "auto"
+	if err := back.Run(install.Release); err != nil || resources() != "51m" {
+		t.Errorf("taken back by Helm it asks for %s: %v", resources(), err)
+	}
+	if got := id(); got != "rome" {
+		t.Errorf("in the end this is cluster %q, want rome", got)
 	}
 }
