@@ -24,8 +24,9 @@ type Hierarchy struct {
 	Options string `json:"options,omitempty"`
 }
 
-// inner is the group, below a node's own, where its processes are under cgroup v2: a group that hands controllers
-// down may not hold processes itself.
+// inner is the group, below a node's own, where its programs are. Under cgroup v2 a group that hands controllers down may not hold processes
+// itself; in the cpu hierarchy of v1 it may, but there each thread in it would weigh as much as a group of pods, and a busy API server leave
+// pods next to nothing.
 const inner = "init"
 
 // Find returns the hierarchies of this machine: all of v1, or the only one of v2.
@@ -137,7 +138,7 @@ func delegate(dir string) error {
 func (g Group) Add(pid int) error {
 	for _, h := range g.Hierarchies {
 		dir := filepath.Join(h.Path, g.Name)
-		if _, err := os.Stat(filepath.Join(dir, inner)); err == nil && h.Options == "" {
+		if _, err := os.Stat(filepath.Join(dir, inner)); err == nil {
 			dir = filepath.Join(dir, inner)
 		}
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644); err != nil {
@@ -197,11 +198,8 @@ func Mount(hierarchies []Hierarchy) error {
 		if err := unix.Mount("cgroup2", root, "cgroup2", 0, ""); err != nil {
 			return fmt.Errorf("mounting cgroup2: %w", err)
 		}
-		if err := os.Mkdir(filepath.Join(root, inner), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("making control group: %w", err)
-		}
-		if err := os.WriteFile(filepath.Join(root, inner, "cgroup.procs"), []byte("1"), 0o644); err != nil {
-			return fmt.Errorf("moving into control group: %w", err)
+		if err := retire(root); err != nil {
+			return err
 		}
 		return delegate(root)
 	}
@@ -216,6 +214,23 @@ func Mount(hierarchies []Hierarchy) error {
 		if err := unix.Mount("cgroup", dir, "cgroup", 0, h.Options); err != nil {
 			return fmt.Errorf("mounting control groups %s: %w", h.Options, err)
 		}
+		if slices.Contains(strings.Split(h.Options, ","), "cpu") {
+			if err := retire(dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// retire moves PID 1, and so all that it starts, from the root of a hierarchy to the inner group.
+func retire(root string) error {
+	dir := filepath.Join(root, inner)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("making control group: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("1"), 0o644); err != nil {
+		return fmt.Errorf("moving into control group %s: %w", dir, err)
 	}
 	return nil
 }
