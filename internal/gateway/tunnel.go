@@ -151,6 +151,9 @@ func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, erro
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}
+	if err := batch(); err != nil { // it works without
+		log.Warn("The tunnel is slower than it could be", "error", err)
+	}
 	// First, so that it is there when the agent hears that the link came up.
 	socket, err := ipc.UAPIOpen(dataplane.TunnelLink)
 	if err != nil {
