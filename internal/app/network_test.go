@@ -415,7 +415,7 @@ func (a *agents) testUninstallation(t *testing.T) {
 	}
 	apitesting.Eventually(t, 20*time.Second, "the rights to be gone", func() error {
 		if err := asking.Get(t.Context(), client.ObjectKeyFromObject(daemonSet), u.object()); !apierrors.IsForbidden(err) {
-			return fmt.Errorf("asking for the DaemonSet: %v, want it to be forbidden", err)
+			return errors.Join(errors.New("asking for the DaemonSet is not forbidden yet"), err)
 		}
 		return nil
 	})
