@@ -213,6 +213,32 @@ func TestCommandsOnAPIServer(t *testing.T) {
 			t.Errorf("code %d: %s", code, errOut)
 		}
 	})
+	t.Run("namespaces are taken back all at once", func(t *testing.T) {
+		var objects []*offloadingv1beta1.NamespaceOffloading
+		for _, name := range []string{"first", "second"} {
+			object := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{
+				Namespace: name, Name: offloadingv1beta1.NamespaceOffloadingName, Finalizers: []string{"example.com/held"},
+			}}
+			create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, object)
+			objects = append(objects, object)
+		}
+		code, _, errOut := liqoctl("unoffload namespace first second --skip-confirm --timeout 500ms")
+		if code != 1 || !strings.Contains(errOut, "in namespace first to be gone") {
+			t.Errorf("code %d: %s", code, errOut)
+		}
+		for _, object := range objects {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+				t.Fatal(err)
+			}
+			if object.DeletionTimestamp == nil {
+				t.Errorf("namespace %s is not being taken back while another one is waited for", object.Namespace)
+			}
+			object.Finalizers = nil
+			if err := c.Update(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 	t.Run("the same cluster twice", func(t *testing.T) {
 		code, _, errOut := liqoctl("peer --remote-kubeconfig " + kubeconfig)
 		if code != 1 || !strings.Contains(errOut, "are the same") {

@@ -92,21 +92,25 @@ func (c *cluster) offloaded(ctx context.Context, names []string) ([]string, erro
 	return slices.Compact(kept), nil
 }
 
+// unoffload takes all of them back before it waits for one: Kubernetes takes seconds to remove a namespace, and does so for many at once.
 func (c *cluster) unoffload(ctx context.Context, names []string) error {
-	for _, name := range names {
-		object := &offloadingv1beta1.NamespaceOffloading{
+	objects := make([]*offloadingv1beta1.NamespaceOffloading, len(names))
+	for i, name := range names {
+		objects[i] = &offloadingv1beta1.NamespaceOffloading{
 			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: offloadingv1beta1.NamespaceOffloadingName},
 		}
-		step := c.Start("Taking namespace %s back", name)
-		err := kube.Delete(ctx, c, object)
-		if err == nil {
-			err = c.gone(ctx, step, object)
+		if err := kube.Delete(ctx, c, objects[i]); err != nil {
+			return err
 		}
+	}
+	for _, object := range objects {
+		step := c.Start("Taking namespace %s back", object.Namespace)
+		err := c.gone(ctx, step, object)
 		step.End()
 		if err != nil {
 			return err
 		}
-		c.Info("Offloading of namespace %s correctly disabled", name)
+		c.Info("Offloading of namespace %s correctly disabled", object.Namespace)
 	}
 	return nil
 }
