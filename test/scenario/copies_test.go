@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -15,8 +16,11 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// skipReflection is the annotation by which an object stays at home.
-const skipReflection = "liqo.io/skip-reflection"
+// Annotations by which an object stays at home, or, where it has to be said, may leave.
+const (
+	skipReflection  = "liqo.io/skip-reflection"
+	allowReflection = "liqo.io/allow-reflection"
+)
 
 // copied is one kind that follows a namespace.
 type copied struct {
@@ -70,6 +74,23 @@ func copies(s *story.Story) {
 		for _, k := range all {
 			alike(s, milan, k, twin)
 			alike(s, s.Naples, k, twin)
+		}
+	})
+	s.Step("a Service has the node ports of rome if it asks for them, and NetworkPolicies stay", func() {
+		policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "closed"}}
+		s.Must(rome.Create(s.Context(), policy))
+		service := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "ported", Labels: map[string]string{"team": "blue"}, Annotations: map[string]string{"liqo.io/force-remote-node-port": "true"}},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}},
+		}
+		s.Must(rome.Create(s.Context(), service))
+		alike(s, milan, copied{service, nil, func(o client.Object) any { return o.(*corev1.Service).Spec.Ports }}, twin)
+		s.Must(rome.Delete(s.Context(), service))
+		s.Gone(milan, copied{Object: service}.there(twin), start)
+		for _, c := range []*playground.Cluster{milan, s.Naples} {
+			if err := c.Get(s.Context(), client.ObjectKey{Namespace: twin, Name: "closed"}, policy); !apierrors.IsNotFound(err) {
+				s.Errorf("%s has the NetworkPolicy: %v", c.ID, err)
+			}
 		}
 	})
 	s.Step("changes follow", func() {
@@ -155,7 +176,7 @@ func (k copied) there(twin string) client.Object {
 }
 
 // alike waits until a provider has the copy of an object, with its labels and all that it says.
-func alike(s *story.Story, c *playground.Cluster, k copied, twin string) {
+func alike(s *story.Story, c *playground.Cluster, k copied, twin string) client.Object {
 	s.Helper()
 	there := k.there(twin)
 	s.Eventually(start, fmt.Sprintf("%s to have the %T of rome", c.ID, k.Object), func(ctx context.Context) error {
@@ -167,6 +188,7 @@ func alike(s *story.Story, c *playground.Cluster, k copied, twin string) {
 		}
 		return nil
 	})
+	return there
 }
 
 // event waits for an event about an object.

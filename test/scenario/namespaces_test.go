@@ -44,14 +44,50 @@ func namespaces(s *story.Story) {
 		s.Must(rome.Create(s.Context(), pod))
 		waits(s, rome, "local", pod.Name)
 	})
-	s.Step("Local: one that tolerates virtual nodes by their name runs in milan", func() {
-		pod := story.PodOn("milan", "local", "tolerates", playground.TestServer)
-		pod.Spec.Tolerations = []corev1.Toleration{{Key: api.TaintVirtualNode, Operator: corev1.TolerationOpExists}}
-		s.Must(rome.Create(s.Context(), pod))
-		s.PodReady(rome, "local", pod.Name, start)
-		s.PodReady(milan, story.Twin("local"), pod.Name, start)
-		s.Must(rome.Delete(s.Context(), pod))
-		s.Gone(rome, pod, start)
+	s.Step("Local: those that tolerate virtual nodes by their name, or are of their runtime class, run in milan", func() {
+		tolerates := story.PodOn("milan", "local", "tolerates", playground.TestServer)
+		tolerates.Spec.Tolerations = []corev1.Toleration{{Key: api.TaintVirtualNode, Operator: corev1.TolerationOpExists}}
+		classed := story.PodOn("milan", "local", "classed", playground.TestServer)
+		classed.Spec.RuntimeClassName = new("liqo")
+		for _, pod := range []*corev1.Pod{tolerates, classed} {
+			s.Must(rome.Create(s.Context(), pod))
+		}
+		for _, pod := range []*corev1.Pod{tolerates, classed} {
+			s.PodReady(rome, "local", pod.Name, start)
+			if class := s.PodReady(milan, story.Twin("local"), pod.Name, start).Spec.RuntimeClassName; class != nil {
+				s.Errorf("pod %s is of runtime class %s in milan", pod.Name, *class)
+			}
+			s.Must(rome.Delete(s.Context(), pod))
+		}
+		for _, pod := range []*corev1.Pod{tolerates, classed} {
+			s.Gone(rome, pod, start)
+		}
+	})
+	s.Step("LocalAndRemote, and a selector: at home or in naples, not in milan", func() {
+		s.Offload("either", "--selector", api.LabelRemoteClusterID+"=naples")
+		for _, node := range []string{"naples", rome.Node(), "milan"} {
+			s.Must(rome.Create(s.Context(), story.PodOn(node, "either", "on-"+node, playground.TestServer)))
+		}
+		s.PodReady(rome, "either", "on-naples", start)
+		s.PodReady(rome, "either", "on-"+rome.Node(), start)
+		waits(s, rome, "either", "on-milan")
+		offloaded(s, "either", offloadingv1beta1.PhaseReady, map[string]string{
+			"milan": offloadingv1beta1.ReasonClusterNotSelected, "naples": offloadingv1beta1.ReasonNamespaceCreated,
+		})
+		absent(s, milan, story.Twin("either"))
+	})
+	s.Step("a selector that no cluster meets: it says so, and pods stay at home", func() {
+		s.Namespace("nobody", nil)
+		s.Must(rome.Create(s.Context(), offloading("nobody", offloadingv1beta1.NamespaceOffloadingSpec{ClusterSelector: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: api.LabelRemoteClusterID, Operator: corev1.NodeSelectorOpIn, Values: []string{"nowhere"}},
+			}}},
+		}})))
+		offloaded(s, "nobody", offloadingv1beta1.PhaseNoClusterSelected, map[string]string{
+			"milan": offloadingv1beta1.ReasonClusterNotSelected, "naples": offloadingv1beta1.ReasonClusterNotSelected,
+		})
+		s.Must(rome.Create(s.Context(), anywhere("nobody", 1)))
+		runOn(s, s.PodsReady(rome, "nobody", 1, start), rome.Node())
 	})
 	s.Step("SelectedName: the twins are called so", func() {
 		s.Offload("selected", "--namespace-mapping-strategy", "SelectedName", "--remote-namespace-name", "chosen")
@@ -91,10 +127,7 @@ func namespaces(s *story.Story) {
 		theirs := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "taken"}}
 		s.Must(milan.Create(s.Context(), theirs))
 		s.Namespace("taken", nil)
-		s.Must(rome.Create(s.Context(), &offloadingv1beta1.NamespaceOffloading{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "taken", Name: offloadingv1beta1.NamespaceOffloadingName},
-			Spec:       offloadingv1beta1.NamespaceOffloadingSpec{NamespaceMappingStrategy: offloadingv1beta1.EnforceSameName},
-		}))
+		s.Must(rome.Create(s.Context(), offloading("taken", offloadingv1beta1.NamespaceOffloadingSpec{NamespaceMappingStrategy: offloadingv1beta1.EnforceSameName})))
 		offloaded(s, "taken", offloadingv1beta1.PhaseSomeFailed, map[string]string{
 			"milan": offloadingv1beta1.ReasonCreationLoopBackOff, "naples": offloadingv1beta1.ReasonNamespaceCreated,
 		})
@@ -120,7 +153,7 @@ func namespaces(s *story.Story) {
 		s.PodReady(rome, "early", "early", start)
 	})
 	s.Step("taken back", func() {
-		all := []string{"remote", "local", "selected", "taken", "early"}
+		all := []string{"remote", "local", "either", "nobody", "selected", "taken", "early"}
 		for _, ns := range append(all, "home") {
 			s.Must(rome.DeleteAllOf(s.Context(), &appsv1.Deployment{}, client.InNamespace(ns)))
 			s.Must(rome.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(ns), client.GracePeriodSeconds(1)))
@@ -139,6 +172,12 @@ func namespaces(s *story.Story) {
 		absent(s, milan, "chosen")
 		absent(s, naples, "chosen")
 	})
+}
+
+func offloading(namespace string, spec offloadingv1beta1.NamespaceOffloadingSpec) *offloadingv1beta1.NamespaceOffloading {
+	return &offloadingv1beta1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName}, Spec: spec,
+	}
 }
 
 // anywhere is a Deployment whose pods ask for no node.
@@ -194,7 +233,7 @@ func offloaded(s *story.Story, namespace string, phase offloadingv1beta1.Offload
 		}
 		for id, reason := range reasons {
 			if !slices.ContainsFunc(object.Status.RemoteNamespacesConditions[id], func(c offloadingv1beta1.RemoteNamespaceCondition) bool {
-				return c.Type == offloadingv1beta1.RemoteNamespaceReady && c.Reason == reason
+				return c.Reason == reason
 			}) {
 				return fmt.Errorf("cluster %s: %+v, want %s", id, object.Status.RemoteNamespacesConditions[id], reason)
 			}

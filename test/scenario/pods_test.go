@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -34,6 +35,8 @@ func pods(s *story.Story) {
 		once := story.PodOn("milan", ns, "once", playground.TestServer, "/testserver", "exit", "0")
 		once.Spec.RestartPolicy = corev1.RestartPolicyNever
 		s.Must(rome.Create(s.Context(), once))
+		s.Must(rome.Create(s.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "settings"}, Data: map[string]string{"a": "1"}}))
+		s.Must(rome.Create(s.Context(), whole(ns)))
 	})
 	there := s.Record(milan, twin)
 
@@ -65,16 +68,14 @@ func pods(s *story.Story) {
 	})
 	s.Step("kubectl debug and kubectl edit --subresource resize", func() {
 		before := s.Pod(rome, ns, "server")
-		with := before.DeepCopy()
-		with.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-			Name: "debugger", Image: playground.Shell, Command: []string{"sh", "-c", "echo looking; sleep 1000"},
-		}}}
-		_, err := rome.Set.CoreV1().Pods(ns).UpdateEphemeralContainers(s.Context(), "server", with, metav1.UpdateOptions{})
-		s.Must(err)
-		with = s.Pod(rome, ns, "server")
-		with.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("20m")
-		_, err = rome.Set.CoreV1().Pods(ns).UpdateResize(s.Context(), "server", with, metav1.UpdateOptions{})
-		s.Must(err)
+		change(s, ns, "server", func(ctx ctx, pod *corev1.Pod) error {
+			pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+				Name: "debugger", Image: playground.Shell, Command: []string{"sh", "-c", "echo looking; sleep 1000"},
+			}}}
+			_, err := rome.Set.CoreV1().Pods(ns).UpdateEphemeralContainers(ctx, "server", pod, metav1.UpdateOptions{})
+			return err
+		})
+		resize(s, ns, "server", "20m")
 		s.Eventually(start, "rome to show both", func(ctx) error {
 			status := s.Pod(rome, ns, "server").Status
 			debugs := slices.ContainsFunc(status.EphemeralContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Running != nil })
@@ -89,6 +90,16 @@ func pods(s *story.Story) {
 			s.Errorf("the debugger says %q", got)
 		}
 	})
+	s.Step("what a pod says it says in milan, too", func() {
+		carried(s, s.PodReady(rome, ns, "whole", start), s.PodReady(milan, twin, "whole", start))
+		for file, want := range map[string]string{"/etc/hosts": "192.0.2.1\toracle", "/etc/resolv.conf": "192.0.2.53", "/settings/a": "1", "/about/note": "kept"} {
+			if said := s.Exec(rome, story.WebSocket, ns, "whole", "", "/testserver", "cat", file); !strings.Contains(said.Out, want) {
+				s.Errorf("%s: %+v, want %q", file, said, want)
+			}
+		}
+		s.Must(rome.Delete(s.Context(), s.Pod(rome, ns, "whole")))
+	})
+	s.Step("rome's identities are good in milan for what is rome's, and for nothing else", func() { trespass(s, twin) })
 	s.Step("replicas keep apart as the preset says, among the nodes of milan", func() {
 		for _, preset := range []string{"hard", "soft"} {
 			d := story.DeploymentOn("milan", ns, preset, 2, playground.TestServer)
@@ -150,6 +161,22 @@ func pods(s *story.Story) {
 		}
 		s.Must(rome.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(ns)))
 		s.PodsReady(rome, ns, 0, start)
+	})
+}
+
+// change changes a pod of rome as it is, whoever else does.
+func change(s *story.Story, namespace, name string, do func(context.Context, *corev1.Pod) error) {
+	s.Helper()
+	s.Must(retry.RetryOnConflict(retry.DefaultRetry, func() error { return do(s.Context(), s.Pod(s.Rome, namespace, name)) }))
+}
+
+// resize makes the container of a pod of rome request so much CPU.
+func resize(s *story.Story, namespace, name, cpu string) {
+	s.Helper()
+	change(s, namespace, name, func(ctx context.Context, pod *corev1.Pod) error {
+		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(cpu)
+		_, err := s.Rome.Set.CoreV1().Pods(namespace).UpdateResize(ctx, name, pod, metav1.UpdateOptions{})
+		return err
 	})
 }
 

@@ -37,12 +37,15 @@ func quota(s *story.Story) {
 			return fmt.Errorf("it has %v", node.Status.Allocatable)
 		})
 	})
+	needs := func(name, cpu string) *corev1.Pod {
+		pod := story.PodOn("milan", ns, name, playground.TestServer)
+		pod.Spec.NodeName = "milan" // past the scheduler, which would let it wait
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+		return pod
+	}
 	s.Step("what exceeds the quota waits, says by how much, and comes when there is room", func() {
 		for _, name := range []string{"first", "second"} {
-			pod := story.PodOn("milan", ns, name, playground.TestServer)
-			pod.Spec.NodeName = "milan" // past the scheduler, which would let it wait
-			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("150m")}
-			s.Must(rome.Create(s.Context(), pod))
+			s.Must(rome.Create(s.Context(), needs(name, "150m")))
 			if name == "first" {
 				s.PodReady(rome, ns, name, start)
 			}
@@ -53,6 +56,39 @@ func quota(s *story.Story) {
 		}
 		s.Must(rome.Delete(s.Context(), s.Pod(rome, ns, "first")))
 		s.PodReady(rome, ns, "second", time.Minute)
+	})
+	s.Step("init containers count, what has ended does not", func() {
+		starts := needs("starts", "10m")
+		starts.Spec.InitContainers = []corev1.Container{{
+			Name: "before", Image: playground.TestServer, Command: []string{"/testserver", "exit", "0"},
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("180m")}},
+		}}
+		s.Must(rome.Create(s.Context(), starts))
+		refused(s, ns, "starts", "180m of cpu are wanted, 150m of 200m are used")
+		s.Must(rome.Delete(s.Context(), s.Pod(rome, ns, "second")))
+		s.PodReady(rome, ns, "starts", time.Minute)
+		s.Must(rome.Delete(s.Context(), starts))
+		s.Gone(rome, starts, start)
+		ends := needs("ends", "150m")
+		ends.Spec.RestartPolicy = corev1.RestartPolicyNever
+		ends.Spec.Containers[0].Command = []string{"/testserver", "exit", "0"}
+		s.Must(rome.Create(s.Context(), ends))
+		because(s, ns, "ends", corev1.PodSucceeded, "")
+		s.Must(rome.Create(s.Context(), needs("third", "150m")))
+		s.PodReady(rome, ns, "third", start)
+	})
+	s.Step("a pod that grows beyond the quota stays as it is, and rome says why", func() {
+		before := s.Pod(milan, twin, "third")
+		resize(s, ns, "third", "250m")
+		refused(s, ns, "third", "of 200m are used")
+		now := s.Pod(milan, twin, "third")
+		untouched(s, *before, *now)
+		if cpu := now.Spec.Containers[0].Resources.Requests.Cpu(); cpu.MilliValue() != 150 {
+			s.Errorf("it requests %s in milan", cpu)
+		}
+		for _, name := range []string{"ends", "third"} {
+			s.Must(rome.Delete(s.Context(), s.Pod(rome, ns, name)))
+		}
 	})
 	for _, enforcement := range []offloadingv1beta1.LimitsEnforcement{offloadingv1beta1.EnforcementSoft, offloadingv1beta1.EnforcementHard, offloadingv1beta1.EnforcementNone} {
 		s.Step("milan demands "+string(enforcement), func() {

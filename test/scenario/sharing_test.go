@@ -3,16 +3,22 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	sharingv1alpha1 "liqo.io/liqo/api/sharing/v1alpha1"
 	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
@@ -83,8 +89,25 @@ func sharing(s *story.Story) {
 		s.Must(err)
 		share(s, "second", 200)
 		share(s, "milan", 200)
+	})
+	meta := metav1.ObjectMeta{Namespace: ns, Name: "second"}
+	s.Step("the second node of milan runs pods of the same namespace", func() {
+		s.Must(rome.Create(s.Context(), story.DeploymentOn("second", ns, "second", 1, playground.TestServer)))
+		s.PodsReady(rome, ns, 2, start)
+		s.PodsReady(milan, twin, 2, start)
+	})
+	s.Step("without its slice it is drained, and tells which pod a disruption budget holds", func() {
+		s.Must(rome.Create(s.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: meta, Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "second"}},
+		}}))
 		s.Must(rome.Delete(s.Context(), &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace("milan"), Name: "second"}}))
+		drains(s, "second", ns+"/second-", "a disruption budget refuses the eviction", "removed by force at")
+		s.PodsReady(rome, ns, 2, start)
+	})
+	s.Step("the budget is lifted: the node goes", func() {
+		s.Must(rome.Delete(s.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: meta}))
 		s.Gone(rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "second"}}, start)
+		s.Must(rome.Delete(s.Context(), &appsv1.Deployment{ObjectMeta: meta}, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 		share(s, "milan", 400)
 	})
 	s.Step("as before", func() {
@@ -95,6 +118,23 @@ func sharing(s *story.Story) {
 		devices(s, "null")
 		share(s, "milan", free*90/100)
 		s.Gone(milan, neighbour, start)
+	})
+}
+
+// drains waits until a VirtualNode says that it is drained, and all of these.
+func drains(s *story.Story, name string, says ...string) {
+	s.Helper()
+	s.Eventually(start, "VirtualNode "+name+" to be drained", func(ctx context.Context) error {
+		var node offloadingv1beta1.VirtualNode
+		if err := s.Rome.Get(ctx, client.ObjectKey{Namespace: api.TenantNamespace("milan"), Name: name}, &node); err != nil {
+			return err
+		}
+		for _, c := range node.Status.Conditions {
+			if c.Status == offloadingv1beta1.VirtualNodeDraining && !slices.ContainsFunc(says, func(part string) bool { return !strings.Contains(c.Message, part) }) {
+				return nil
+			}
+		}
+		return fmt.Errorf("its conditions are %+v, want one that says %q", node.Status.Conditions, says)
 	})
 }
 

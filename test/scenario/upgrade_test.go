@@ -1,7 +1,10 @@
 package scenario
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -20,7 +23,7 @@ import (
 // upgrade: both clusters get other programs of ours while pods in milan talk to each other; an upgrade that comes to nothing is taken back.
 // The pods take no notice.
 func upgrade(s *story.Story) {
-	const ns = "upgrade"
+	const ns, other = "upgrade", "choices"
 	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
 	both := []*playground.Cluster{rome, milan}
 	// Deployments remember what they ran before.
@@ -46,6 +49,13 @@ func upgrade(s *story.Story) {
 			return nil
 		})
 	})
+	s.Step("a pod of a runtime class of milan that it lets nobody use", func() {
+		s.Offload(other)
+		s.Must(milan.Create(s.Context(), special()))
+		s.Cleanup(func() { _ = milan.Delete(context.WithoutCancel(s.Context()), special()) })
+		s.Must(rome.Create(s.Context(), specialPod(other)))
+		refused(s, other, "special", "special")
+	})
 	before := s.Pods(rome, ns)
 	here, there := s.Record(rome, ns), s.Record(milan, twin)
 	untouched := func() {
@@ -63,14 +73,16 @@ func upgrade(s *story.Story) {
 		s.NodeReady("milan", true, start)
 	}
 	// Asking for other resources is the smallest change that needs other pods of ours.
-	apply := func(cpu string) {
+	apply := func(cpu, choices string) {
 		s.Helper()
 		kubelet := s.Only(rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"})
+		values := filepath.Join(s.TempDir(), "values.yaml")
+		s.Must(os.WriteFile(values, []byte(choices), 0o600))
 		var group errgroup.Group
 		for _, c := range both {
 			group.Go(func() error {
 				_, err := s.Liqoctl(s.Context(), "upgrade", "--kubeconfig", c.Kubeconfig,
-					"--set", "controllerManager.pod.resources.requests.cpu="+cpu+",virtualKubelet.extra.resources.requests.cpu="+cpu)
+					"--set", "controllerManager.pod.resources.requests.cpu="+cpu+",virtualKubelet.extra.resources.requests.cpu="+cpu, "--values", values)
 				return err
 			})
 		}
@@ -85,8 +97,17 @@ func upgrade(s *story.Story) {
 		})
 	}
 
-	s.Step("upgrade both, with pods of ours that differ", func() { apply("51m") })
+	s.Step("upgrade both, with pods of ours that differ, and other values", func() { apply("51m", chosen) })
 	s.Step("the pods took no notice", untouched)
+	s.Step("what follows a namespace, and what milan offers, is as the values say", func() {
+		choices(s, other)
+		if class := s.PodReady(milan, story.Twin(other), "special", time.Minute).Spec.RuntimeClassName; class == nil || *class != "special" {
+			s.Errorf("the pod is of runtime class %v", class)
+		}
+		s.Must(rome.Delete(s.Context(), s.Pod(rome, other, "special")))
+		s.PodsReady(rome, other, 0, start)
+		s.Must(milan.Delete(s.Context(), special()))
+	})
 
 	s.Step("an upgrade that comes to nothing is taken back, and says why", func() {
 		said, err := s.Liqoctl(s.Context(), "upgrade", "--kubeconfig", rome.Kubeconfig, "--timeout", "20s", "--set", "controllerManager.pod.extraArgs={--nonsense}")
@@ -110,7 +131,7 @@ func upgrade(s *story.Story) {
 	})
 	s.Step("the pods took no notice of that either", untouched)
 
-	s.Step("upgrade both, back to how they were", func() { apply("50m") })
+	s.Step("upgrade both, back to how they were", func() { apply("50m", byDefault) })
 	s.Step("nor of that, and all requests were answered", func() {
 		untouched()
 		said := s.Logs(rome, ns, "client", corev1.PodLogOptions{})
