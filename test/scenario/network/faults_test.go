@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -242,6 +243,12 @@ func partition(s *story.Story) {
 		connected(s, milan, "rome", networkingv1beta1.ConnectionError, 30*time.Second)
 		connected(s, rome, "naples", networkingv1beta1.Connected, time.Second)
 	})
+	s.Step("nobody is led where nobody answers: the endpoints beyond the cut are not ready, and those of naples are", func() {
+		p.unready(milan, "home")
+		p.unready(rome, "milan")
+		p.seen(rome, "naples")
+		p.seen(s.Naples, "home")
+	})
 	s.Step("the path to naples is not disturbed", func() {
 		pause(s, time.Second)
 		p.flows(other, time.Second)
@@ -258,5 +265,29 @@ func partition(s *story.Story) {
 		}
 		pause(s, time.Second)
 		p.flows(stream, time.Minute)
+	})
+}
+
+// unready waits until a cluster knows no endpoint of a group that is ready, though it knows them all.
+func (p *people) unready(c *playground.Cluster, group string) {
+	p.Helper()
+	p.Eventually(time.Minute, fmt.Sprintf("%s to show no endpoint of Service %s as ready", c.ID, group), func(ctx context.Context) error {
+		var list discoveryv1.EndpointSliceList
+		if err := c.List(ctx, &list, client.InNamespace(p.namespace(c)), client.MatchingLabels{discoveryv1.LabelServiceName: group}); err != nil {
+			return err
+		}
+		known := 0
+		for _, slice := range list.Items {
+			for _, endpoint := range slice.Endpoints {
+				known++
+				if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
+					return fmt.Errorf("%v is ready", endpoint.Addresses)
+				}
+			}
+		}
+		if known != 2 {
+			return fmt.Errorf("there are %d endpoints", known)
+		}
+		return nil
 	})
 }
