@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,7 +15,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
@@ -36,17 +42,19 @@ func home(s *story.Story) {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: account}},
 		}))
-		for _, name := range []string{"caller", "shy"} {
+		const support = "liqo.io/api-server-support"
+		annotations := map[string]map[string]string{
+			"caller": nil, "shy": {support: "disabled"}, "guest": {support: "remote", "liqo.io/remote-service-account-name": "default"},
+		}
+		for name := range annotations {
 			pod := story.PodOn("milan", ns, name, playground.TestServer)
 			pod.Spec.ServiceAccountName = account
-			if name == "shy" {
-				pod.Annotations = map[string]string{"liqo.io/api-server-support": "disabled"}
-			}
+			pod.Annotations = annotations[name]
 			s.Must(rome.Create(s.Context(), pod))
 		}
-		s.PodReady(rome, ns, "caller", start)
-		s.PodReady(rome, ns, "shy", start)
+		s.PodsReady(rome, ns, len(annotations), start)
 	})
+	var api caller
 	s.Step("it lists ConfigMaps of rome, and nothing else", func() {
 		read := func(file string) string {
 			said := s.Exec(rome, story.WebSocket, ns, "caller", "", "/testserver", "cat", file)
@@ -71,7 +79,7 @@ func home(s *story.Story) {
 		if got := read(mount + "namespace"); got != ns {
 			s.Errorf("the pod is told that its namespace is %q, want %q", got, ns)
 		}
-		api := caller{
+		api = caller{
 			from: inside(s, s.Milan, story.Twin(ns), "caller"), host: host, port: port, address: address(host, read("/etc/hosts")),
 			roots: roots, token: strings.TrimSpace(read(mount + "token")),
 		}
@@ -86,6 +94,61 @@ func home(s *story.Story) {
 			if status != want {
 				s.Errorf("%s: status %d, want %d: %s", path, status, want, said)
 			}
+		}
+	})
+	s.Step("a token that is due is replaced", func() {
+		milan, key := s.Milan, client.ObjectKey{Namespace: story.Twin(ns), Name: "caller-token"}
+		var secret corev1.Secret
+		s.Must(milan.Get(s.Context(), key, &secret))
+		due := secret.DeepCopy()
+		due.Annotations["offloading.liqo.io/service-account-refresh"] = time.Now().UTC().Format(time.RFC3339)
+		s.Must(milan.Patch(s.Context(), due, client.MergeFrom(&secret)))
+		s.Eventually(start, "another token", func(ctx context.Context) error {
+			if err := milan.Get(ctx, key, &secret); err != nil {
+				return err
+			}
+			for name, token := range secret.Data {
+				if strings.HasPrefix(name, "kube-api-access-") && string(token) != api.token {
+					api.token = string(token)
+					return nil
+				}
+			}
+			return fmt.Errorf("the annotations are %v", secret.Annotations)
+		})
+		status, said, err := api.get(s.Context(), "/api/v1/namespaces/"+ns+"/configmaps")
+		s.Must(err)
+		if status != http.StatusOK {
+			s.Errorf("with the new token: status %d: %s", status, said)
+		}
+	})
+	s.Step("it counts no longer than the pod is there", func() {
+		s.Must(rome.Delete(s.Context(), s.Pod(rome, ns, "caller")))
+		s.Gone(rome, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "caller"}}, start)
+		config := rest.AnonymousClientConfig(rome.Config)
+		config.BearerToken = api.token
+		set, err := kubernetes.NewForConfig(config)
+		s.Must(err)
+		s.Eventually(start, "rome to refuse the token", func(ctx context.Context) error {
+			_, err := set.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
+			if err == nil {
+				err = errors.New("it takes it")
+			}
+			if !apierrors.IsUnauthorized(err) {
+				return err
+			}
+			return nil
+		})
+	})
+	s.Step("one that asks for it speaks with the API server of milan, as a ServiceAccount there", func() {
+		said := s.Exec(rome, story.WebSocket, ns, "guest", "", "/testserver", "cat", mount+"token")
+		parts := strings.Split(said.Out, ".")
+		if len(parts) != 3 {
+			s.Fatalf("its token is no token: %+v", said)
+		}
+		claims, err := base64.RawURLEncoding.DecodeString(parts[1])
+		s.Must(err)
+		if want := `"sub":"system:serviceaccount:` + story.Twin(ns) + `:default"`; !strings.Contains(string(claims), want) {
+			s.Errorf("its token says %s, want %s", claims, want)
 		}
 	})
 	s.Step("one that opts out has no token", func() {
