@@ -34,6 +34,7 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 	if o.dryRun {
 		return c.dryRun(ctx, step, release, ready)
 	}
+	a.journal.takenBack()
 	undo := &undoing{cluster: c, release: release}
 	err = undo.apply(ctx, step, ready)
 	step.End()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
@@ -45,8 +46,17 @@ type cluster struct {
 	labels, annotations map[string]string
 }
 
+// knownKinds is made once: it takes longer than most requests, and nobody changes it.
+var knownKinds = sync.OnceValue(kube.NewScheme)
+
 // connect makes the connection; no request is sent.
 func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*cluster, error) {
+	flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
+		if a.wrap != nil {
+			config = a.wrap(config)
+		}
+		return bounding(config)
+	}
 	config, err := flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of the %s cluster: %w", orDefault(scope, "local"), err)
@@ -60,13 +70,15 @@ func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*clus
 	config.QPS = -1
 	config.UserAgent = "liqoctl"
 	config.WarningHandler = rest.NoWarnings{}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: kube.NewScheme()})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: knownKinds()})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
 	shown := scope
 	if a.dryRun {
 		c, shown = newDryClient(c), strings.TrimPrefix(scope+", dry run", ", ")
+	} else {
+		c = &journaled{WithWatch: c, journal: &a.journal, scope: scope}
 	}
 	out := a.console()
 	if shown != "" {
@@ -244,7 +256,7 @@ func (c *cluster) uid(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", c.error(fmt.Errorf("reaching the API server %s: %w", c.config.Host, err))
+		return "", c.error(fmt.Errorf("reading Namespace %s at the API server %s: %w", metav1.NamespaceSystem, c.config.Host, err))
 	}
 	return string(namespace.UID), nil
 }

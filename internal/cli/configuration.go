@@ -17,13 +17,14 @@ import (
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/kube"
 )
 
 // listOfPeer reads the objects of a kind that belong to a peer, oldest names first; none where the cluster does not know the kind.
 func (c *cluster) listOfPeer(ctx context.Context, list client.ObjectList, namespace, peer string) error {
 	err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteClusterID: peer})
 	if err != nil && !absent(err) {
-		return c.error(fmt.Errorf("reading %T in namespace %s: %w", list, namespace, err))
+		return c.error(fmt.Errorf("listing %s in %s: %w", kube.KindsOf(list), namespaceText(namespace), err))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/install/installer"
+	"liqo.io/liqo/internal/kube"
 )
 
 // objectKind is a kind of objects that commands are about one by one.
@@ -100,7 +101,7 @@ func (a *app) installedWithin(ctx context.Context) (c *cluster, within string, e
 func (c *cluster) all(ctx context.Context, kind objectKind, within string) ([]client.Object, error) {
 	list := kind.list()
 	if err := c.List(ctx, list, client.InNamespace(within)); err != nil && !absent(err) {
-		return nil, fmt.Errorf("reading %T: %w", list, err)
+		return nil, fmt.Errorf("listing %s in %s: %w", kube.KindsOf(list), namespaceText(within), err)
 	}
 	return objectsOf(list)
 }

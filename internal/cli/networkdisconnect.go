@@ -12,6 +12,7 @@ import (
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/kube"
 )
 
 // remains are the objects of a network in one cluster, in the order in which they go.
@@ -20,8 +21,9 @@ type remains struct {
 	clients, servers, keys, configurations []client.Object
 }
 
-// remainsOf looks for what a cluster has of the network with a peer; without a tenant namespace that is nothing.
-func (c *cluster) remainsOf(ctx context.Context, peer string) (*remains, error) {
+// remainsOf looks for what a cluster has of the network with a peer; without a tenant namespace that is nothing. Where the user may not look, it
+// insists on knowing, or warns that it does not know.
+func (c *cluster) remainsOf(ctx context.Context, peer string, insist bool) (*remains, error) {
 	out := &remains{cluster: c}
 	namespace, err := c.findTenantNamespace(ctx, peer)
 	if err != nil || namespace == "" {
@@ -33,7 +35,7 @@ func (c *cluster) remainsOf(ctx context.Context, peer string) (*remains, error) 
 	}{{kindClient, &out.clients}, {kindServer, &out.servers}, {kindPublicKey, &out.keys}, {kindConfiguration, &out.configurations}} {
 		list := part.kind.list()
 		err := c.listOfPeer(ctx, list, namespace, peer)
-		if apierrors.IsForbidden(err) { // a user who may do no more than peer
+		if apierrors.IsForbidden(err) && !insist { // a user who may do no more than peer
 			c.Warn("The user of the kubeconfig may not look for a network with %s: if there is one it stays", peer)
 			return &remains{cluster: c}, nil
 		}
@@ -49,7 +51,7 @@ func (c *cluster) remainsOf(ctx context.Context, peer string) (*remains, error) 
 
 // removeNetwork asks the user, and removes the tunnel, with configurations also what the clusters know of each other's ranges.
 func (a *app) removeNetwork(ctx context.Context, p *pair, question string, configurations, wait, dryRun bool) error {
-	local, remote, err := p.remains(ctx)
+	local, remote, err := p.remains(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -86,10 +88,10 @@ func (r *remains) inOrder() []client.Object {
 	return out
 }
 
-func (p *pair) remains(ctx context.Context) (local, remote *remains, err error) {
+func (p *pair) remains(ctx context.Context, insist bool) (local, remote *remains, err error) {
 	err = both(
-		func() (err error) { local, err = p.local.remainsOf(ctx, p.remote.id); return },
-		func() (err error) { remote, err = p.remote.remainsOf(ctx, p.local.id); return },
+		func() (err error) { local, err = p.local.remainsOf(ctx, p.remote.id, insist); return },
+		func() (err error) { remote, err = p.remote.remainsOf(ctx, p.local.id, insist); return },
 	)
 	return local, remote, err
 }
@@ -137,7 +139,7 @@ func (r *remains) made(ctx context.Context, owner client.Object) ([]client.Objec
 			if absent(err) {
 				continue
 			}
-			return nil, r.error(fmt.Errorf("reading %T in namespace %s: %w", list, owner.GetNamespace(), err))
+			return nil, r.error(fmt.Errorf("listing %s in namespace %s: %w", kube.KindsOf(list), owner.GetNamespace(), err))
 		}
 		objects, err := objectsOf(list)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
 )
 
@@ -127,7 +128,7 @@ func readExplained(id, liqoNamespace string, read func(client.ObjectList) error)
 	)
 	for _, list := range []client.ObjectList{&nodes, &pods, &agents, &networks, &ips, &configurations, &servers, &clients, &connections, &keys, &maps} {
 		if err := read(list); err != nil {
-			return c, fmt.Errorf("listing objects for %T: %w", list, err)
+			return c, fmt.Errorf("listing %s: %w", kube.KindsOf(list), err)
 		}
 	}
 	c.maps = maps.Items

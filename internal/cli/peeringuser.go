@@ -40,6 +40,7 @@ func (u *peeringUser) writer() string  { return u.request() + "-tenant-ns-writer
 
 func (a *app) generatePeeringUserCommand() *cobra.Command {
 	var consumer, rsa string
+	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "peering-user",
 		Short: "Print a kubeconfig that is good for peering one consumer with this cluster, and for nothing else",
@@ -51,7 +52,7 @@ func (a *app) generatePeeringUserCommand() *cobra.Command {
 			%[1]s generate peering-user --consumer-cluster-id rome > milan-for-rome.yaml`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			if !slices.Contains([]string{"auto", "true", "false"}, rsa) {
 				return fmt.Errorf("--tls-compatibility-mode %s: want auto, true or false", rsa)
@@ -68,6 +69,7 @@ func (a *app) generatePeeringUserCommand() *cobra.Command {
 	}
 	command.Flags().StringVar(&consumer, "consumer-cluster-id", "", "Cluster ID of the consumer (required)")
 	command.Flags().StringVar(&rsa, "tls-compatibility-mode", "auto", "Use an RSA key, for API servers that know no other: auto (as the cluster's own keys), true or false")
+	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	required(command, "consumer-cluster-id")
 	oneOf(command, "tls-compatibility-mode", "auto", "true", "false")
 	return command
@@ -102,6 +104,11 @@ func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 	}
 	// The name of one whose rights were taken is never given again: its certificate can't be.
 	subject := peering.Subject{User: u.request() + "-" + hex.EncodeToString(suffix[:]), Group: peering.OrganizationControlPlane}
+	// What can't be printed must not have rights: all that the kubeconfig takes is read first.
+	config, err := u.kubeconfig(ctx)
+	if err != nil {
+		return err
+	}
 	certificate, err := u.sign(ctx, private, subject)
 	if err != nil {
 		return err
@@ -109,9 +116,10 @@ func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 	if err := u.bind(ctx, subject.User); err != nil {
 		return err
 	}
-	data, err := u.kubeconfig(ctx, certificate, private)
+	config.AuthInfos[u.user()] = &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: private}
+	data, err := clientcmd.Write(*config)
 	if err != nil {
-		return err
+		return fmt.Errorf("writing the kubeconfig of %s: %w", subject.User, err)
 	}
 	_, err = u.Out().Write(data)
 	return err
@@ -194,10 +202,11 @@ func (u *peeringUser) sign(ctx context.Context, private []byte, subject peering.
 	return csr.Status.Certificate, err
 }
 
-// bind gives the user the rights that the installation has for it.
+// bind gives the user the rights that the installation has for it. The binding by which a peering user is known comes last: a command that was interrupted
+// before can be run again.
 func (u *peeringUser) bind(ctx context.Context, user string) error {
 	for _, of := range []struct{ namespace, name, kind string }{
-		{u.cluster.namespace, u.reader(), "Role"}, {u.namespace, u.writer(), "ClusterRole"},
+		{u.namespace, u.writer(), "ClusterRole"}, {u.cluster.namespace, u.reader(), "Role"},
 	} {
 		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: of.namespace, Name: of.name}}
 		if _, err := u.ensure(ctx, binding, func() error {
@@ -213,8 +222,11 @@ func (u *peeringUser) bind(ctx context.Context, user string) error {
 	return nil
 }
 
-// kubeconfig leads the user into the cluster on the way that peers take.
-func (u *peeringUser) kubeconfig(ctx context.Context, certificate, private []byte) ([]byte, error) {
+// user is what the kubeconfig calls the user.
+func (u *peeringUser) user() string { return u.consumer + "-user" }
+
+// kubeconfig leads the user into the cluster on the way that peers take; the user's credentials are to be added.
+func (u *peeringUser) kubeconfig(ctx context.Context) (*clientcmdapi.Config, error) {
 	info, err := u.localInfo(ctx)
 	if err != nil {
 		return nil, err
@@ -225,12 +237,10 @@ func (u *peeringUser) kubeconfig(ctx context.Context, certificate, private []byt
 		return nil, fmt.Errorf("reading the API server's CA, ConfigMap %s: %w", name, err)
 	}
 	config := clientcmdapi.NewConfig()
-	user := u.consumer + "-user"
 	config.Clusters[u.consumer] = &clientcmdapi.Cluster{Server: info.Local.APIServerAddr, CertificateAuthorityData: []byte(root.Data["ca.crt"])}
-	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: private}
-	config.Contexts[u.consumer] = &clientcmdapi.Context{Cluster: u.consumer, AuthInfo: user, Namespace: u.namespace}
+	config.Contexts[u.consumer] = &clientcmdapi.Context{Cluster: u.consumer, AuthInfo: u.user(), Namespace: u.namespace}
 	config.CurrentContext = u.consumer
-	return clientcmd.Write(*config)
+	return config, nil
 }
 
 func (a *app) deletePeeringUserCommand() *cobra.Command {

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -23,26 +23,21 @@ import (
 func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
 	// Libraries below log on their own; liqoctl says everything itself.
 	quiet()
-	app := newApp(streams)
-	root := app.command()
+	return newApp(streams).run(ctx, args)
+}
+
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.command()
 	root.SetArgs(args)
 	root.SetContext(ctx)
 	if err := root.ExecuteContext(ctx); err != nil {
 		if waiting := (*waitError)(nil); ctx.Err() != nil && !errors.As(err, &waiting) {
 			err = fmt.Errorf("interrupted: %w", err)
 		}
-		app.console().Fail(reachable(err))
+		a.console().Fail(a.journal.told(cured(err)))
 		return 1
 	}
 	return 0
-}
-
-// reachable adds what to do to an error of a connection that could not be made.
-func reachable(err error) error {
-	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
-		return fmt.Errorf("%w\nCheck that the cluster runs, and that the kubeconfig and context given are the right ones", err)
-	}
-	return err
 }
 
 func quiet() {
@@ -61,6 +56,9 @@ type app struct {
 	labels        map[string]string
 	annotations   map[string]string
 	sharedConsole *console.Console
+	journal       journal
+	// wrap changes every connection before it is made; nil leaves it as the kubeconfig says.
+	wrap func(*rest.Config) *rest.Config
 }
 
 func newApp(streams genericiooptions.IOStreams) *app {

@@ -98,7 +98,7 @@ func (p *pair) unpeerNetwork(ctx context.Context, wait bool) error {
 	if err != nil {
 		return err
 	}
-	local, remote, err := p.remains(ctx)
+	local, remote, err := p.remains(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (c *cluster) giveBack(ctx context.Context, provider, namespace string) erro
 		{&offloadingv1beta1.VirtualNodeList{}, api.LabelRemoteClusterID},
 	} {
 		if err := c.List(ctx, what.list, client.InNamespace(namespace), client.MatchingLabels{what.label: provider}); err != nil {
-			return c.error(fmt.Errorf("reading %T in namespace %s: %w", what.list, namespace, err))
+			return c.error(fmt.Errorf("listing %s in namespace %s: %w", kube.KindsOf(what.list), namespace, err))
 		}
 		objects, err := objectsOf(what.list)
 		if err != nil {

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -66,6 +67,16 @@ func Delete(ctx context.Context, c client.Client, obj client.Object, opts ...cli
 }
 
 func ptr(uid types.UID) *types.UID { return &uid }
+
+// KindsOf is what the objects of a typed list are called, for an error: "Identities" of an *IdentityList.
+func KindsOf(list client.ObjectList) string {
+	name := fmt.Sprintf("%T", list)
+	name = strings.TrimSuffix(name[strings.LastIndex(name, ".")+1:], "List")
+	if stem, ends := strings.CutSuffix(name, "y"); ends && !strings.HasSuffix(stem, "e") {
+		return stem + "ies"
+	}
+	return name + "s"
+}
 
 // describe names an object for an error: its kind, namespace and name.
 func describe(c client.Client, obj client.Object) string {

@@ -121,11 +121,11 @@ func Leftovers(ctx context.Context, c client.Client) ([]client.Object, error) {
 			{api.LabelManaged: api.True}, {"app.kubernetes.io/managed-by": "liqo"}, {"app.kubernetes.io/part-of": "liqo"},
 		} {
 			if err := c.List(ctx, list, selector); err != nil {
-				return nil, fmt.Errorf("listing %T: %w", list, err)
+				return nil, fmt.Errorf("listing %s: %w", kube.KindsOf(list), err)
 			}
 			items, err := meta.ExtractList(list)
 			if err != nil {
-				return nil, fmt.Errorf("listing %T: %w", list, err)
+				return nil, fmt.Errorf("listing %s: %w", kube.KindsOf(list), err)
 			}
 			for _, item := range items {
 				object, ok := item.(client.Object)

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+)
+
+// cured adds to an error of a request what to do about it. What a command knows better it says itself.
+func cured(err error) error {
+	if cure := cureOf(err); cure != "" {
+		return fmt.Errorf("%w\n%s", err, cure)
+	}
+	return err
+}
+
+func cureOf(err error) string {
+	dial, waiting := (*net.OpError)(nil), (*waitError)(nil)
+	switch {
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return "Check that the cluster runs, and that the kubeconfig and context given are the right ones"
+	case errors.As(err, &waiting):
+		return "" // it says what is missing
+	case apierrors.IsUnauthorized(err):
+		return "The API server does not know the user of the kubeconfig: log in again, or use another kubeconfig"
+	case apierrors.IsForbidden(err):
+		return "The user of the kubeconfig lacks this right: use that of an administrator of the cluster, or have the right granted"
+	case meta.IsNoMatchError(err), unserved(err):
+		return "The cluster does not know this kind of objects: liqoctl doctor tells what is missing, liqoctl install brings it"
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return "Somebody else changed it at the same time: run the command again"
+	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err):
+		return "The API server is busy, or just starting: run the command again"
+	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+		return "The API server did not answer in time: see whether it is well, and give it more time (--timeout, --request-timeout)"
+	}
+	return ""
+}
+
+// unserved tells a path that the server does not have from an object that is not there.
+func unserved(err error) bool {
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) || status.Status().Code != http.StatusNotFound || status.Status().Details == nil {
+		return false
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Message == "404 page not found" {
+			return true
+		}
+	}
+	return false
+}
+
+func isTimeout(err error) bool {
+	timeout := net.Error(nil)
+	return errors.As(err, &timeout) && timeout.Timeout()
+}

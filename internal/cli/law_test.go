@@ -1,0 +1,331 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// in runs a command in a world at a snapshot, on a clock of its own, and with answers instead of the servers'.
+func (w *world) in(t *testing.T, at worldSnapshot, command string, prepare func()) (ran ranCommand) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w.begin(at)
+		if prepare != nil {
+			prepare()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { // gateways measure their tunnels all the time
+			defer close(done)
+			for tick := w.ticks; tick; {
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(time.Second):
+					for _, c := range w.clusters {
+						c.measure(ctx)
+					}
+				}
+			}
+		}()
+		ran.code, ran.out, ran.said = w.run(ctx, command)
+		cancel()
+		<-done
+		ran.seen, ran.wrote, ran.left = w.seen, w.wrote, w.snapshot()
+	})
+	return ran
+}
+
+type ranCommand struct {
+	code      int
+	out, said string
+	seen      []string
+	wrote     int // changes that a server made
+	left      worldSnapshot
+}
+
+// essence is what two runs that came to the same have in common: every object, and its spec where nothing of it is random.
+func essence(at worldSnapshot) map[string]string {
+	out := map[string]string{}
+	for id, snapshot := range at {
+		for key, object := range snapshot.objects {
+			u := unstructured.Unstructured{Object: object}
+			spec, err := json.Marshal(object["spec"])
+			if err != nil {
+				panic(err)
+			}
+			if slices.Contains([]string{"PublicKey", "CertificateSigningRequest", "Secret"}, u.GetKind()) {
+				spec = nil
+			}
+			out[id+" "+key] = string(spec)
+		}
+	}
+	return out
+}
+
+// disturbance is a way in which a request goes wrong.
+type disturbance struct {
+	name string
+	// hits tells whether a request may go wrong so.
+	hits func(request string) bool
+	// answer is given instead of the server's.
+	answer func(r *http.Request) (*http.Response, error)
+	// cure is what the error has to advise, one of these.
+	cure []string
+	// passes is whether another try meets it no more.
+	passes bool
+	// alike is whether it is enough to see it once for each verb and kind.
+	alike bool
+}
+
+func refuseWith(code int, reason metav1.StatusReason) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		// It says nothing that the command should say itself.
+		return refusal(code, reason, memoryPath{}, servedKind{}, "refused by the law"), nil
+	}
+}
+
+func mutates(request string) bool {
+	return !strings.Contains(request, " GET ") && !strings.Contains(request, " WATCH ")
+}
+
+var disturbances = []disturbance{
+	{name: "forbidden", hits: func(string) bool { return true }, answer: refuseWith(http.StatusForbidden, metav1.StatusReasonForbidden), cure: []string{"lacks this right", "administrator"}},
+	{name: "conflict", hits: func(request string) bool {
+		return strings.Contains(request, " PATCH ") || strings.Contains(request, " PUT ")
+	},
+		answer: refuseWith(http.StatusConflict, metav1.StatusReasonConflict), cure: []string{"run the command again"}},
+	{name: "exists", hits: func(request string) bool { return strings.Contains(request, " POST ") }, answer: refuseWith(http.StatusConflict, metav1.StatusReasonAlreadyExists), cure: []string{"run the command again", "not found"}},
+	{name: "busy", hits: func(string) bool { return true }, passes: true, alike: true, answer: refuseWith(http.StatusGatewayTimeout, metav1.StatusReasonTimeout), cure: []string{"run the command again"}},
+	{name: "silence", alike: true, cure: []string{"did not answer in time", "the time is over (--timeout)"}, hits: func(string) bool { return true }, answer: func(r *http.Request) (*http.Response, error) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}},
+}
+
+// ungrammatical is what no user should see: formats gone wrong, Go's types and values.
+var ungrammatical = regexp.MustCompile(`%!|&\{|map\[|<nil>|\*?v1(alpha1|beta1)?\.[A-Z]|0x[0-9a-f]{6}|goroutine`)
+
+// quoted URLs name what the command should name itself.
+var quotedURL = regexp.MustCompile(`(Get|Post|Put|Patch|Delete) "[^"]*"`)
+
+// wellSaid tells what is wrong with what a command that failed says; subject is what the request that failed was about.
+func wellSaid(said string, subject servedKind) (wrong []string) {
+	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	if !strings.HasSuffix(said, "\n") {
+		note("half a line")
+	}
+	for line := range strings.Lines(said) {
+		if !regexp.MustCompile(`^( INFO  | WARN  | ERRO  |       )\S`).MatchString(line) {
+			note("a line of no message: %q", line)
+		}
+	}
+	if strings.Count(said, " ERRO  ") != 1 {
+		note("%d errors", strings.Count(said, " ERRO  "))
+	}
+	if found := ungrammatical.FindString(said); found != "" {
+		note("%q is nothing to show", found)
+	}
+	_, failed, _ := strings.Cut(said, " ERRO  ")
+	failed = strings.ToLower(quotedURL.ReplaceAllString(failed, ""))
+	if !strings.Contains(failed, strings.ToLower(subject.kind)) && !strings.Contains(failed, subject.resource) {
+		note("no word of %s", subject.kind)
+	}
+	return wrong
+}
+
+// subjectOf is the kind that a request is about, as an error should name it.
+func subjectOf(request string) servedKind {
+	fields := strings.Fields(request)
+	path, _, _ := strings.Cut(fields[2], "?")
+	of, ok := parsePath(path)
+	if !ok {
+		return servedKind{}
+	}
+	return servedKinds()[of.of]
+}
+
+// TestLaw: whatever request of whatever command fails, the command says so in its own words and what to do, and what it did before; when it says that it
+// succeeded, it did; and when it is run again it goes on to the same end.
+func TestLaw(t *testing.T) {
+	// Hundreds of commands, each with its own connections: their garbage is a third of the time otherwise.
+	before := debug.SetGCPercent(800)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	leaves := map[string]bool{}
+	root := newApp(genericiooptions.NewTestIOStreamsDiscard()).command()
+	root.InitDefaultCompletionCmd()
+	for _, command := range commands(root) {
+		name := strings.TrimPrefix(command.CommandPath(), "liqoctl ")
+		if _, _, errOut := run(t, strings.Fields(name)...); len(command.Commands()) == 0 || command.HasParent() && command.RunE != nil && !strings.Contains(errOut, "needs a subcommand") {
+			leaves[name] = true
+		}
+	}
+	for name := range leaves {
+		if row := lawTable[name]; row.command == "" && row.exempt == "" {
+			t.Errorf("%s has no row in the table of the law: add valid arguments, so that each of its requests is seen to fail", name)
+		}
+	}
+	states := lawSnapshots(t)
+	for _, name := range slices.Sorted(maps.Keys(lawTable)) {
+		if !leaves[name] {
+			t.Errorf("there is no command %q", name)
+		}
+		if row := lawTable[name]; row.command != "" {
+			t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+				t.Parallel()
+				newTrial(t, row, states[row.state]).judge(t)
+			})
+		}
+	}
+}
+
+var wholeLaw = flag.Bool("law", false, "have every request of every command fail in every way")
+
+// isPrelude tells requests that every command begins with.
+func isPrelude(request string) bool {
+	return slices.ContainsFunc([]string{" /api #", " /apis #", "/kube-system #", "/configmaps #", "/deployments/" + deploymentName + " #1", "/v1/namespaces #"}, func(part string) bool {
+		return strings.Contains(request, part)
+	})
+}
+
+// trial is one command before the law.
+type trial struct {
+	*world
+	lawRow
+	at   worldSnapshot
+	want ranCommand
+}
+
+// lawSnapshots are the states of the table.
+func lawSnapshots(t *testing.T) map[string]worldSnapshot {
+	t.Helper()
+	w := installedWorld(t)
+	apart := w.snapshot()
+	out := map[string]worldSnapshot{"": apart}
+	for state, before := range lawStates {
+		at := apart
+		for _, command := range before {
+			ran := w.in(t, at, command, nil)
+			if ran.code != 0 {
+				t.Fatalf("%s: code %d: %s%s", command, ran.code, ran.out, ran.said)
+			}
+			at = ran.left
+		}
+		out[state] = at
+	}
+	return out
+}
+
+func newTrial(t *testing.T, row lawRow, at worldSnapshot) *trial {
+	t.Helper()
+	out := &trial{world: newWorld(t, at), lawRow: row, at: at}
+	out.world.ticks = row.ticks
+	out.want = out.in(t, out.at, row.command, nil)
+	if out.want.code != row.code {
+		t.Fatalf("%s: code %d: %s%s", row.command, out.want.code, out.want.out, out.want.said)
+	}
+	return out
+}
+
+func (l *trial) judge(t *testing.T) {
+	l.abandoned(t)
+	once := map[string]bool{}
+	for _, request := range slices.Sorted(slices.Values(l.want.seen)) {
+		for _, d := range disturbances {
+			like := fmt.Sprint(d.name, strings.Fields(request)[1], subjectOf(request).kind)
+			seen := once[like]
+			once[like] = true
+			switch {
+			case !d.hits(request):
+				continue
+			case *wholeLaw:
+			case d.alike && (seen || !l.thorough) || !mutates(request) && (seen || !l.thorough && isPrelude(request)):
+				continue
+			}
+			l.disturbed(t, request, d)
+		}
+	}
+}
+
+// disturbed runs the command with one request going wrong, and then once more.
+func (l *trial) disturbed(t *testing.T, request string, d disturbance) {
+	t.Helper()
+	fired, after := false, []string(nil)
+	ran := l.in(t, l.at, l.command, func() {
+		l.answer = func(this string, r *http.Request) (*http.Response, error) {
+			l.mu.Lock()
+			if fired && mutates(this) && strings.HasPrefix(this, request[:4]) {
+				after = append(after, this)
+			}
+			hit := this == request || fired && !d.passes && strings.HasPrefix(this, request[:strings.LastIndex(request, "#")])
+			fired = fired || hit
+			l.mu.Unlock()
+			if hit {
+				return d.answer(r)
+			}
+			return nil, nil
+		}
+	})
+	fail := func(format string, args ...any) {
+		t.Helper()
+		t.Errorf("%s, %s of %s: %s; code %d\n%s%s", l.command, d.name, request, fmt.Sprintf(format, args...), ran.code, ran.out, ran.said)
+	}
+	if ran.code == l.code {
+		if diff := cmp.Diff(essence(l.want.left), essence(ran.left)); diff != "" && l.code == 0 && !strings.Contains(ran.said, " WARN  ") {
+			fail("it says that it succeeded, and did not (-want +got): %s", diff)
+		}
+		return
+	}
+	for _, wrong := range wellSaid(ran.said, subjectOf(request)) {
+		fail("%s", wrong)
+	}
+	if !slices.ContainsFunc(d.cure, func(cure string) bool { return strings.Contains(ran.said, cure) }) {
+		fail("no cure of %q", d.cure)
+	}
+	if told := strings.Contains(ran.said, "Done before and left so: "); told != (ran.wrote > 0) {
+		fail("it made %d changes, and tells of them: %t", ran.wrote, told)
+	}
+	if len(after) > 0 {
+		fail("it went on with %v", after)
+	}
+	if ran.wrote == 0 && !mutates(request) {
+		return // nothing to go on from
+	}
+	again := l.in(t, ran.left, l.command, nil)
+	if diff := cmp.Diff(essence(l.want.left), essence(again.left)); again.code != l.code && !strings.Contains(again.said, "ERRO  there is no ") || diff != "" {
+		fail("run again it comes to another end, code %d (-want +got): %s%s%s", again.code, diff, again.out, again.said)
+	}
+}
+
+// abandoned runs the command where the controllers do nothing: it ends when its time is over, and says what it waited for and how that was last.
+func (l *trial) abandoned(t *testing.T) {
+	t.Helper()
+	ran := l.in(t, l.at, l.command, func() { l.silent = true })
+	if ran.code == l.code {
+		return // it waits for nothing
+	}
+	for _, wrong := range wellSaid(ran.said, servedKind{}) {
+		t.Errorf("%s, and no controller: %s\n%s", l.command, wrong, ran.said)
+	}
+	if !strings.Contains(ran.said, "waiting for ") || !strings.Contains(ran.said, "the time is over (--timeout), last seen: ") {
+		t.Errorf("%s, and no controller: no word of what was waited for: %s", l.command, ran.said)
+	}
+}
