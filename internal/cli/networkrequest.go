@@ -32,6 +32,10 @@ func (c *cluster) requestNetwork(ctx context.Context, namespace, provider string
 		c.Warn("The networks are not connected because of cluster %s: %s. Until then offloaded pods reach those of the consumer only where the infrastructure routes them", c.id, why)
 		return false, nil
 	}
+	made, err := c.networkMade(ctx, namespace, provider)
+	if err != nil || made {
+		return made, err
+	}
 	step := c.Start("Asking cluster %s for a network", provider)
 	defer step.End()
 	request := &networkingv1beta1.NetworkRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: provider}}
@@ -67,6 +71,29 @@ func (c *cluster) requestNetwork(ctx context.Context, namespace, provider string
 		return false, c.deleteAll(ctx, []client.Object{request}, true)
 	}
 	return err == nil, err
+}
+
+// networkMade tells whether an administrator has connected the networks: nobody has to be asked then, and whoever connected them undoes it.
+func (c *cluster) networkMade(ctx context.Context, namespace, provider string) (bool, error) {
+	for _, list := range []client.ObjectList{&networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}} {
+		if err := c.listOfPeer(ctx, list, namespace, provider); err != nil {
+			return false, err
+		}
+		objects, err := objectsOf(list)
+		if err != nil {
+			return false, err
+		}
+		if slices.ContainsFunc(objects, func(o client.Object) bool { return o.GetDeletionTimestamp() == nil && !requested(o) }) {
+			c.Info("The networks are connected already, and stay as they are")
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// requested tells whether an object of the network was made for NetworkRequests.
+func requested(o client.Object) bool {
+	return slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.Kind == "NetworkRequest" })
 }
 
 // withdrawNetwork takes the requests to a provider back. What they alone asked for goes with them, here and there.

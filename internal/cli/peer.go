@@ -56,11 +56,13 @@ type peerOptions struct {
 func (a *app) peerCommand() *cobra.Command {
 	var o peerOptions
 	command := &cobra.Command{
-		Use:   "peer",
+		Use:   "peer [NAME]",
 		Short: "Peer with a provider: its resources become a node of the local cluster",
 		Long: "Peer the local cluster, the consumer, with the remote one, the provider: connect their networks, authenticate, ask for\n" +
 			"resources, and wait until they are a Ready node of the local cluster and the peering is healthy. Running it again goes on\n" +
 			"where it stopped.\n\n" +
+			"With NAME and no remote kubeconfig, the provider is a cluster that uses this one in-band: with peer in-band it left an invitation\n" +
+			"here to use its resources too, through the same tunnel.\n\n" +
 			"With --networking-disabled, or where a cluster was installed without networking, offloaded pods run, but reach the pods and\n" +
 			"services of the local cluster only where the infrastructure routes them.",
 		Example: example(`
@@ -70,21 +72,25 @@ func (a *app) peerCommand() *cobra.Command {
 			%[1]s peer --remote-kubeconfig milan.yaml --gw-server-service-type NodePort --in-band
 			# Two contexts of one kubeconfig, and amounts of one's own
 			%[1]s peer --context rome --remote-context milan --cpu 8 --memory 32Gi
+			# The other way round: on milan, which rome uses in-band
+			%[1]s peer rome
 			# Only authenticate, the resources are asked for later
 			%[1]s peer --remote-kubeconfig milan.yaml --create-resource-slice=false`),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("peer takes no name, got %s: peer with a cluster by its kubeconfig (--remote-kubeconfig), or run the command that liqoctl generate peer-command prints there", args[0])
-			}
-			return nil
-		},
+		Args:              atMostOne("the name of a cluster that has invited this one"),
+		ValidArgsFunction: a.firstOf(peersOf),
 	}
 	remote := remoteFlags(command.Flags())
 	o.auth.add(command.Flags())
 	o.addBoth(command)
-	command.RunE = func(cmd *cobra.Command, _ []string) error {
+	command.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
+		if len(args) == 1 {
+			if err := aloneWith(cmd, args[0]); err != nil {
+				return err
+			}
+			return a.peerInvited(ctx, args[0], &o)
+		}
 		return a.peer(ctx, remote, &o)
 	}
 	command.AddCommand(a.peerOutOfBandCommand(), a.peerInBandCommand())
@@ -141,6 +147,11 @@ func (p *pair) peer(ctx context.Context, o *peerOptions, resources corev1.Resour
 	}
 	if err := p.authenticate(ctx, proxy); err != nil {
 		return err
+	}
+	if o.auth.inBand {
+		if err := p.inviteBack(ctx); err != nil {
+			return err
+		}
 	}
 	node := false
 	if o.createResourceSlice {

@@ -76,24 +76,9 @@ func (c *cluster) printPeerCommand(ctx context.Context, o *peerCommandOptions) e
 			return err
 		}
 	}
-	options := &door.Options{Namespace: c.namespace, Client: c, Reader: c, Now: time.Now, Random: rand.Reader}
 	token := peering.Token{Expires: time.Now().Add(o.lifetime), Consumer: o.consumer}
-	if !o.trusted {
-		pair, err := door.EnsureCertificate(ctx, options)
-		if err != nil {
-			return err
-		}
-		certificate, err := x509.ParseCertificate(pair.Certificate[0])
-		if err != nil {
-			return fmt.Errorf("reading the certificate of the authentication service: %w", err)
-		}
-		token.Pin = peering.PinOf(certificate)
-	}
-	secret, err := door.EnsureSecret(ctx, options)
+	text, err := c.sealed(ctx, &token, !o.trusted)
 	if err != nil {
-		return err
-	}
-	if token.ID, err = peering.NewTokenID(rand.Reader); err != nil {
 		return err
 	}
 	if !o.onlyCommand {
@@ -103,8 +88,32 @@ func (c *cluster) printPeerCommand(ctx context.Context, o *peerCommandOptions) e
 		}
 		c.Info("Run this command on %s to use resources of %s there, until %s:", who, c.id, token.Expires.UTC().Format(time.RFC3339))
 	}
-	_, err = fmt.Fprintf(c.Out(), "liqoctl peer out-of-band %s --auth-url %s --cluster-id %s --auth-token %s\n", c.id, url, c.id, token.Text(secret.Data[peering.DoorSecretKey]))
+	_, err = fmt.Fprintf(c.Out(), "liqoctl peer out-of-band %s --auth-url %s --cluster-id %s --auth-token %s\n", c.id, url, c.id, text)
 	return err
+}
+
+// sealed makes the text of a token that opens the door of this cluster, with the key of its certificate where it is to be pinned.
+func (c *cluster) sealed(ctx context.Context, token *peering.Token, pinned bool) (string, error) {
+	options := &door.Options{Namespace: c.namespace, Client: c, Reader: c, Now: time.Now, Random: rand.Reader}
+	if pinned {
+		pair, err := door.EnsureCertificate(ctx, options)
+		if err != nil {
+			return "", err
+		}
+		certificate, err := x509.ParseCertificate(pair.Certificate[0])
+		if err != nil {
+			return "", fmt.Errorf("reading the certificate of the authentication service: %w", err)
+		}
+		token.Pin = peering.PinOf(certificate)
+	}
+	secret, err := door.EnsureSecret(ctx, options)
+	if err != nil {
+		return "", err
+	}
+	if token.ID, err = peering.NewTokenID(rand.Reader); err != nil {
+		return "", err
+	}
+	return token.Text(secret.Data[peering.DoorSecretKey]), nil
 }
 
 // doorURL is where consumers reach the authentication service.

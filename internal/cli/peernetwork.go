@@ -123,8 +123,19 @@ func (p *pair) proxyURL(ctx context.Context, auth *authFlags) (*string, error) {
 
 // inBandURL is that of the provider's proxy as the consumer sees it.
 func (p *pair) inBandURL(ctx context.Context) (string, error) {
-	exposed := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: p.remote.namespace, Name: ipamv1alpha1.IPAPIServerProxy}}
-	step := p.remote.Start("Waiting for the address of the API-server proxy")
+	at, err := p.throughTunnel(ctx, ipamv1alpha1.IPAPIServerProxy, proxyService, "the API-server proxy")
+	if err != nil {
+		return "", fmt.Errorf("%w; the proxy is installed with proxy.enabled=true", err)
+	}
+	url := "http://" + at.String()
+	p.local.Info("The API server of %s is reached in-band, through %s", p.remote.id, url)
+	return url, nil
+}
+
+// throughTunnel is where a Service of the provider that its peers know is reached from the consumer.
+func (p *pair) throughTunnel(ctx context.Context, ip, name, what string) (netip.AddrPort, error) {
+	exposed := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: p.remote.namespace, Name: ip}}
+	step := p.remote.Start("Waiting for the address of %s", what)
 	defer step.End()
 	err := p.remote.wait(ctx, step, exposed, func() verdict {
 		if exposed.Status.IP == "" {
@@ -133,35 +144,33 @@ func (p *pair) inBandURL(ctx context.Context) (string, error) {
 		return yes()
 	})
 	if err != nil {
-		return "", fmt.Errorf("%w; the proxy is installed with proxy.enabled=true", err)
+		return netip.AddrPort{}, err
 	}
 	step.End()
 	var service corev1.Service
-	if err := p.remote.Get(ctx, client.ObjectKey{Namespace: p.remote.namespace, Name: proxyService}, &service); err != nil {
-		return "", p.remote.error(fmt.Errorf("reading Service %s in namespace %s: %w", proxyService, p.remote.namespace, err))
+	if err := p.remote.Get(ctx, client.ObjectKey{Namespace: p.remote.namespace, Name: name}, &service); err != nil {
+		return netip.AddrPort{}, p.remote.error(fmt.Errorf("reading Service %s in namespace %s: %w", name, p.remote.namespace, err))
 	}
 	if len(service.Spec.Ports) == 0 {
-		return "", p.remote.error(fmt.Errorf("service %s in namespace %s has no port", proxyService, p.remote.namespace))
+		return netip.AddrPort{}, p.remote.error(fmt.Errorf("service %s in namespace %s has no port", name, p.remote.namespace))
 	}
 	namespace, err := p.local.requireTenantNamespace(ctx, p.remote.id)
 	if err != nil {
-		return "", err
+		return netip.AddrPort{}, err
 	}
 	e := &end{cluster: p.local, peer: p.remote.id, namespace: namespace}
 	configuration, err := e.configuration(ctx)
 	if err != nil {
-		return "", err
+		return netip.AddrPort{}, err
 	}
 	if configuration == nil {
-		return "", p.local.error(fmt.Errorf("--in-band needs the network of cluster %s: liqoctl network connect", p.remote.id))
+		return netip.AddrPort{}, p.local.error(fmt.Errorf("--in-band needs the network of cluster %s: liqoctl network connect", p.remote.id))
 	}
 	address, err := viewOf(configuration, exposed.Status.IP)
 	if err != nil {
-		return "", p.local.error(fmt.Errorf("finding the address of the API-server proxy of cluster %s: %w", p.remote.id, err))
+		return netip.AddrPort{}, p.local.error(fmt.Errorf("finding the address of %s of cluster %s: %w", what, p.remote.id, err))
 	}
-	url := fmt.Sprintf("http://%s", netip.AddrPortFrom(address, uint16(service.Spec.Ports[0].Port)))
-	p.local.Info("The API server of %s is reached in-band, through %s", p.remote.id, url)
-	return url, nil
+	return netip.AddrPortFrom(address, uint16(service.Spec.Ports[0].Port)), nil
 }
 
 // viewOf is where an address that a peer tells of appears in the cluster of its Configuration.

@@ -140,4 +140,5 @@ func (n networks) inBand() {
 	if url, err := p.proxyURL(t.Context(), &authFlags{given: typed}); err != nil || url == nil || *url != "" {
 		t.Errorf("%v, %v", url, err)
 	}
+	n.inviteBack(p)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -15,6 +16,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
@@ -110,17 +112,22 @@ func (c *cluster) peerOutOfBand(ctx context.Context, i *invitation, o *peerOptio
 	if err := c.introduce(ctx, namespace, i); err != nil {
 		return err
 	}
-	network, err := c.requestNetwork(ctx, namespace, i.id, o)
+	return c.explained(i.id, c.useProvider(ctx, namespace, i.id, i.name, o, resources))
+}
+
+// useProvider does what follows once the local cluster has an identity in the provider: network, resources, and a node called name.
+func (c *cluster) useProvider(ctx context.Context, namespace, provider, name string, o *peerOptions, resources corev1.ResourceList) error {
+	network, err := c.requestNetwork(ctx, namespace, provider, o)
 	if err != nil {
-		return c.explained(i.id, err)
+		return err
 	}
 	node := false
 	if o.createResourceSlice {
-		if node, err = c.askForResources(ctx, i.id, i.name, o, resources); err != nil {
-			return c.explained(i.id, err)
+		if node, err = c.askForResources(ctx, provider, name, o, resources); err != nil {
+			return err
 		}
 	}
-	return c.explained(i.id, c.healthy(ctx, i.id, network, node))
+	return c.healthy(ctx, provider, network, node)
 }
 
 // introduce has the local cluster knock at the provider's door, and waits until it has an identity there. The token is taken away again
@@ -128,21 +135,8 @@ func (c *cluster) peerOutOfBand(ctx context.Context, i *invitation, o *peerOptio
 func (c *cluster) introduce(ctx context.Context, namespace string, i *invitation) error {
 	step := c.Start("Introducing this cluster to %s", i.id)
 	defer step.End()
-	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName(i.id)}}
-	err := c.Get(ctx, client.ObjectKeyFromObject(identity), identity)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return fmt.Errorf("reading %s: %w", c.name(identity), err)
-	case err == nil && identity.DeletionTimestamp != nil:
-		return c.leaving(identity)
-	case err == nil && len(identity.Spec.AuthParams.SignedCRT) == 0:
-		// What the provider said to an earlier token says nothing about this one.
-		if err := kube.Delete(ctx, c, identity); err != nil {
-			return err
-		}
-		if err := c.gone(ctx, step, identity); err != nil {
-			return err
-		}
+	if _, err := c.withoutRefusal(ctx, step, namespace, i.id); err != nil {
+		return err
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
 	if _, err := c.ensure(ctx, secret, func() error {
@@ -153,15 +147,44 @@ func (c *cluster) introduce(ctx context.Context, namespace string, i *invitation
 	}); err != nil {
 		return err
 	}
-	identity = &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: identity.Name}}
+	if err := c.letIn(ctx, step, namespace, i.id); err != nil {
+		return err
+	}
+	return kube.Delete(ctx, c, secret)
+}
+
+// withoutRefusal tells whether the local cluster has an identity in the provider, and takes one away that was not granted: what the provider said
+// to an earlier token says nothing about another.
+func (c *cluster) withoutRefusal(ctx context.Context, step *console.Step, namespace, provider string) (granted bool, err error) {
+	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName(provider)}}
+	err = c.Get(ctx, client.ObjectKeyFromObject(identity), identity)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading %s: %w", c.name(identity), err)
+	case identity.DeletionTimestamp != nil:
+		return false, c.leaving(identity)
+	case len(identity.Spec.AuthParams.SignedCRT) > 0:
+		return true, nil
+	}
+	if err := kube.Delete(ctx, c, identity); err != nil {
+		return false, err
+	}
+	return false, c.gone(ctx, step, identity)
+}
+
+// letIn makes the Identity that an Invitation completes, and waits until it is good for something.
+func (c *cluster) letIn(ctx context.Context, step *console.Step, namespace, provider string) error {
+	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName(provider)}}
 	if _, err := c.ensure(ctx, identity, func() error {
-		setLabel(identity, api.LabelRemoteClusterID, i.id)
-		identity.Spec.ClusterID, identity.Spec.Type = i.id, authv1beta1.IdentityControlPlane
+		setLabel(identity, api.LabelRemoteClusterID, provider)
+		identity.Spec.ClusterID, identity.Spec.Type = provider, authv1beta1.IdentityControlPlane
 		return nil
 	}); err != nil {
 		return err
 	}
-	err = c.wait(ctx, step, identity, func() verdict {
+	err := c.wait(ctx, step, identity, func() verdict {
 		if identity.Status.KubeconfigSecretRef != nil {
 			return yes()
 		}
@@ -169,14 +192,11 @@ func (c *cluster) introduce(ctx context.Context, namespace string, i *invitation
 		if ready != nil && strings.HasPrefix(ready.Reason, "Invitation") {
 			return never("%s", ready.Message)
 		}
-		return notYet("cluster %s has not granted it%s", i.id, reasons(identity.Status.Conditions))
+		return notYet("cluster %s has not granted it%s", provider, reasons(identity.Status.Conditions))
 	})
 	if err != nil {
 		return err
 	}
-	if err := kube.Delete(ctx, c, secret); err != nil {
-		return err
-	}
-	step.Done("Cluster %s has admitted this cluster", i.id)
+	step.Done("Cluster %s has admitted this cluster", provider)
 	return nil
 }

@@ -38,7 +38,9 @@ func TestPeerCommandsThatAreRefused(t *testing.T) {
 		"a server nowhere":      {append(with(2, "milan"), "--gw-server-service-location", "Moon"), "--gw-server-service-location Moon: want Provider or Consumer"},
 		"an endless token":      {[]string{"generate", "peer-command", "--token-lifetime", "9000h"}, "--token-lifetime 9000h0m0s: want more than 0 and at most 720h0m0s"},
 		"a door that is none":   {[]string{"generate", "peer-command", "--auth-url", "milan"}, "--auth-url: \"milan\" is not the URL"},
-		"peer by a name":        {[]string{"peer", "milan"}, "peer takes no name, got milan: peer with a cluster by its kubeconfig (--remote-kubeconfig), or run the command"},
+		"peer by two names":     {[]string{"peer", "milan", "naples"}, "want at most one argument, the name of a cluster that has invited this one, got 2"},
+		"peer twice the same":   {[]string{"peer", "milan", "--remote-context", "milan"}, "milan is named, and so is --remote-context: leave one of them out"},
+		"peer by another way":   {[]string{"peer", "milan", "--in-band"}, "milan is named, and the way to its API server is told too: leave --in-band and --proxy-url out"},
 		"unpeer by two names":   {[]string{"unpeer", "milan", "naples"}, "want at most one argument, the name of the provider, got 2"},
 		"unpeer twice the same": {[]string{"unpeer", "milan", "--remote-context", "milan"}, "milan is named, and so is --remote-context: leave one of them out"},
 	} {

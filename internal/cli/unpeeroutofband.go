@@ -143,8 +143,15 @@ func (c *cluster) resign(ctx context.Context, provider, namespace string, used b
 		}
 	}
 	invitation := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
-	if err := c.deleteAll(ctx, []client.Object{invitation}, false); err != nil {
-		return err
+	err = c.Get(ctx, client.ObjectKeyFromObject(invitation), invitation)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading %s: %w", c.name(invitation), err)
+	}
+	// One that the provider left as a consumer of ours is as good as that peering.
+	if len(invitation.OwnerReferences) == 0 {
+		if err := c.deleteAll(ctx, []client.Object{invitation}, false); err != nil {
+			return err
+		}
 	}
 	// Always waited for: with the kubeconfig goes the only way to tell the provider.
 	if err := c.forgetIdentity(ctx, provider, namespace, true); err != nil {

@@ -178,9 +178,12 @@ func TestSystemIPs(t *testing.T) {
 	nodes := []corev1.Node{testNode("b", true, "192.0.2.2"), testNode("a", false, "192.0.2.1", "198.51.100.1"), testNode("none", true), virtual, leaving}
 	apiServer := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "fd00::1", ClusterIPs: []string{"fd00::1", "10.96.0.1"}}}
 	headless := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}
-	got := SystemIPs(nodes, apiServer, headless)
+	door := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9"}}
+	got := SystemIPs(nodes, map[string]*corev1.Service{
+		ipamv1alpha1.IPTypeAPIServer: apiServer, ipamv1alpha1.IPTypeAPIServerProxy: headless, ipamv1alpha1.IPTypeAuthentication: door,
+	})
 	want := []SystemIP{
-		{Name: "api-server", Type: "api-server", Address: "10.96.0.1"},
+		{Name: "api-server", Type: "api-server", Address: "10.96.0.1"}, {Name: "authentication", Type: "authentication", Address: "10.96.0.9"},
 		{Name: "node-a", Type: "node", Address: "192.0.2.1"}, {Name: "node-b", Type: "node", Address: "192.0.2.2"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -19,9 +19,14 @@ type SystemIP struct {
 	Address string
 }
 
-// SystemIPs are the addresses of the nodes, of the API server and of our proxy in front of it, by name. What has no address yet, and
-// virtual nodes, are left out.
-func SystemIPs(nodes []corev1.Node, apiServer, proxy *corev1.Service) []SystemIP {
+// ServiceIPs are the types of IPs that stand for Services, each the name of its IP too.
+func ServiceIPs() []string {
+	return []string{ipamv1alpha1.IPTypeAPIServer, ipamv1alpha1.IPTypeAPIServerProxy, ipamv1alpha1.IPTypeAuthentication}
+}
+
+// SystemIPs are the addresses of the nodes, and of Services by the type of their IP, by name. What has no address yet, and virtual nodes, are
+// left out.
+func SystemIPs(nodes []corev1.Node, services map[ipamv1alpha1.IPType]*corev1.Service) []SystemIP {
 	var all []SystemIP
 	for i := range nodes {
 		node := &nodes[i]
@@ -32,12 +37,9 @@ func SystemIPs(nodes []corev1.Node, apiServer, proxy *corev1.Service) []SystemIP
 			all = append(all, SystemIP{Name: ipamv1alpha1.IPNodePrefix + node.Name, Type: ipamv1alpha1.IPTypeNode, Address: address})
 		}
 	}
-	for _, service := range []struct {
-		*corev1.Service
-		name, kind string
-	}{{apiServer, ipamv1alpha1.IPAPIServer, ipamv1alpha1.IPTypeAPIServer}, {proxy, ipamv1alpha1.IPAPIServerProxy, ipamv1alpha1.IPTypeAPIServerProxy}} {
-		if address, ok := clusterIP(service.Service); ok {
-			all = append(all, SystemIP{Name: service.name, Type: service.kind, Address: address})
+	for _, kind := range ServiceIPs() {
+		if address, ok := clusterIP(services[kind]); ok {
+			all = append(all, SystemIP{Name: kind, Type: kind, Address: address})
 		}
 	}
 	slices.SortFunc(all, func(a, b SystemIP) int { return cmp.Compare(a.Name, b.Name) })
@@ -60,7 +62,7 @@ func clusterIP(service *corev1.Service) (string, bool) {
 // StaleSystemIP tells whether an IP was made by the system for an address that there is no more. An address is never changed in place.
 func StaleSystemIP(ip *ipamv1alpha1.IP, wanted []SystemIP) bool {
 	kind, ok := ip.Labels[ipamv1alpha1.LabelIPType]
-	if !ok || !slices.Contains([]string{ipamv1alpha1.IPTypeNode, ipamv1alpha1.IPTypeAPIServer, ipamv1alpha1.IPTypeAPIServerProxy}, kind) {
+	if !ok || (kind != ipamv1alpha1.IPTypeNode && !slices.Contains(ServiceIPs(), kind)) {
 		return false
 	}
 	return !slices.ContainsFunc(wanted, func(w SystemIP) bool {

@@ -50,6 +50,8 @@ const (
 	// InvitationURLKey and InvitationTokenKey are the keys in it.
 	InvitationURLKey   = "url"
 	InvitationTokenKey = "token"
+	// InvitationProxyKey is that of the HTTP CONNECT proxy through which the provider's API server is to be reached; there may be none.
+	InvitationProxyKey = "proxyURL"
 )
 
 // AnnotationResign ("true"), on the kubeconfig Secret of a control-plane Identity, has its deletion end the peering over there too: with its last

@@ -19,9 +19,8 @@ func CheckAuthParams(params *authv1beta1.AuthParams) error {
 		return fmt.Errorf("authParams.apiServer is %q, want https://host[:port]", params.APIServer)
 	}
 	if params.ProxyURL != nil && *params.ProxyURL != "" {
-		proxy, err := url.Parse(*params.ProxyURL)
-		if err != nil || !slices.Contains([]string{"http", "https", "socks5"}, proxy.Scheme) || proxy.Host == "" {
-			return fmt.Errorf("authParams.proxyURL is %q, want http://host:port", *params.ProxyURL)
+		if err := CheckProxyURL(*params.ProxyURL); err != nil {
+			return fmt.Errorf("authParams.proxyURL is %w", err)
 		}
 	}
 	if params.AwsConfig != nil {
@@ -29,6 +28,15 @@ func CheckAuthParams(params *authv1beta1.AuthParams) error {
 	}
 	if len(params.SignedCRT) == 0 {
 		return errors.New("authParams.signedCRT is empty")
+	}
+	return nil
+}
+
+// CheckProxyURL tells why a URL can't be that of a proxy on the way to an API server.
+func CheckProxyURL(text string) error {
+	proxy, err := url.Parse(text)
+	if err != nil || !slices.Contains([]string{"http", "https", "socks5"}, proxy.Scheme) || proxy.Host == "" {
+		return fmt.Errorf("%q, want http://host:port", text)
 	}
 	return nil
 }

@@ -25,6 +25,8 @@ const (
 	IPTypeAPIServer IPType = "api-server"
 	// IPTypeAPIServerProxy is the ClusterIP of our HTTP CONNECT proxy.
 	IPTypeAPIServerProxy IPType = "api-server-proxy"
+	// IPTypeAuthentication is the ClusterIP of our authentication service.
+	IPTypeAuthentication IPType = "authentication"
 	// IPTypeNode is the InternalIP of a node.
 	IPTypeNode IPType = "node"
 )
@@ -33,6 +35,7 @@ const (
 const (
 	IPAPIServer      = IPTypeAPIServer
 	IPAPIServerProxy = IPTypeAPIServerProxy
+	IPAuthentication = IPTypeAuthentication
 	// IPNodePrefix precedes the name of a node in the name of its IP.
 	IPNodePrefix = "node-"
 )

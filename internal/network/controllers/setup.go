@@ -43,12 +43,13 @@ type Options struct {
 const (
 	apiServerNamespace = metav1.NamespaceDefault
 	apiServerService   = "kubernetes"
-	// proxyComponent is the label app.kubernetes.io/component of the Service of our proxy.
+	// proxyComponent and doorComponent are the labels app.kubernetes.io/component of the Services of our proxy and of our authentication service.
 	proxyComponent = "proxy"
+	doorComponent  = "authentication"
 	labelComponent = "app.kubernetes.io/component"
 )
 
-// Setup adds the controllers to the manager. They bring a cache for what is not ours: the children of gateways, the real nodes, and two
+// Setup adds the controllers to the manager. They bring a cache for what is not ours: the children of gateways, the real nodes, and three
 // Services.
 func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.LiqoNamespace == "" {
@@ -92,6 +93,10 @@ type surroundings struct {
 
 func newSurroundings(mgr ctrl.Manager, opts Options) (*surroundings, error) {
 	ofGateways := labels.SelectorFromSet(labels.Set{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway})
+	reached, err := labels.NewRequirement(labelComponent, selection.In, []string{proxyComponent, doorComponent})
+	if err != nil {
+		return nil, fmt.Errorf("selecting Services: %w", err)
+	}
 	real, err := labels.NewRequirement(api.LabelType, selection.NotIn, []string{api.TypeVirtualNode})
 	if err != nil {
 		return nil, fmt.Errorf("selecting real nodes: %w", err)
@@ -111,7 +116,7 @@ func newSurroundings(mgr ctrl.Manager, opts Options) (*surroundings, error) {
 			&rbacv1.ClusterRoleBinding{}: gateway,
 			&corev1.Service{}: {Namespaces: map[string]cache.Config{
 				apiServerNamespace:  {FieldSelector: fields.OneTermEqualSelector("metadata.name", apiServerService)},
-				opts.LiqoNamespace:  {LabelSelector: labels.SelectorFromSet(labels.Set{labelComponent: proxyComponent})},
+				opts.LiqoNamespace:  {LabelSelector: labels.NewSelector().Add(*reached)},
 				cache.AllNamespaces: {LabelSelector: ofGateways},
 			}},
 		},

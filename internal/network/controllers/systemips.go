@@ -25,7 +25,8 @@ import (
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=nodes;services,verbs=get;list;watch
 
-// systemIPs keeps an IP for each address that peers always know: of the nodes, of the API server, and of our proxy in front of it.
+// systemIPs keeps an IP for each address that peers always know: of the nodes, of the API server, of our proxy in front
+// of it, and of our authentication service.
 type systemIPs struct {
 	Options
 	client client.Client
@@ -107,16 +108,21 @@ func (r *systemIPs) ensure(ctx context.Context, w network.SystemIP) error {
 }
 
 func (r *systemIPs) gather(ctx context.Context) ([]network.SystemIP, error) {
-	nodes, services := &corev1.NodeList{}, &corev1.ServiceList{}
+	nodes, ours := &corev1.NodeList{}, &corev1.ServiceList{}
 	if err := r.around.List(ctx, nodes); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	if err := r.around.List(ctx, services, client.InNamespace(r.LiqoNamespace), client.MatchingLabels{labelComponent: proxyComponent}); err != nil {
+	if err := r.around.List(ctx, ours, client.InNamespace(r.LiqoNamespace), client.HasLabels{labelComponent}); err != nil {
 		return nil, fmt.Errorf("listing Services: %w", err)
 	}
-	var proxy *corev1.Service
-	for i := range services.Items {
-		proxy = &services.Items[i]
+	services := map[ipamv1alpha1.IPType]*corev1.Service{}
+	for i := range ours.Items {
+		switch service := &ours.Items[i]; service.Labels[labelComponent] {
+		case proxyComponent:
+			services[ipamv1alpha1.IPTypeAPIServerProxy] = service
+		case doorComponent:
+			services[ipamv1alpha1.IPTypeAuthentication] = service
+		}
 	}
 	apiServer := &corev1.Service{}
 	if err := r.around.Get(ctx, client.ObjectKey{Namespace: apiServerNamespace, Name: apiServerService}, apiServer); err != nil {
@@ -125,5 +131,6 @@ func (r *systemIPs) gather(ctx context.Context) ([]network.SystemIP, error) {
 		}
 		apiServer = nil
 	}
-	return network.SystemIPs(nodes.Items, apiServer, proxy), nil
+	services[ipamv1alpha1.IPTypeAPIServer] = apiServer
+	return network.SystemIPs(nodes.Items, services), nil
 }

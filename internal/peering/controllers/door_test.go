@@ -104,14 +104,14 @@ func (o *opened) token(t *testing.T, change func(*peering.Token)) string {
 }
 
 // invite gives rome what lets it knock at milan's door, and an Identity to be completed.
-func invite(t *testing.T, rome, milan *cluster, url, token string) *authv1beta1.Identity {
+func invite(t *testing.T, rome, milan *cluster, url, token, proxy string) *authv1beta1.Identity {
 	t.Helper()
 	if err := rome.Create(t.Context(), rome.tenantNamespace(milan)); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	rome.create(t, &corev1.Secret{
 		ObjectMeta: rome.meta(milan, peering.InvitationSecret, peering.LabelInvitation),
-		Data:       map[string][]byte{peering.InvitationURLKey: []byte(url), peering.InvitationTokenKey: []byte(token)},
+		Data:       map[string][]byte{peering.InvitationURLKey: []byte(url), peering.InvitationTokenKey: []byte(token), peering.InvitationProxyKey: []byte(proxy)},
 	})
 	identity := &authv1beta1.Identity{
 		ObjectMeta: rome.meta(milan, peering.ControlPlaneIdentityName(milan.id)),
@@ -126,7 +126,7 @@ func TestDoorOnAPIServer(t *testing.T) {
 	rome, milan := newPair(t)
 	entry := milan.open(t)
 	token := entry.token(t, nil)
-	identity := invite(t, rome, milan, entry.url, token)
+	identity := invite(t, rome, milan, entry.url, token, "")
 	eventually(t, rome, identity, "a kubeconfig", func(i *authv1beta1.Identity) bool {
 		return i.Status.KubeconfigSecretRef != nil && meta.IsStatusConditionTrue(i.Status.Conditions, kube.ConditionReady)
 	})
@@ -153,6 +153,16 @@ func TestDoorOnAPIServer(t *testing.T) {
 	if !bytes.Equal(again.Spec.AuthParams.SignedCRT, certificate) {
 		t.Error("the provider signed again")
 	}
+
+	// The way through a tunnel that the invitation names becomes that of the identity.
+	rome.delete(t, again)
+	rome.gone(t, &authv1beta1.Identity{ObjectMeta: rome.meta(milan, identity.Name)})
+	rome.delete(t, &corev1.Secret{ObjectMeta: rome.meta(milan, peering.InvitationSecret)})
+	const proxy = "http://10.71.0.9:8118"
+	inBand := invite(t, rome, milan, entry.url, token, proxy)
+	eventually(t, rome, inBand, "a way through the tunnel", func(i *authv1beta1.Identity) bool {
+		return i.Spec.AuthParams.ProxyURL != nil && *i.Spec.AuthParams.ProxyURL == proxy && i.Status.KubeconfigSecretRef != nil
+	})
 }
 
 // TestStrangersAtTheDoorOnAPIServer is the table of attacks: what comes of it, and that nothing is made for it.
@@ -347,17 +357,19 @@ func TestInvitationsThatLeadNowhereOnAPIServer(t *testing.T) {
 		provider       *cluster
 		url, token     string
 		reason, within string
+		proxy          string
 	}{
-		"no URL":          {milan, "milan", entry.token(t, nil), "InvitationInvalid", "want https://host[:port]"},
-		"no token":        {milan, entry.url, "secret", "InvitationInvalid", "data.token"},
-		"expired":         {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Expires = time.Now().Add(-time.Hour) }), "InvitationExpired", "generate peer-command"},
-		"another's":       {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Consumer = "venice" }), "InvitationInvalid", "for cluster venice"},
-		"another cluster": {naples, entry.url, entry.token(t, nil), "InvitationRefused", `door of cluster "milan"`},
-		"another pin":     {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Pin = make([]byte, sha256.Size) }), "InvitationRefused", "nothing was sent"},
-		"nobody there":    {milan, nobody, entry.token(t, nil), "ProviderNotReached", strings.TrimPrefix(nobody, "https://")},
+		"no URL":               {milan, "milan", entry.token(t, nil), "InvitationInvalid", "want https://host[:port]", ""},
+		"no token":             {milan, entry.url, "secret", "InvitationInvalid", "data.token", ""},
+		"expired":              {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Expires = time.Now().Add(-time.Hour) }), "InvitationExpired", "generate peer-command", ""},
+		"another's":            {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Consumer = "venice" }), "InvitationInvalid", "for cluster venice", ""},
+		"another cluster":      {naples, entry.url, entry.token(t, nil), "InvitationRefused", `door of cluster "milan"`, ""},
+		"another pin":          {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Pin = make([]byte, sha256.Size) }), "InvitationRefused", "nothing was sent", ""},
+		"nobody there":         {milan, nobody, entry.token(t, nil), "ProviderNotReached", strings.TrimPrefix(nobody, "https://"), ""},
+		"a proxy that is none": {milan, entry.url, entry.token(t, nil), "InvitationInvalid", "data.proxyURL", "10.71.0.9"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			identity := invite(t, rome, test.provider, test.url, test.token)
+			identity := invite(t, rome, test.provider, test.url, test.token, test.proxy)
 			eventually(t, rome, identity, test.reason, func(i *authv1beta1.Identity) bool {
 				ready := meta.FindStatusCondition(i.Status.Conditions, kube.ConditionReady)
 				return ready != nil && ready.Reason == test.reason && strings.Contains(ready.Message, test.within) && !strings.Contains(ready.Message, test.token)

@@ -53,7 +53,14 @@ func (r *identities) introduce(ctx context.Context, identity *authv1beta1.Identi
 	case token.Consumer != "" && token.Consumer != r.own:
 		return kube.Invalid("InvitationInvalid", "%s: the token is for cluster %s, and this is %s", where, token.Consumer, r.own)
 	}
-	admission, err := r.apply(ctx, url, token, peering.Knock{Cluster: r.own, Token: text}, identity.Spec.ClusterID)
+	application := &peering.Application{Knock: peering.Knock{Cluster: r.own, Token: text}}
+	if proxy := string(invitation.Data[peering.InvitationProxyKey]); proxy != "" {
+		if err := peering.CheckProxyURL(proxy); err != nil {
+			return kube.Invalid("InvitationInvalid", "%s, data.%s: it is %v", where, peering.InvitationProxyKey, err)
+		}
+		application.ProxyURL = &proxy
+	}
+	admission, err := r.apply(ctx, url, token, application, identity.Spec.ClusterID)
 	switch {
 	case errors.Is(err, door.ErrRefused):
 		return kube.Invalid("InvitationRefused", "%v", err)
@@ -74,10 +81,10 @@ func (r *identities) introduce(ctx context.Context, identity *authv1beta1.Identi
 	return kube.Wait("Admitted", "waiting for the kubeconfig to be written")
 }
 
-// apply asks for a nonce, signs it and applies with it.
-func (r *identities) apply(ctx context.Context, url string, token peering.Token, knock peering.Knock, provider string) (*peering.Admission, error) {
+// apply asks for a nonce, signs it and completes the application with it.
+func (r *identities) apply(ctx context.Context, url string, token peering.Token, application *peering.Application, provider string) (*peering.Admission, error) {
 	nonce := &peering.Nonce{}
-	if err := door.Ask(ctx, url, token, peering.DoorNoncePath, &knock, nonce); err != nil {
+	if err := door.Ask(ctx, url, token, peering.DoorNoncePath, &application.Knock, nonce); err != nil {
 		return nil, err
 	}
 	if nonce.Cluster != provider {
@@ -96,7 +103,7 @@ func (r *identities) apply(ctx context.Context, url string, token peering.Token,
 		return nil, err
 	}
 	admission := &peering.Admission{}
-	application := &peering.Application{Knock: knock, PublicKey: key.publicPEM, CSR: request, Signature: signature}
+	application.PublicKey, application.CSR, application.Signature = key.publicPEM, request, signature
 	if err := door.Ask(ctx, url, token, peering.DoorTenantPath, application, admission); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/peering"
+)
+
+// addressWithin is how long the addresses of an invitation may take that nothing depends on yet.
+const addressWithin = 20 * time.Second
+
+// inviteBack leaves in the provider what lets it use the consumer too, through the tunnel, whenever its administrator says so (peer NAME): an
+// Invitation that names this provider. It goes with the Tenant of the consumer. Where it can not be made, the peering works as well without.
+func (p *pair) inviteBack(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, addressWithin)
+	defer cancel()
+	err := p.invite(bounded)
+	if err != nil && ctx.Err() == nil {
+		p.local.Warn("Cluster %s is not invited to use resources of %s too (liqoctl peer %s, run there): %v", p.remote.id, p.local.id, p.local.id, err)
+		return nil
+	}
+	return err
+}
+
+func (p *pair) invite(ctx context.Context) error {
+	back := &pair{local: p.remote, remote: p.local}
+	door, err := back.throughTunnel(ctx, ipamv1alpha1.IPAuthentication, peering.DoorService, "the authentication service")
+	if err != nil {
+		return fmt.Errorf("%w; the authentication service is installed with auth.enabled=true", err)
+	}
+	proxy, err := back.throughTunnel(ctx, ipamv1alpha1.IPAPIServerProxy, proxyService, "the API-server proxy")
+	if err != nil {
+		return fmt.Errorf("%w; the proxy is installed with proxy.enabled=true", err)
+	}
+	namespace, err := p.remote.requireTenantNamespace(ctx, p.local.id)
+	if err != nil {
+		return err
+	}
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.local.id}}
+	if err := p.remote.Get(ctx, client.ObjectKeyFromObject(tenant), tenant); err != nil {
+		return p.remote.error(fmt.Errorf("reading %s: %w", p.remote.name(tenant), err))
+	}
+	url, through := "https://"+door.String(), "http://"+proxy.String()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
+	changed, err := p.remote.ensure(ctx, secret, func() error {
+		if string(secret.Data[peering.InvitationURLKey]) == url && string(secret.Data[peering.InvitationProxyKey]) == through && lasts(secret, p.remote.id, time.Now()) {
+			return nil
+		}
+		text, err := p.local.sealed(ctx, &peering.Token{Expires: time.Now().Add(maxTokenLifetime), Consumer: p.remote.id}, true)
+		if err != nil {
+			return err
+		}
+		setLabel(secret, peering.LabelInvitation, api.True)
+		setLabel(secret, api.LabelRemoteClusterID, p.local.id)
+		secret.Data = map[string][]byte{
+			peering.InvitationURLKey: []byte(url), peering.InvitationTokenKey: []byte(text), peering.InvitationProxyKey: []byte(through),
+		}
+		return controllerutil.SetOwnerReference(tenant, secret, p.remote.Scheme())
+	})
+	if err == nil && changed {
+		p.remote.Info("Cluster %s may use resources of %s too, within %s: liqoctl peer %s, run there", p.remote.id, p.local.id, maxTokenLifetime, p.local.id)
+	}
+	return err
+}
+
+// lasts tells whether the token of an Invitation is for the consumer and good for another while.
+func lasts(invitation *corev1.Secret, consumer string, now time.Time) bool {
+	token, err := peering.ParseToken(string(invitation.Data[peering.InvitationTokenKey]))
+	return err == nil && token.Consumer == consumer && token.Expires.Sub(now) > maxTokenLifetime/2
+}
+
+// peerInvited peers with a cluster that has left an Invitation here: what it takes is already in the tenant namespace.
+func (a *app) peerInvited(ctx context.Context, name string, o *peerOptions) error {
+	if o.auth.given("in-band") || o.auth.given("proxy-url") {
+		return fmt.Errorf("%s is named, and the way to its API server is told too: leave --in-band and --proxy-url out, the invitation of %s says how it is reached", name, name)
+	}
+	resources, err := o.resources.list()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(o.network.locate(o.location), o.network.validate()); err != nil {
+		return err
+	}
+	c, err := a.installed(ctx)
+	if err != nil {
+		return err
+	}
+	id, namespace, err := c.peerCalled(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := c.acceptInvitation(ctx, namespace, id); err != nil {
+		return c.explained(id, err)
+	}
+	return c.explained(id, c.useProvider(ctx, namespace, id, id, o, resources))
+}
+
+// acceptInvitation has the local cluster knock at the door that an Invitation names, unless it is known there already.
+func (c *cluster) acceptInvitation(ctx context.Context, namespace, provider string) error {
+	step := c.Start("Introducing this cluster to %s", provider)
+	defer step.End()
+	granted, err := c.withoutRefusal(ctx, step, namespace, provider)
+	if err != nil {
+		return err
+	}
+	if !granted {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
+		err := c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("cluster %s has not invited this one: peer with it by its kubeconfig (--remote-kubeconfig), or run the command here that liqoctl generate peer-command prints there", provider)
+		}
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", c.name(secret), err)
+		}
+		token, err := peering.ParseToken(string(secret.Data[peering.InvitationTokenKey]))
+		if err == nil && time.Now().After(token.Expires) {
+			err = errors.New("it has expired; liqoctl peer in-band, once more, makes another")
+		}
+		if err != nil {
+			return fmt.Errorf("the invitation of cluster %s, %s: %w", provider, c.name(secret), err)
+		}
+	}
+	return c.letIn(ctx, step, namespace, provider)
+}
