@@ -121,6 +121,8 @@ type Env struct {
 	// RemoteSynced tells that the provider answers and that what is known of the twin namespace is complete. While it is false, an
 	// absent remote object means nothing.
 	RemoteSynced bool
+	// Since is when the ShadowPod became known, the zero time if nobody knows.
+	Since time.Time
 	// Now is the time here.
 	Now time.Time
 	// Pod are the facts about the virtual node.
@@ -302,7 +304,12 @@ func follow(local, remote *corev1.Pod, env Env) Step {
 		if len(want.Status.ContainerStatuses)+len(want.Status.InitContainerStatuses) == 0 {
 			grace = acceptanceGrace
 		}
-		if rest := grace - env.Now.Sub(bound(local)); rest > 0 {
+		// One of many that are made at once has waited for its ShadowPod: what is a start that goes well begins then.
+		began := bound(local)
+		if env.Since.After(began) {
+			began = env.Since
+		}
+		if rest := grace - env.Now.Sub(began); rest > 0 {
 			return Step{Why: "it is starting", After: min(rest, grace)}
 		}
 	}

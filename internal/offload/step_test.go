@@ -369,18 +369,28 @@ func TestStartIsShownAtOnceOrLater(t *testing.T) {
 	for name, test := range map[string]struct {
 		remote func(*corev1.Pod)
 		at     time.Duration
+		// known is when the ShadowPod became known, 0 for nobody knows.
+		known  time.Duration
 		action Action
 		after  time.Duration
 	}{
-		"nothing to show":            {nil, time.Second, Nothing, 19 * time.Second},
-		"nothing to show for long":   {nil, time.Minute, PatchLocalStatus, 0},
-		"creating":                   {creating, time.Second, Nothing, 2 * time.Second},
-		"creating for long":          {creating, 4 * time.Second, PatchLocalStatus, 0},
-		"a clock that goes after us": {creating, -time.Hour, Nothing, 3 * time.Second},
-		"no image":                   {failing, 0, PatchLocalStatus, 0},
-		"ready":                      {remoteRuns, 0, PatchLocalStatus, 0},
+		"nothing to show":                 {nil, time.Second, 0, Nothing, 19 * time.Second},
+		"nothing to show for long":        {nil, time.Minute, 0, PatchLocalStatus, 0},
+		"creating":                        {creating, time.Second, 0, Nothing, 2 * time.Second},
+		"creating for long":               {creating, 4 * time.Second, 0, PatchLocalStatus, 0},
+		"creating, after many others":     {creating, 20 * time.Second, 19 * time.Second, Nothing, 2 * time.Second},
+		"creating long after many others": {creating, 24 * time.Second, 19 * time.Second, PatchLocalStatus, 0},
+		"creating, and known for long":    {creating, time.Second, -time.Hour, Nothing, 2 * time.Second},
+		"a clock that goes after us":      {creating, -time.Hour, 0, Nothing, 3 * time.Second},
+		"no image":                        {failing, 0, 0, PatchLocalStatus, 0},
+		"no image, known for a moment":    {failing, 20 * time.Second, 20 * time.Second, PatchLocalStatus, 0},
+		"ready":                           {remoteRuns, 0, 0, PatchLocalStatus, 0},
 	} {
-		env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow.Add(test.at), Pod: stepPod}
+		var since time.Time
+		if test.known != 0 {
+			since = stepNow.Add(test.known)
+		}
+		env := Env{Since: since, Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow.Add(test.at), Pod: stepPod}
 		step := Next(local, shadow, remoteFor(shadow, test.remote), env)
 		if step.Action != test.action || step.After != test.after {
 			t.Errorf("%s: %s after %s (%s)", name, step.Action, step.After, step.Why)

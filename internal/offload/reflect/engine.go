@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,6 +32,8 @@ type Facts struct {
 	Local client.Object
 	// Remote holds what the provider has under the same name, in the order of Kind.Remote; nil where there is none.
 	Remote []client.Object
+	// Since is when the first of Remote became known, the zero time if it is not or Kind.Waits is not set. A restart forgets it.
+	Since time.Time
 	// Mapping tells where the twin of the object's namespace is.
 	Mapping offload.Mapping
 	// RemoteSynced tells that Remote is the whole truth; of a Mapped kind, that Local and Beside are, too.
@@ -69,6 +70,8 @@ type Kind struct {
 	// About returns the kind and the name of the object that the first of Remote, which is there, is about. For kinds that are about objects of
 	// others; may be nil.
 	About func(remote client.Object) (kind, name string)
+	// Waits tells that decisions depend on how long the first of Remote has been known.
+	Waits bool
 	// PerSecond bounds the writes, but for a burst of five seconds' worth; 0 does not. What waits meanwhile is written as it is then.
 	PerSecond float32
 	// Yields lets what is written for other kinds go before: while something is, an object waits, but no longer than yieldMost. It is for what
@@ -133,7 +136,7 @@ type reflector struct {
 	engine *Engine
 	// local is nil for a Mapped kind, which has one per twin.
 	local *store
-	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	queue queue
 
 	// pace is nil without a bound.
 	pace flowcontrol.RateLimiter
@@ -188,8 +191,7 @@ func New(opts Options) *Engine {
 		if kind.RemoteName == nil {
 			kind.RemoteName, kind.LocalName = same, same
 		}
-		r := &reflector{Kind: kind, engine: e, told: map[types.NamespacedName]string{}}
-		r.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry))
+		r := &reflector{Kind: kind, engine: e, told: map[types.NamespacedName]string{}, queue: newQueue()}
 		if r.PerSecond > 0 {
 			r.pace = flowcontrol.NewTokenBucketRateLimiter(r.PerSecond, int(5*r.PerSecond))
 		}

@@ -158,7 +158,11 @@ func (r *reflector) facts(key types.NamespacedName) (Facts, *twin) {
 	}
 	for i, s := range t.stores[r] {
 		facts.RemoteSynced = facts.RemoteSynced && s.hasSynced()
-		facts.Remote[i] = s.get(types.NamespacedName{Namespace: t.remote, Name: r.remoteName(i, key.Name)})
+		there := types.NamespacedName{Namespace: t.remote, Name: r.remoteName(i, key.Name)}
+		facts.Remote[i] = s.get(there)
+		if i == 0 {
+			facts.Since = s.arrivedAt(there)
+		}
 	}
 	if r.About != nil && facts.Remote[0] != nil {
 		facts.About, facts.Twin = r.engine.pair(t, facts.Remote[0], r.About)

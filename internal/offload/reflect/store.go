@@ -49,7 +49,12 @@ type store struct {
 	// complete is called when the content is known whole for the first time.
 	complete func()
 
-	mu      sync.RWMutex
+	// now, if set, is asked for the time when an object comes.
+	now func() time.Time
+
+	mu sync.RWMutex
+	// since is when what is known of an object, by UID, became known; of those that are, and only if now is set.
+	since   map[types.NamespacedName]arrival
 	objects map[types.NamespacedName]client.Object
 	// index holds the names of the objects that have a value.
 	index  map[string]map[types.NamespacedName]struct{}
@@ -58,11 +63,25 @@ type store struct {
 	version string
 }
 
+// arrival is when an object became known.
+type arrival struct {
+	uid types.UID
+	at  time.Time
+}
+
 func newStore(r Resource, changed func(key types.NamespacedName, before, now client.Object), complete func()) *store {
 	return &store{
 		resource: r, changed: changed, complete: complete,
 		objects: map[types.NamespacedName]client.Object{}, index: map[string]map[types.NamespacedName]struct{}{},
+		since: map[types.NamespacedName]arrival{},
 	}
+}
+
+// arrivedAt is when the object became known, the zero time if there is none or nobody asks.
+func (s *store) arrivedAt(key types.NamespacedName) time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.since[key].at
 }
 
 // put keeps obj, which is stripped already; nil removes what has that name. The caller holds the lock.
@@ -77,9 +96,13 @@ func (s *store) put(key types.NamespacedName, obj client.Object) {
 	}
 	if obj == nil {
 		delete(s.objects, key)
+		delete(s.since, key)
 		return
 	}
 	s.objects[key] = obj
+	if s.now != nil && s.since[key].uid != obj.GetUID() {
+		s.since[key] = arrival{obj.GetUID(), s.now()}
+	}
 	if s.resource.Index == nil {
 		return
 	}
@@ -245,6 +268,11 @@ func (s *store) Replace(list []any, version string) error {
 	s.objects, s.index = map[types.NamespacedName]client.Object{}, map[string]map[types.NamespacedName]struct{}{}
 	for key, obj := range fresh {
 		s.put(key, obj)
+	}
+	for key := range s.since {
+		if fresh[key] == nil {
+			delete(s.since, key)
+		}
 	}
 	s.synced, s.version = true, version
 	s.mu.Unlock()

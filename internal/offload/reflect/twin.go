@@ -108,6 +108,9 @@ func (e *Engine) newTwin(local, namespace string) *twin {
 			}
 			s := newStore(resource, changed, complete)
 			if i == 0 {
+				if r.Waits {
+					s.now = e.opts.Clock.Now
+				}
 				s.arrived = func(key types.NamespacedName) { r.enqueueAbout(t, key.Name) }
 			}
 			t.stores[r] = append(t.stores[r], s)
@@ -199,7 +202,9 @@ func (r *reflector) enqueueRemote(t *twin, i int, key types.NamespacedName) {
 		back = own
 	}
 	if name := back(key.Name); name != "" {
-		r.enqueue(types.NamespacedName{Namespace: t.local, Name: name})
+		here := types.NamespacedName{Namespace: t.local, Name: name}
+		r.queue.Forget(here)
+		r.queue.addTold(here)
 	}
 }
 
