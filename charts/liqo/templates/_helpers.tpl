@@ -82,19 +82,18 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-affinity:
-  {{- include "liqo.affinity" (.pod.affinity | default $common.affinity) | nindent 2 }}
+{{- $affinity := .pod.affinity | default $common.affinity | default dict -}}
 {{- if gt (int .replicas) 1 }}
-topologySpreadConstraints:
-  {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
-  - topologyKey: {{ . }}
-    maxSkew: 1
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector:
-      matchLabels:
-        {{- include "liqo.selector" $.selector | nindent 8 }}
-  {{- end }}
+  {{- /* Of several topologySpreadConstraints a scheduler obeys none where nodes lack one of the labels: most clusters have no zones. */}}
+  {{- $same := dict "matchLabels" (include "liqo.selector" .selector | fromYaml) -}}
+  {{- $apart := list -}}
+  {{- range $key, $weight := dict "kubernetes.io/hostname" 100 "topology.kubernetes.io/zone" 50 -}}
+    {{- $apart = append $apart (dict "weight" $weight "podAffinityTerm" (dict "topologyKey" $key "labelSelector" $same)) -}}
+  {{- end -}}
+  {{- $affinity = merge (dict) $affinity (dict "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" $apart)) -}}
 {{- end }}
+affinity:
+  {{- include "liqo.affinity" $affinity | nindent 2 }}
 {{- end -}}
 
 {{/* An affinity that keeps off the nodes that are other clusters, too. */}}
