@@ -82,7 +82,7 @@ generate: bin/tools/controller-gen ## Deep copies, CRDs, RBAC, the schema and th
 ##@ Test
 
 .PHONY: test
-test: lint unit api datapath playground-test scenario network-scenario examples ## Everything: levels 0 to 4 and the checks.
+test: lint unit api datapath playground-test scenario network-scenario doors examples ## Everything: levels 0 to 4 and the checks.
 
 .PHONY: lint
 lint: bin/tools/golangci-lint bin/tools/govulncheck ## Format, vet, linters, drift of generated code, known vulnerabilities.
@@ -113,6 +113,10 @@ scenario: build ## Level 4: stories on real clusters.
 .PHONY: network-scenario
 network-scenario: build ## Level 4: stories of the network, on three clusters of two nodes.
 	$(call timed,level 4 of the network,go test ./test/scenario/network -count=1 -timeout 30m -v)
+
+.PHONY: doors
+doors: build ## Level 4: the ways in which two clusters come to know each other, each told from the first word to the last.
+	$(call timed,level 4 of the doors,go test ./test/scenario/doors -count=1 -timeout 10m -v)
 
 .PHONY: examples
 examples: build ## Level 4: the tutorials as they are written, an application over two clusters, long partitions, bursts.

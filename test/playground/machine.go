@@ -81,6 +81,19 @@ func (m Machine) Liqoctl(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
+// Shell runs a command line as the administrator of a cluster types it, who has liqoctl and kubectl in PATH and no kubeconfig but that
+// cluster's, and returns what it printed to stdout; the error has what it said to stderr.
+func (m Machine) Shell(ctx context.Context, c *Cluster, line string) (string, error) {
+	cmd := exec.CommandContext(ctx, "sh", "-c", line)
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(m.Root, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"), "KUBECONFIG="+c.Kubeconfig)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("%s: %w: %s", line, err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), nil
+}
+
 func run(ctx context.Context, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	var stdout, stderr bytes.Buffer
