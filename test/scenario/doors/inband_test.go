@@ -27,7 +27,7 @@ func inBand(s *story.Story) {
 	})
 	s.Step("liqoctl peer in-band", func() {
 		shell(s, rome, "liqoctl peer in-band"+both)
-		s.NodeReady("milan", true, 0)
+		s.NodeReady("milan", true, soon)
 		through(s, rome, milan)
 	})
 	ours := invite(s, rome, milan)
@@ -51,7 +51,7 @@ func inBand(s *story.Story) {
 	theirs.leave()
 	s.Step("milan gives it back, and rome goes on", func() {
 		shell(s, milan, "liqoctl unpeer rome")
-		s.Gone(milan, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}, 0)
+		s.Gone(milan, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}, soon)
 		through(s, rome, milan)
 	})
 	ours.talk()

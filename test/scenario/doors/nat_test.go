@@ -39,7 +39,7 @@ func behindRouter(s *story.Story) {
 // translated has the node of a cluster behave like a network behind a router, as seen from another cluster.
 func translated(s *story.Story, c, from *playground.Cluster) {
 	s.Helper()
-	public := routerAddress(s, c)
+	public, away := routerAddress(s, c), withoutRouter(s, c)
 	for _, command := range [][]string{
 		{"ip", "address", "add", public + "/32", "dev", "eth0"},
 		{"nft", "add table ip router"},
@@ -52,7 +52,7 @@ func translated(s *story.Story, c, from *playground.Cluster) {
 		s.Must(err)
 	}
 	s.Cleanup(func() {
-		for _, command := range withoutRouter(s, c) {
+		for _, command := range away {
 			_, _ = s.Machine.Exec(context.WithoutCancel(s.Context()), c.Node(), command...)
 		}
 	})

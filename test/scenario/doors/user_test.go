@@ -36,13 +36,13 @@ func peeringUser(s *story.Story) {
 		refused(s, naples, "liqoctl peer --networking-disabled --remote-kubeconfig "+user, "forbidden")
 	})
 	s.Step("nor is a certificate of it that ended", func() {
-		refused(s, rome, "liqoctl peer --networking-disabled --remote-kubeconfig "+ended(s, milan, user), "Unauthorized")
+		refused(s, rome, "liqoctl peer --networking-disabled --remote-kubeconfig "+ended(s, milan, user), "does not know the user of the kubeconfig")
 	})
 	s.Step("milan takes it back: what was peered goes on", func() {
 		shell(s, milan, "liqoctl delete peering-user --consumer-cluster-id rome")
 		refused(s, rome, "liqoctl unpeer --remote-kubeconfig "+user, "forbidden")
 		s.NodeReady("milan", true, soon)
-		s.PodReady(rome, ns, "away", 0)
+		s.PodReady(rome, ns, "away", soon)
 	})
 	g.leave()
 	s.Step("another one undoes the peering, and the first is as worthless as before", func() {
