@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/peering"
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
@@ -39,7 +40,8 @@ func TestTenantPolicyOnAPIServer(t *testing.T) {
 		}
 	}
 	user := rest.CopyConfig(config)
-	user.Impersonate = rest.ImpersonationConfig{UserName: peeringUser, Groups: []string{"system:authenticated"}}
+	// As the certificate says that liqoctl makes.
+	user.Impersonate = rest.ImpersonationConfig{UserName: peeringUser, Groups: []string{peering.OrganizationControlPlane, "system:authenticated"}}
 	rome := apitesting.Client(t, user)
 	tenant := func(change func(*authv1beta1.Tenant)) *authv1beta1.Tenant {
 		tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
