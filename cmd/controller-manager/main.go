@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"liqo.io/liqo/internal/app"
@@ -36,11 +34,7 @@ func run() error {
 	if *verbose {
 		level = slog.LevelDebug
 	}
-	handler := slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})
-	log := logr.FromSlogHandler(handler)
-	ctrl.SetLogger(log)
-	klog.SetSlogLogger(slog.New(handler))
-	log.Info("starting", "version", version.Version, "cluster", opts.ClusterID)
+	app.NewLog(level).Info("starting", "version", version.Version, "cluster", opts.ClusterID)
 
 	cfg, err := ctrl.GetConfig()
 	if err != nil {

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"liqo.io/liqo/internal/dataplane"
 	"liqo.io/liqo/internal/dataplane/agent"
@@ -27,8 +25,7 @@ const cleanupTimeout = 15 * time.Second
 // The node stays as it is then, so that traffic does not depend on the agent; unless the whole installation goes: then the node is left as
 // it was before. With the argument "cleanup" it does only that.
 func Fabric(ctx context.Context, args []string) error {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	klog.SetSlogLogger(log)
+	log := NewLog(slog.LevelInfo)
 	if len(args) > 0 && args[0] == "cleanup" {
 		return cleanUp(ctx, log)
 	}

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,8 +33,7 @@ const agentGC = 50
 // Gateway runs what the first argument says until ctx ends: "tunnel" is the container that holds the tunnel's link, "prepare" the one that
 // prepares the pod's network namespace, "agent" what decides.
 func Gateway(ctx context.Context, args []string) error {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	klog.SetSlogLogger(log)
+	log := NewLog(slog.LevelInfo)
 	if len(args) == 0 {
 		return errors.New("tell what to run: tunnel, prepare or agent")
 	}

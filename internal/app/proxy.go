@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"log/slog"
-	"os"
 	"time"
 
 	"liqo.io/liqo/internal/proxy"
@@ -15,7 +14,7 @@ import (
 func Proxy(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("proxy", flag.ContinueOnError)
 	listen := fs.String("listen", ":8118", "address on which the proxy listens")
-	opts := proxy.Options{Log: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
+	opts := proxy.Options{Log: NewLog(slog.LevelInfo)}
 	fs.StringVar(&opts.Target, "target", "kubernetes.default.svc:443", "the API server, host:port: the one place that the proxy leads to")
 	fs.DurationVar(&opts.DialTimeout, "dial-timeout", 10*time.Second, "how long the API server may take to answer")
 	fs.IntVar(&opts.PerSource, "max-connections-per-source", 512, "tunnels that one address may have at a time; behind a Service that is one node of this cluster")

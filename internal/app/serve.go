@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"os"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // endpoints are what a program serves about itself.
@@ -49,6 +54,15 @@ func (e *endpoints) serve(ctx context.Context) error {
 		group.Go(func() error { return listenAndServe(ctx, e.metrics, metrics) })
 	}
 	return group.Wait()
+}
+
+// NewLog returns what a program logs through, in lines of JSON, and has the libraries of Kubernetes log there too.
+func NewLog(level slog.Level) *slog.Logger {
+	handler := slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})
+	log := slog.New(handler)
+	klog.SetSlogLogger(log)
+	ctrl.SetLogger(logr.FromSlogHandler(handler))
+	return log
 }
 
 // listenAndServe serves on an address until ctx ends, and returns nil then.

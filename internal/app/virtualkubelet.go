@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,8 +34,7 @@ func VirtualKubelet(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	klog.SetSlogLogger(log)
+	log := NewLog(slog.LevelInfo)
 	collectOften()
 
 	localConfig, err := ownConfig()

@@ -63,11 +63,16 @@ func Announced(directory string) (Standing, time.Time, error) {
 	return told, info.ModTime(), nil
 }
 
-// answer is what to say when asked: what the agent told, as long as it lives. An active replica stays so without its agent as long as the
-// peer's pings arrive, since its traffic does. In all other cases the replica is on standby.
-func answer(told Standing, at, lastPing, now time.Time) network.Answer {
-	if now.Sub(at) > agentSilence && (told.State != network.Active || now.Sub(lastPing) > agentSilence) {
-		return network.Answer{State: network.Standby, For: max(now.Sub(at)-agentSilence, 0)}
+// answer is what to say when asked: what the agent told, as long as it lives. What was told before this process began counts for nothing: that
+// agent may have ended with the process before this one, which comes back sooner than an agent does. An active replica stays so without its
+// agent as long as the peer's pings arrive, since its traffic does. In all other cases the replica is on standby.
+func answer(told Standing, at, began, lastPing, now time.Time) network.Answer {
+	until := at.Add(agentSilence)
+	if at.Before(began) && until.After(began) {
+		until = began
+	}
+	if now.After(until) && (told.State != network.Active || now.Sub(lastPing) > agentSilence) {
+		return network.Answer{State: network.Standby, For: now.Sub(until)}
 	}
 	return network.Answer{State: told.State, For: max(now.Sub(told.Since), 0)}
 }

@@ -25,10 +25,13 @@ const (
 // responder answers pings and probes; it sends nothing unasked.
 type responder struct {
 	directory string
+	began     time.Time
 	lastPing  atomic.Int64 // unix nanoseconds
 }
 
-func newResponder(directory string) *responder { return &responder{directory: directory} }
+func newResponder(directory string) *responder {
+	return &responder{directory: directory, began: time.Now()}
+}
 
 // asker is the last question of somebody.
 type asker struct {
@@ -57,7 +60,7 @@ func (r *responder) serveProbes(ctx context.Context, address string) error {
 		}
 		now := time.Now()
 		say := func(question []byte, to netip.AddrPort) bool {
-			text, err := answerProbe(question, answer(told, at, time.Unix(0, r.lastPing.Load()), now))
+			text, err := answerProbe(question, answer(told, at, r.began, time.Unix(0, r.lastPing.Load()), now))
 			if err == nil {
 				reply(text, to)
 			}

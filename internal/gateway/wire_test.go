@@ -227,16 +227,20 @@ func TestWhatIsSaidWhileTheAgentIsAway(t *testing.T) {
 		told         network.State
 		at, lastPing time.Time
 		want         network.State
+		began        time.Time
 	}{
-		"active, agent there":                   {network.Active, recently, time.Time{}, network.Active},
-		"active, agent away, peer there":        {network.Active, longAgo, recently, network.Active},
-		"active, agent away, peer away":         {network.Active, longAgo, longAgo, network.Standby},
-		"dialing, agent there":                  {network.Dialing, recently, time.Time{}, network.Dialing},
-		"dialing, agent away: nobody dials":     {network.Dialing, longAgo, recently, network.Standby},
-		"nothing told":                          {"", time.Time{}, recently, network.Standby},
-		"standby, agent away, pings for others": {network.Standby, longAgo, recently, network.Standby},
+		"active, agent there":                   {network.Active, recently, time.Time{}, network.Active, longAgo},
+		"active, agent away, peer there":        {network.Active, longAgo, recently, network.Active, longAgo},
+		"active, agent away, peer away":         {network.Active, longAgo, longAgo, network.Standby, longAgo},
+		"dialing, agent there":                  {network.Dialing, recently, time.Time{}, network.Dialing, longAgo},
+		"dialing, agent away: nobody dials":     {network.Dialing, longAgo, recently, network.Standby, longAgo},
+		"nothing told":                          {"", time.Time{}, recently, network.Standby, longAgo},
+		"standby, agent away, pings for others": {network.Standby, longAgo, recently, network.Standby, longAgo},
+		"active, both containers ended at once": {network.Active, recently, time.Time{}, network.Standby, now.Add(-time.Millisecond)},
+		"the same, and the kernel carries on":   {network.Active, recently, now, network.Active, now.Add(-time.Millisecond)},
+		"the agent outlived the tunnel":         {network.Active, now, time.Time{}, network.Active, now.Add(-time.Millisecond)},
 	} {
-		if got := answer(Standing{c.told, longAgo}, c.at, c.lastPing, now); got.State != c.want || got.For < 0 {
+		if got := answer(Standing{c.told, longAgo}, c.at, c.began, c.lastPing, now); got.State != c.want || got.For < 0 {
 			t.Errorf("%s: says %+v, want %s", name, got, c.want)
 		}
 	}
