@@ -8,6 +8,8 @@ SOURCES := git ls-files -co --exclude-standard -- '*.go' go.mod go.sum charts ap
 ifndef VERSION # taken once: sources that change during a build must not give its parts different versions
 VERSION := v0.1.0-$(shell $(SOURCES) | xargs -r sha1sum 2>/dev/null | sha1sum | cut -c1-12)
 endif
+# The release before this one, which tests install beside this one. A release sets it to the tag of the one before.
+PREVIOUS ?= ac4bed37a838cc5e52dfa175b5ed3c5cf1287e88
 REGISTRY ?= registry.liqo.io/liqo
 export VERSION
 
@@ -68,6 +70,10 @@ images: components binaries ## OCI archives of our components in bin/images.
 	@$(BIN)/playground build-image --name $(REGISTRY)/testserver:$(VERSION) --output $(BIN)/images/testserver.tar --entrypoint /testserver \
 		$(BIN)/testserver:/testserver
 
+.PHONY: previous
+previous: components ## The release before this one, from git into bin/previous.
+	@tools/previous.sh $(PREVIOUS)
+
 .PHONY: generate
 generate: bin/tools/controller-gen ## Deep copies, CRDs, RBAC, the schema and the reference of the chart and of liqoctl from the sources.
 	@bin/tools/controller-gen object crd paths=./api/... output:crd:dir=charts/liqo/crds
@@ -107,7 +113,7 @@ datapath: ## Level 3: the real kernel, in network namespaces. Needs root.
 	$(call timed,level 3,go test ./test/datapath -count=1 -timeout 10m)
 
 .PHONY: scenario
-scenario: build ## Level 4: stories on real clusters.
+scenario: build previous ## Level 4: stories on real clusters.
 	$(call timed,level 4,go test ./test/scenario -count=1 -timeout 30m -v)
 
 .PHONY: network-scenario

@@ -43,7 +43,7 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 			c.Info("Upgraded from version %s to %s", ready.upgrades, ready.chart.AppVersion())
 		}
 		c.Info("All Set! This cluster is %s. You can now proceed establishing a peering (liqoctl peer --help for more information)", ready.id)
-		c.Info("Make sure to use liqoctl %s with this cluster, and the same version of Liqo in all the clusters you peer", version.Version)
+		c.Info("Make sure to use liqoctl %s with this cluster, and in the clusters you peer the same version of Liqo, or the one before while you upgrade", version.Version)
 		return nil
 	}
 	if rollbackErr := undo.rollback(); rollbackErr != nil {

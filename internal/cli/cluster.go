@@ -224,7 +224,7 @@ func (a *app) pair(ctx context.Context, remoteFlags *genericclioptions.ConfigFla
 		return nil, fmt.Errorf("both clusters have the ID %s: reinstall one of them with another --cluster-id", local.id)
 	}
 	if local.version != remote.version {
-		local.Warn("Cluster %s runs Liqo %s, cluster %s runs %s: upgrade one of them (liqoctl upgrade), the two are only tested with the same version",
+		local.Warn("Cluster %s runs Liqo %s, cluster %s runs %s: a version is only tested with itself and the one before: upgrade what is older (liqoctl upgrade)",
 			local.id, orDefault(local.version, "of unknown version"), remote.id, orDefault(remote.version, "an unknown version"))
 	}
 	return p, nil

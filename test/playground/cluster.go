@@ -32,10 +32,16 @@ func (m Machine) Create(ctx context.Context, prefix, id string, flags ...string)
 	if _, err := m.Playground(ctx, append([]string{"create", "cluster", "--name", prefix + id}, flags...)...); err != nil {
 		return nil, err
 	}
-	if _, err := m.Playground(ctx, append([]string{"load", "image-archive", "--name", prefix + id}, m.images()...)...); err != nil {
+	if err := m.Load(ctx, prefix+id, m); err != nil {
 		return nil, err
 	}
 	return m.Connect(ctx, prefix, id)
+}
+
+// Load puts the images of a build into the cluster of that name.
+func (m Machine) Load(ctx context.Context, name string, built Machine) error {
+	_, err := m.Playground(ctx, append([]string{"load", "image-archive", "--name", name}, built.images()...)...)
+	return err
 }
 
 // Connect returns a cluster that is there.

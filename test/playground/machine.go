@@ -50,6 +50,28 @@ func Find(dir string) (Machine, error) {
 	return m, nil
 }
 
+// Previous is the release before this one, as "make previous" built it from git. Its playground is not used: the clusters are of this checkout.
+func (m Machine) Previous() (Machine, error) {
+	previous := Machine{Root: m.bin("previous"), Dir: m.Dir}
+	if built := filepath.Join(previous.Root, "built"); !exists(built) {
+		return Machine{}, fmt.Errorf("%s is missing: run make previous", built)
+	}
+	return previous, nil
+}
+
+// Version is the one that was built.
+func (m Machine) Version(ctx context.Context) (string, error) {
+	said, err := m.Liqoctl(ctx, "version", "--client")
+	if err != nil {
+		return "", err
+	}
+	words := strings.Fields(said)
+	if len(words) == 0 {
+		return "", errors.New("asking liqoctl for its version: it says nothing")
+	}
+	return words[len(words)-1], nil
+}
+
 func exists(file string) bool {
 	_, err := os.Stat(file)
 	return !errors.Is(err, fs.ErrNotExist)

@@ -93,11 +93,10 @@ func TestRestricted(t *testing.T) {
 // installation is the chart with what was built, definitions included, as helm template --include-crds prints it.
 func installation(t *testing.T, machine playground.Machine, id string) []*unstructured.Unstructured {
 	t.Helper()
-	said, err := machine.Liqoctl(t.Context(), "version", "--client")
+	version, err := machine.Version(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	version := strings.Fields(said)[len(strings.Fields(said))-1]
 	chart, err := installer.Chart("")
 	if err != nil {
 		t.Fatal(err)

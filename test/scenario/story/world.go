@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +35,10 @@ type Plan struct {
 	Install, Peer map[string][]string
 	// Strangers are clusters that stories peer themselves.
 	Strangers bool
+	// Otherwise installs a cluster, by its ID, in another way than the liqoctl that was built.
+	Otherwise map[string]func(context.Context, *playground.Cluster) error
+	// Pair leaves Naples out.
+	Pair bool
 }
 
 // World is three clusters, or two.
@@ -57,8 +62,11 @@ func New(t *testing.T, plan Plan) *World {
 	}
 	w := &World{Machine: machine, Plan: plan, empty: map[*playground.Cluster]Snapshot{}, began: time.Now()}
 	t.Cleanup(func() { w.end(t) })
-	say("clusters rome, milan and naples", func() {
-		ids := []string{"rome", "milan", "naples"}
+	ids := []string{"rome", "milan", "naples"}
+	if plan.Pair {
+		ids = ids[:2]
+	}
+	say("clusters "+strings.Join(ids, ", "), func() {
 		clusters := make([]*playground.Cluster, len(ids))
 		var group errgroup.Group
 		for i, id := range ids {
@@ -75,7 +83,10 @@ func New(t *testing.T, plan Plan) *World {
 		if err := group.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		w.Rome, w.Milan, w.Naples = clusters[0], clusters[1], clusters[2]
+		w.Rome, w.Milan = clusters[0], clusters[1]
+		if !plan.Pair {
+			w.Naples = clusters[2]
+		}
 		for _, c := range w.Clusters() {
 			if w.empty[c], err = Take(t.Context(), c); err != nil {
 				t.Fatal(err)
@@ -139,14 +150,19 @@ func (w *World) ready(s *Story) {
 	s.Step("install everywhere", func() {
 		var group errgroup.Group
 		for _, c := range w.Clusters() {
-			group.Go(func() error { return w.Machine.Install(s.Context(), c, w.Plan.Install[c.ID]...) })
+			group.Go(func() error {
+				if install := w.Otherwise[c.ID]; install != nil {
+					return install(s.Context(), c)
+				}
+				return w.Machine.Install(s.Context(), c, w.Plan.Install[c.ID]...)
+			})
 		}
 		s.Must(group.Wait())
 	})
 	if w.Strangers {
 		return
 	}
-	s.Step("peer rome with milan and naples", func() {
+	s.Step("peer rome with the others", func() {
 		for _, provider := range w.providers() {
 			s.Must(w.Machine.Peer(s.Context(), w.Rome, provider, w.Plan.Peer[provider.ID]...))
 		}
