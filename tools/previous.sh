@@ -7,13 +7,19 @@ folder=$PWD/bin/previous
 if [[ -e $folder/built && $(<"$folder/built") == "$commit" ]]; then
 	exit 0
 fi
-if ! git cat-file -e "$commit^{commit}"; then
-	echo "building the previous release: this clone has no commit $commit: fetch the whole history (git fetch --unshallow), or name another one (make previous PREVIOUS=...)" >&2
+# Root builds what somebody else has cloned, too.
+git=(git -c "safe.directory=$PWD")
+has() { "${git[@]}" cat-file -e "$commit^{commit}"; }
+# A build server may have cloned without history. That one commit is enough.
+if ! has 2>/dev/null && ! { "${git[@]}" fetch --quiet --depth 1 origin "$commit" && has; }; then
+	echo "building the previous release: there is no commit $commit here, and it can't be had from origin: clone with the whole history" \
+		"(git fetch --unshallow), or name another one (make previous PREVIOUS=...)" >&2
 	exit 1
 fi
 rm -rf "$folder"
 mkdir -p "$folder"
-git archive "$commit" | tar -x -C "$folder"
-# A version that every one of this checkout is later than. The parts of Kubernetes are those of this checkout: the clusters are.
-GOFLAGS=-buildvcs=false make -C "$folder" images -o components "VERSION=v0.0.9-g${commit:0:12}"
+"${git[@]}" archive "$commit" | tar -x -C "$folder"
+# A version that every one of this checkout is later than. The parts of Kubernetes are those of this checkout: the clusters are. Flags as in this
+# checkout, so that what both releases import is compiled once.
+make -C "$folder" images -o components "VERSION=v0.0.9-g${commit:0:12}" "GOFLAGS=-trimpath -buildvcs=false" CGO_ENABLED=0
 echo "$commit" >"$folder/built"
