@@ -23,6 +23,7 @@ func (a *app) authenticateCommand() *cobra.Command {
 	}
 	remote := remoteFlags(command.Flags())
 	auth.add(command.Flags())
+	a.addDryRun(command.Flags())
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -58,6 +59,7 @@ func (a *app) unauthenticateCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	remote := remoteFlags(command.Flags())
+	a.addDryRun(command.Flags())
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	command.Flags().BoolVar(&wait, "wait", true, "Wait until the last objects are gone too; what has to happen in order is always waited for")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -35,8 +35,8 @@ type cluster struct {
 	getter genericclioptions.RESTClientGetter
 	// scope is "local" or "remote" where a command talks to two clusters.
 	scope string
-	// dry makes every write one that the API server only checks; see addDryRun.
-	dry bool
+	// plan is set in a dry run; see addDryRun.
+	plan *planner
 	// namespace of the installation.
 	namespace string
 	// id of the cluster; empty where nothing is installed.
@@ -74,20 +74,29 @@ func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*clus
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
-	shown := scope
-	if a.dryRun {
-		c, shown = newDryClient(c), strings.TrimPrefix(scope+", dry run", ", ")
-	} else {
-		c = &journaled{WithWatch: c, journal: &a.journal, scope: scope}
-	}
-	out := a.console()
-	if shown != "" {
-		out = out.Scope(shown)
-	}
-	return &cluster{
-		WithWatch: c, Console: out, config: config, getter: flags, scope: scope, dry: a.dryRun,
+	out := &cluster{
+		Console: a.scoped(scope), config: config, getter: flags, scope: scope,
 		namespace: orDefault(*flags.Namespace, api.Namespace), labels: a.labels, annotations: a.annotations,
-	}, nil
+	}
+	if a.dryRun {
+		out.plan = newPlanner(c, out.Console, &a.changes)
+		out.WithWatch = out.plan
+	} else {
+		out.WithWatch = &journaled{WithWatch: c, journal: &a.journal, scope: scope}
+	}
+	return out, nil
+}
+
+// scoped is the console of one of several clusters, or of the only one.
+func (a *app) scoped(scope string) *console.Console {
+	out := a.console()
+	if a.dryRun {
+		return out.Scope(strings.TrimPrefix(scope+", dry run", ", ")).Rehearsal()
+	}
+	if scope != "" {
+		return out.Scope(scope)
+	}
+	return out
 }
 
 // local connects to the cluster of the global flags.
@@ -153,10 +162,6 @@ func (c *cluster) ensure(ctx context.Context, object client.Object, mutate func(
 		}
 		return mutate()
 	})
-	if c.dry && apierrors.IsNotFound(err) && object.GetResourceVersion() == "" {
-		c.Info("%s can not be checked: its namespace does not exist yet", c.name(object))
-		return true, nil
-	}
 	return changed, c.error(err)
 }
 

@@ -75,7 +75,7 @@ func (c *cluster) given(ctx context.Context, network *ipamv1alpha1.Network) (str
 			return notYet("it has no range in status.cidr yet%s", reasons(network.Status.Conditions))
 		}
 		return yes()
-	})
+	}, func() { network.Status.CIDR = orDefault(network.Spec.CIDR, "192.0.2.0/24") })
 	return network.Status.CIDR, err
 }
 
@@ -100,7 +100,7 @@ func (c *cluster) configured(ctx context.Context, object *networkingv1beta1.Conf
 			return notYet("its ranges have no place yet%s", reasons(object.Status.Conditions))
 		}
 		return yes()
-	})
+	}, func() { object.Status.Remote = object.Spec.Remote.DeepCopy() })
 	if err == nil {
 		step.Done("Network configuration is applied")
 	}
@@ -177,7 +177,7 @@ func (a *app) createConfigurationCommand() *cobra.Command {
 		if err := local.created(ctx, object, func() {
 			setLabel(object, api.LabelRemoteClusterID, peer)
 			object.Spec.Remote.CIDR = remote
-		}); err != nil || !wait || local.dry {
+		}); err != nil || !wait {
 			return err
 		}
 		return local.configured(ctx, object)
@@ -210,9 +210,9 @@ func (c *cluster) created(ctx context.Context, object client.Object, fill func()
 	}
 	switch {
 	case !existed:
-		c.Info("%s created", c.name(object))
+		c.Did("%s created", c.name(object))
 	case changed:
-		c.Info("%s existed already and was changed", c.name(object))
+		c.Did("%s existed already and was changed", c.name(object))
 	default:
 		c.Info("%s exists already", c.name(object))
 	}

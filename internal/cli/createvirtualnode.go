@@ -128,7 +128,7 @@ func (c *cluster) createVirtualNode(ctx context.Context, name string, o *virtual
 		fill(node)
 		return c.printObject(node, o.output.format)
 	}
-	if err := c.created(ctx, node, func() { fill(node) }); err != nil || c.dry {
+	if err := c.created(ctx, node, func() { fill(node) }); err != nil {
 		return err
 	}
 	return c.nodeReady(ctx, namespace, name)

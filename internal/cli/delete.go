@@ -45,7 +45,7 @@ func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
 				return err
 			}
 			if !wait {
-				local.Info("%s deleted", local.name(object))
+				local.Did("%s deleted", local.name(object))
 			}
 			return nil
 		},

@@ -65,6 +65,7 @@ func (a *app) forceUnpeerCommand() *cobra.Command {
 			return namesOf(list.Items, func(fc corev1beta1.ForeignCluster) string { return fc.Name }), err
 		}),
 	}
+	a.addDryRun(command.Flags())
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	return command
 }
@@ -128,7 +129,7 @@ func (c *cluster) forget(ctx context.Context, peer, namespace string) error {
 	if err := c.markLost(ctx, peer, false); err != nil {
 		return err
 	}
-	c.Info("Cluster %s is forgotten", peer)
+	c.Did("Cluster %s is forgotten", peer)
 	return nil
 }
 
@@ -145,7 +146,7 @@ func (c *cluster) markLost(ctx context.Context, peer string, lost bool) error {
 		return nil
 	})
 	if changed && lost {
-		c.Info("ForeignCluster %s is marked as gone for good", peer)
+		c.Did("ForeignCluster %s is marked as gone for good", peer)
 	}
 	return err
 }
@@ -160,7 +161,7 @@ func (c *cluster) deleteNamespace(ctx context.Context, name string) error {
 	err := c.gone(ctx, step, namespace)
 	step.End()
 	if err == nil {
-		c.Info("Namespace %s correctly deleted", name)
+		c.Did("Namespace %s correctly deleted", name)
 		return nil
 	}
 	if left := contentOf(namespace); left != "" {

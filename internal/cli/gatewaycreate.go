@@ -58,14 +58,14 @@ func (a *app) createGatewayServerCommand() *cobra.Command {
 		if server.Namespace, err = local.ensureTenantNamespace(ctx, peer); err != nil {
 			return err
 		}
-		if err := local.created(ctx, server, func() { f.fill(server, template, peer, mtu) }); err != nil || !wait || local.dry {
+		if err := local.created(ctx, server, func() { f.fill(server, template, peer, mtu) }); err != nil || !wait {
 			return err
 		}
 		endpoint, err := local.serverEndpoint(ctx, server)
 		if err != nil {
 			return err
 		}
-		local.Info("In cluster %s: liqoctl create gatewayclient --remote-cluster-id %s --addresses %s --port %d", peer, local.id, endpoint.Addresses[0], endpoint.Port)
+		local.Did("In cluster %s: liqoctl create gatewayclient --remote-cluster-id %s --addresses %s --port %d", peer, local.id, endpoint.Addresses[0], endpoint.Port)
 		return nil
 	}
 	flags := command.Flags()
@@ -125,7 +125,7 @@ func (a *app) createGatewayClientCommand() *cobra.Command {
 		if object.Namespace, err = local.ensureTenantNamespace(ctx, peer); err != nil {
 			return err
 		}
-		if err := local.created(ctx, object, func() { fillClient(object, template, peer, endpoint, mtu) }); err != nil || !wait || local.dry {
+		if err := local.created(ctx, object, func() { fillClient(object, template, peer, endpoint, mtu) }); err != nil || !wait {
 			return err
 		}
 		one := &end{cluster: local, peer: peer, namespace: object.Namespace, gateways: gateways{client: object}}
@@ -137,7 +137,7 @@ func (a *app) createGatewayClientCommand() *cobra.Command {
 			return fmt.Errorf("%w\nNo handshake with %s for %s: is %s open from here to %s, and does each cluster know the key of the other (liqoctl generate publickey)?", err,
 				endpointText(&endpoint), time.Since(began).Round(time.Second), openText(endpointText(&endpoint)), peer)
 		}
-		local.Info("Connection is established")
+		local.Did("Connection is established")
 		return nil
 	}
 	flags := command.Flags()

@@ -50,6 +50,7 @@ func (a *app) generateTenantCommand() *cobra.Command {
 	flags.StringVar(&nonce, "nonce", "", "The provider's nonce, which create nonce printed there (default: the one that was signed before)")
 	flags.StringVar(&auth.proxyURL, "proxy-url", "", "HTTP CONNECT proxy on the way to the provider's API server")
 	addGenerateFlags(flags, &output, &namespace)
+	a.addDryRun(flags)
 	required(command, "remote-cluster-id")
 	return command
 }
@@ -66,8 +67,8 @@ func (c *cluster) printTenant(ctx context.Context, provider string, nonce []byte
 		}
 	}
 	signature, err := h.sign(ctx, nonce)
-	if err != nil {
-		return err
+	if err != nil || c.rehearses() {
+		return err // what nobody signed is nothing to print
 	}
 	publicKey, request, err := h.credentials(ctx)
 	if err != nil {

@@ -62,7 +62,7 @@ func (c *cluster) ensureNonce(ctx context.Context, namespace, consumer string) (
 		setLabel(secret, authv1beta1.LabelNonce, api.True)
 		setLabel(secret, api.LabelRemoteClusterID, consumer)
 		return nil
-	}); err != nil || c.dry {
+	}); err != nil {
 		return nil, err
 	}
 	err := c.wait(ctx, step, secret, func() verdict {
@@ -70,7 +70,7 @@ func (c *cluster) ensureNonce(ctx context.Context, namespace, consumer string) (
 			return notYet("the controller manager has not written data.%s", authv1beta1.NonceKey)
 		}
 		return yes()
-	})
+	}, func() { secret.Data = map[string][]byte{authv1beta1.NonceKey: []byte(plannedMark)} })
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (h *handshake) sign(ctx context.Context, nonce []byte) ([]byte, error) {
 			return notYet("the controller manager has not written data.%s", authv1beta1.SignedNonceKey)
 		}
 		return yes()
-	})
+	}, func() { secret.Data[authv1beta1.SignedNonceKey] = []byte(plannedMark) })
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (h *handshake) tenant(ctx context.Context, signature []byte) (*authv1beta1.
 		return nil, err
 	}
 	if changed {
-		h.remote.Info("Tenant %s correctly ensured", tenant.Name)
+		h.remote.Did("Tenant %s correctly ensured", tenant.Name)
 	}
 	err = h.remote.wait(ctx, step, tenant, func() verdict {
 		switch {
@@ -149,6 +149,8 @@ func (h *handshake) tenant(ctx context.Context, signature []byte) (*authv1beta1.
 		default:
 			return notYet("its status is not filled%s", reasons(tenant.Status.Conditions))
 		}
+	}, func() {
+		tenant.Status.TenantNamespace, tenant.Status.AuthParams = tenant.Namespace, &authv1beta1.AuthParams{APIServer: h.remote.config.Host}
 	})
 	if err != nil {
 		return nil, err
@@ -200,7 +202,7 @@ func (h *handshake) identity(ctx context.Context, tenant *authv1beta1.Tenant) er
 		return err
 	}
 	if changed {
-		h.local.Info("Identity %s correctly ensured", identity.Name)
+		h.local.Did("Identity %s correctly ensured", identity.Name)
 	}
 	err = h.local.wait(ctx, step, identity, func() verdict {
 		if identity.Status.KubeconfigSecretRef == nil {

@@ -89,6 +89,21 @@ func (c *journaled) Patch(ctx context.Context, object client.Object, patch clien
 	return c.note(c.WithWatch.Patch(ctx, object, patch, options...), object, "changed")
 }
 
+// SubResource is that of the client, whose updates are noted.
+func (c *journaled) SubResource(of string) client.SubResourceClient {
+	return &journaledPart{SubResourceClient: c.WithWatch.SubResource(of), journal: c}
+}
+
+type journaledPart struct {
+	client.SubResourceClient
+	journal *journaled
+}
+
+// Update is that of the client, noted.
+func (p *journaledPart) Update(ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption) error {
+	return p.journal.note(p.SubResourceClient.Update(ctx, object, options...), object, "changed")
+}
+
 // Delete is that of the client, noted.
 func (c *journaled) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
 	return c.note(c.WithWatch.Delete(ctx, object, options...), object, "deleted")

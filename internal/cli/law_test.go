@@ -48,7 +48,7 @@ func (w *world) in(t *testing.T, at worldSnapshot, command string, prepare func(
 		ran.code, ran.out, ran.said = w.run(ctx, command)
 		cancel()
 		<-done
-		ran.seen, ran.wrote, ran.left = w.seen, w.wrote, w.snapshot()
+		ran.seen, ran.wrote, ran.changes, ran.left = w.seen, w.wrote, w.changes, w.snapshot()
 	})
 	return ran
 }
@@ -57,7 +57,8 @@ type ranCommand struct {
 	code      int
 	out, said string
 	seen      []string
-	wrote     int // changes that a server made
+	wrote     int      // changes that a server made
+	changes   []string // as the command's journal has them
 	left      worldSnapshot
 }
 
@@ -247,6 +248,7 @@ func newTrial(t *testing.T, row lawRow, at worldSnapshot) *trial {
 
 func (l *trial) judge(t *testing.T) {
 	l.abandoned(t)
+	l.rehearsed(t)
 	once := map[string]bool{}
 	for _, request := range slices.Sorted(slices.Values(l.want.seen)) {
 		for _, d := range disturbances {
@@ -293,6 +295,9 @@ func (l *trial) disturbed(t *testing.T, request string, d disturbance) {
 			fail("it says that it succeeded, and did not (-want +got): %s", diff)
 		}
 		return
+	}
+	if d.name == "forbidden" && l.want.wrote > 0 {
+		l.hindered(t, request, d, ran)
 	}
 	for _, wrong := range wellSaid(ran.said, subjectOf(request)) {
 		fail("%s", wrong)

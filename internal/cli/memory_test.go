@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,7 +135,7 @@ func (m *memory) serve(r *http.Request) *http.Response {
 	if r.Method == http.MethodGet {
 		return answer(http.StatusOK, have)
 	}
-	return m.change(r.Method, path, kind, query.Get("dryRun") != "", r.Header.Get("Content-Type"), have, body)
+	return m.change(r.Method, path, kind, isDry(query, r.Method, body), r.Header.Get("Content-Type"), have, body)
 }
 
 func (m *memory) change(method string, path memoryPath, kind servedKind, dry bool, contentType string, have map[string]any, body []byte) *http.Response {
@@ -172,6 +173,9 @@ func (m *memory) change(method string, path memoryPath, kind servedKind, dry boo
 		}
 		if strings.Contains(kind.group, "liqo.io") {
 			delete(wanted, "status")
+		}
+		if spec, _ := wanted["spec"].(map[string]any); kind.kind == "Tenant" && spec["tenantCondition"] == nil {
+			spec["tenantCondition"] = "Active" // its default, on which commands depend
 		}
 	case method == http.MethodPut && path.sub == "":
 		wanted = given
@@ -214,6 +218,11 @@ func content(object map[string]any) map[string]any {
 	delete(metadata, "managedFields")
 	out["metadata"] = metadata
 	return out
+}
+
+// isDry tells whether a request is to change nothing; a deletion says so in its body.
+func isDry(query url.Values, method string, body []byte) bool {
+	return query.Get("dryRun") != "" || method == http.MethodDelete && bytes.Contains(body, []byte(`"dryRun":["All"]`))
 }
 
 // merge is a JSON merge patch.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -37,6 +38,8 @@ type world struct {
 	nth  map[string]int // how often each was made
 	// wrote counts what changed something.
 	wrote int
+	// changes are those of the last command, as it tells of them.
+	changes []string
 	// answer is asked before a server is; nil answers nothing.
 	answer func(request string, r *http.Request) (*http.Response, error)
 	// silent controllers do nothing.
@@ -131,7 +134,9 @@ func (w *world) run(ctx context.Context, command string) (code int, out, errOut 
 	for i, word := range words {
 		words[i] = strings.ReplaceAll(word, "%", w.dir+"/")
 	}
-	return app.run(ctx, words), stdout.String(), stderr.String()
+	code = app.run(ctx, words)
+	w.changes = app.journal.changes
+	return code, stdout.String(), stderr.String()
 }
 
 // describe names a request: cluster, method, path, whether it watches, which object it is about, and how often it was made before.
@@ -144,7 +149,7 @@ func (w *world) describe(r *http.Request) string {
 	if only := r.URL.Query().Get("fieldSelector"); only != "" {
 		request += "?" + only
 	}
-	if r.URL.Query().Get("dryRun") != "" {
+	if w.isDry(r) {
 		request += " (dry run)"
 	}
 	w.mu.Lock()
@@ -153,6 +158,16 @@ func (w *world) describe(r *http.Request) string {
 	request = fmt.Sprintf("%s #%d", request, w.nth[request])
 	w.seen = append(w.seen, request)
 	return request
+}
+
+// isDry looks at a request, and leaves it as it is.
+func (w *world) isDry(r *http.Request) bool {
+	var body []byte
+	if r.Body != nil && r.Method == http.MethodDelete {
+		body, _ = io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	return isDry(r.URL.Query(), r.Method, body)
 }
 
 // RoundTrip serves a request of the command, and has the controllers react to what it changed.
@@ -170,11 +185,12 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	if c == nil {
 		return nil, fmt.Errorf("nobody is at %s", r.URL.Host)
 	}
+	dry := w.isDry(r)
 	response := c.serve(r)
 	if r.Method == http.MethodGet {
 		return response, nil
 	}
-	if response.StatusCode < http.StatusMultipleChoices && !strings.HasSuffix(r.URL.Path, "subjectaccessreviews") && r.URL.Query().Get("dryRun") == "" {
+	if response.StatusCode < http.StatusMultipleChoices && !strings.HasSuffix(r.URL.Path, "subjectaccessreviews") && !dry {
 		w.mu.Lock()
 		w.wrote++
 		w.mu.Unlock()

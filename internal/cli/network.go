@@ -90,7 +90,6 @@ func (a *app) networkCommand() *cobra.Command {
 
 func (a *app) networkConnectCommand(common *networkCommonFlags) *cobra.Command {
 	var o networkOptions
-	var dryRun bool
 	command := &cobra.Command{
 		Use:   "connect",
 		Short: "Make a tunnel between two clusters",
@@ -113,7 +112,7 @@ func (a *app) networkConnectCommand(common *networkCommonFlags) *cobra.Command {
 	o.server.template.add(flags, "gw-server-", serverTemplates, networkingv1beta1.ServerTemplateDefault)
 	o.client.add(flags, "gw-client-", clientTemplates, networkingv1beta1.ClientTemplateDefault)
 	flags.BoolVar(&o.keysNotShared, "disable-sharing-keys", false, "Do not tell each cluster the key of the other's gateway")
-	flags.BoolVar(&dryRun, "dry-run", false, "Only tell what exists and what would be made")
+	a.addDryRun(flags)
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), common.timeout)
 		defer cancel()
@@ -125,15 +124,12 @@ func (a *app) networkConnectCommand(common *networkCommonFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if dryRun {
-			return p.planNetwork(ctx, &o)
-		}
 		t, err := p.connectNetwork(ctx, &o)
 		if err != nil {
 			return err
 		}
 		if !common.wait {
-			p.local.Info("The tunnel is set up: liqoctl info peer %s tells when it is connected (--wait waits for that)", p.remote.id)
+			p.local.Did("The tunnel is set up: liqoctl info peer %s tells when it is connected (--wait waits for that)", p.remote.id)
 			return nil
 		}
 		return t.connected(ctx)
@@ -164,9 +160,8 @@ func (a *app) networkResetCommand(common *networkCommonFlags) *cobra.Command {
 }
 
 func (a *app) networkRemovalCommand(common *networkCommonFlags, command *cobra.Command, question string, configurations bool) *cobra.Command {
-	var dryRun bool
 	remote := remoteFlags(command.Flags())
-	command.Flags().BoolVar(&dryRun, "dry-run", false, "Only tell what would be deleted")
+	a.addDryRun(command.Flags())
 	command.Args = cobra.NoArgs
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), common.timeout)
@@ -175,7 +170,7 @@ func (a *app) networkRemovalCommand(common *networkCommonFlags, command *cobra.C
 		if err != nil {
 			return err
 		}
-		return a.removeNetwork(ctx, p, question, configurations, common.wait, dryRun)
+		return a.removeNetwork(ctx, p, question, configurations, common.wait)
 	}
 	return command
 }
@@ -192,6 +187,7 @@ func (a *app) networkRotateKeysCommand(common *networkCommonFlags) *cobra.Comman
 		Args: cobra.NoArgs,
 	}
 	remote := remoteFlags(command.Flags())
+	a.addDryRun(command.Flags())
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), common.timeout)
 		defer cancel()

@@ -19,7 +19,7 @@ func TestNetworkOnAPIServers(t *testing.T) {
 	n.has(n.refused(n.both("network connect")), "with cluster rome", "networking.internal=true")
 	rome.installTemplates(t)
 	milan.installTemplates(t)
-	n.has(n.must(n.both("network connect --dry-run")), "(local) Tenant namespace milan would be created", "(remote) GatewayServer rome would be created")
+	n.has(n.must(n.both("network connect --dry-run")), "(local, dry run) Namespace liqo-tenant-milan would be created", "(remote, dry run) GatewayServer rome in namespace liqo-tenant-rome would be created, which")
 	if len(rome.network(t))+len(milan.network(t)) > 0 {
 		t.Errorf("a dry run made %v and %v", rome.network(t), milan.network(t))
 	}
@@ -67,6 +67,7 @@ func TestNetworkOnAPIServers(t *testing.T) {
 	}{
 		{"info peer", networks.infoPeer},
 		{"in-band", networks.inBand},
+		{"dry runs", networks.rehearse},
 		{"uninstall names the network", networks.uninstallNamesTheNetwork},
 		{"once more changes nothing", networks.connectAgain},
 		{"from the other side it is the same tunnel", networks.connectFromTheOtherSide},

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -172,7 +173,7 @@ func (e *end) ensureConfiguration(ctx context.Context, ranges networkingv1beta1.
 		if _, err := e.ensure(ctx, object, func() error { return nil }); err != nil {
 			return nil, err
 		}
-		e.Info("Configuration %s correctly ensured", object.Name)
+		e.Did("Configuration %s correctly ensured", object.Name)
 		return object, nil
 	}
 	if object.DeletionTimestamp != nil {
@@ -186,17 +187,29 @@ func (e *end) ensureConfiguration(ctx context.Context, ranges networkingv1beta1.
 	return object, nil
 }
 
-// exchangeKeys tells each cluster the public key of the other's gateway.
+// exchangeKeys tells each cluster the public key of the other's gateway, once both gateways have theirs.
 func (t *tunnel) exchangeKeys(ctx context.Context) error {
-	tell := func(ctx context.Context, from, to *end) error {
-		key, err := from.gatewayKey(ctx, from.namespace, &from.gateways)
+	keys := map[*end][]byte{}
+	var mu sync.Mutex
+	read := func(ctx context.Context, e *end) error {
+		key, err := e.gatewayKey(ctx, e.namespace, &e.gateways)
 		if err != nil {
-			if trouble := from.gatewayTrouble(from.namespace, &from.gateways); trouble != "" {
+			if trouble := e.gatewayTrouble(e.namespace, &e.gateways); trouble != "" {
 				err = fmt.Errorf("%w; %s", err, trouble)
 			}
 			return err
 		}
-		return to.ensureKey(ctx, to.namespace, to.peer, key, "held another key than the gateway has: replaced")
+		mu.Lock()
+		defer mu.Unlock()
+		keys[e] = key
+		return nil
+	}
+	if err := together(ctx, func(ctx context.Context) error { return read(ctx, t.server) },
+		func(ctx context.Context) error { return read(ctx, t.client) }); err != nil {
+		return err
+	}
+	tell := func(ctx context.Context, from, to *end) error {
+		return to.ensureKey(ctx, to.namespace, to.peer, keys[from], "held another key than the gateway has: replaced")
 	}
 	return together(ctx, func(ctx context.Context) error { return tell(ctx, t.server, t.client) },
 		func(ctx context.Context) error { return tell(ctx, t.client, t.server) })
@@ -211,7 +224,7 @@ func (t *tunnel) connected(ctx context.Context) error {
 		}
 		return err
 	}
-	t.client.Info("Connection is established")
+	t.client.Did("Connection is established")
 	t.client.Verbose("Both ends of the tunnel were connected after %s", time.Since(began).Round(100*time.Millisecond))
 	return nil
 }

@@ -50,7 +50,7 @@ func (c *cluster) remainsOf(ctx context.Context, peer string, insist bool) (*rem
 }
 
 // removeNetwork asks the user, and removes the tunnel, with configurations also what the clusters know of each other's ranges.
-func (a *app) removeNetwork(ctx context.Context, p *pair, question string, configurations, wait, dryRun bool) error {
+func (a *app) removeNetwork(ctx context.Context, p *pair, question string, configurations, wait bool) error {
 	local, remote, err := p.remains(ctx, true)
 	if err != nil {
 		return err
@@ -60,18 +60,10 @@ func (a *app) removeNetwork(ctx context.Context, p *pair, question string, confi
 		if !configurations {
 			r.configurations = nil
 		}
-		for _, object := range r.inOrder() {
-			objects++
-			if dryRun {
-				r.Info("%s would be deleted", r.name(object))
-			}
-		}
+		objects += len(r.inOrder())
 	}
 	if objects == 0 {
 		p.local.Info("There is no network between %s and %s: nothing to delete", p.local.id, p.remote.id)
-		return nil
-	}
-	if dryRun {
 		return nil
 	}
 	if err := a.confirm(fmt.Sprintf(question, p.local.id, p.remote.id)); err != nil {
@@ -116,7 +108,7 @@ func (p *pair) takeDown(ctx context.Context, local, remote *remains, wait bool) 
 			}
 			if !wait {
 				for _, object := range part(r) {
-					r.Info("%s deleted", r.name(object))
+					r.Did("%s deleted", r.name(object))
 				}
 				return nil
 			}

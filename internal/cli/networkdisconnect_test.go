@@ -18,7 +18,7 @@ func (n networks) disconnect() {
 	t := n.T
 	code, _, errOut := run(t, "network", "disconnect", "--kubeconfig", n.rome.kubeconfig, "--remote-kubeconfig", n.milan.kubeconfig)
 	n.has(n.refused(code, "", errOut), "nothing was changed")
-	n.has(n.must(n.both("network disconnect --dry-run")), "(local) GatewayClient milan in namespace liqo-tenant-milan would be deleted")
+	n.has(n.must(n.both("network disconnect --dry-run")), "(local, dry run) GatewayClient milan in namespace liqo-tenant-milan would be deleted")
 	n.same("asked")
 	n.must(n.both("network disconnect --wait"))
 	if left := n.rome.network(t); len(left) != 1 || len(n.milan.network(t)) != 1 {

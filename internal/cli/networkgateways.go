@@ -25,9 +25,9 @@ func change[T comparable](notes *[]string, field string, at *T, want T) {
 func (c *cluster) report(object client.Object, existed bool, notes []string) {
 	switch {
 	case !existed:
-		c.Info("%s correctly ensured", c.name(object))
+		c.Did("%s correctly ensured", c.name(object))
 	case len(notes) > 0:
-		c.Info("%s exists already and was changed: %s", c.name(object), strings.Join(notes, "; "))
+		c.Did("%s exists already and was changed: %s", c.name(object), strings.Join(notes, "; "))
 	default:
 		c.Info("%s exists already", c.name(object))
 	}
@@ -140,6 +140,8 @@ func (c *cluster) serverEndpoint(ctx context.Context, server *networkingv1beta1.
 			return notYet("it has no address to dial in status.endpoint%s%s", reasons(readiness(server.Status.Conditions)), balancerHint(server))
 		}
 		return yes()
+	}, func() {
+		server.Status.Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{plannedAddress}, Port: server.Spec.Endpoint.Port, Protocol: corev1.ProtocolUDP}
 	})
 	if err != nil {
 		if trouble := c.gatewayTrouble(server.Namespace, &gateways{server: server}); trouble != "" {

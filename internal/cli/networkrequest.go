@@ -55,7 +55,7 @@ func (c *cluster) requestNetwork(ctx context.Context, namespace, provider string
 		return false, err
 	}
 	if changed {
-		c.Info("NetworkRequest %s correctly ensured", request.Name)
+		c.Did("NetworkRequest %s correctly ensured", request.Name)
 	}
 	bounded, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()

@@ -71,10 +71,10 @@ func (a *app) createNonceCommand() *cobra.Command {
 				return err
 			}
 			nonce, err := local.ensureNonce(ctx, namespace, consumer)
-			if err != nil || local.dry {
+			if err != nil {
 				return err
 			}
-			local.Info("Nonce for cluster %s: %s", consumer, nonce)
+			local.Did("Nonce for cluster %s: %s", consumer, nonce)
 			return nil
 		},
 	}

@@ -248,10 +248,7 @@ func (c *cluster) offload(ctx context.Context, namespace string, o *offloadOptio
 		c.Warn("Namespace %s: the pod offloading strategy becomes stricter (%s, was %s); pods that run already stay where they are",
 			namespace, object.Spec.PodOffloadingStrategy, before)
 	}
-	c.Info("Offloading of namespace %s correctly enabled", namespace)
-	if c.dry {
-		return nil
-	}
+	c.Did("Offloading of namespace %s correctly enabled", namespace)
 	none := false
 	err = c.wait(ctx, step, object, func() verdict {
 		if object.Status.ObservedGeneration < object.Generation {

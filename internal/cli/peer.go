@@ -82,6 +82,7 @@ func (a *app) peerCommand() *cobra.Command {
 	remote := remoteFlags(command.Flags())
 	o.auth.add(command.Flags())
 	o.addBoth(command)
+	a.addDryRun(command.Flags())
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
@@ -91,7 +92,8 @@ func (a *app) peerCommand() *cobra.Command {
 			}
 			return a.peerInvited(ctx, args[0], &o)
 		}
-		return a.peer(ctx, remote, &o)
+		_, err := a.peer(ctx, remote, &o)
+		return err
 	}
 	command.AddCommand(a.peerOutOfBandCommand(), a.peerInBandCommand())
 	return command
@@ -117,22 +119,22 @@ func (o *peerOptions) addBoth(command *cobra.Command) {
 	o.network.add(command)
 }
 
-func (a *app) peer(ctx context.Context, remote *remoteConfig, o *peerOptions) error {
+func (a *app) peer(ctx context.Context, remote *remoteConfig, o *peerOptions) (*pair, error) {
 	resources, err := o.resources.list()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := errors.Join(o.network.locate(o.location), o.auth.validate(), o.network.validate()); err != nil {
-		return err
+		return nil, err
 	}
 	if o.auth.inBand && o.networkingDisabled {
-		return errors.New("--in-band goes through the tunnel that --networking-disabled does not make: leave one of them out")
+		return nil, errors.New("--in-band goes through the tunnel that --networking-disabled does not make: leave one of them out")
 	}
 	p, err := a.pair(ctx, remote)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return p.explained(p.peer(ctx, o, resources))
+	return p, p.explained(p.peer(ctx, o, resources))
 }
 
 // peer does what the command does once both clusters are known: connect the networks, authenticate, ask for resources, wait for the node.
@@ -195,7 +197,7 @@ func (c *cluster) nodeReady(ctx context.Context, namespace, name string) error {
 	if err := c.wait(ctx, step, virtual, yes); err != nil {
 		return err
 	}
-	c.Info("VirtualNode %s is created", name)
+	c.Did("VirtualNode %s is created", name)
 	if virtual.Spec.CreateNode != nil && !*virtual.Spec.CreateNode {
 		c.Info("No Node is made of it (spec.createNode is false)")
 		return nil

@@ -70,7 +70,7 @@ func (p *pair) invite(ctx context.Context) error {
 		return controllerutil.SetOwnerReference(tenant, secret, p.remote.Scheme())
 	})
 	if err == nil && changed {
-		p.remote.Info("Cluster %s may use resources of %s too, within %s: liqoctl peer %s, run there", p.remote.id, p.local.id, maxTokenLifetime, p.local.id)
+		p.remote.Did("Cluster %s may use resources of %s too, within %s: liqoctl peer %s, run there", p.remote.id, p.local.id, maxTokenLifetime, p.local.id)
 	}
 	return err
 }

@@ -65,6 +65,7 @@ func (a *app) generatePeerCommandCommand() *cobra.Command {
 	flags.StringVar(&o.consumer, "consumer-cluster-id", "", "Cluster ID of the only cluster that may use the token (default: the first that does)")
 	flags.StringVar(&o.url, "auth-url", "", "Where the consumer reaches the authentication service (default: what its Service says)")
 	flags.BoolVar(&o.trusted, "trusted-certificate", false, "The consumer trusts the certificate shown there anyway: that of an Ingress, for instance")
+	a.addDryRun(flags)
 	return command
 }
 
@@ -78,8 +79,8 @@ func (c *cluster) printPeerCommand(ctx context.Context, o *peerCommandOptions) e
 	}
 	token := peering.Token{Expires: time.Now().Add(o.lifetime), Consumer: o.consumer}
 	text, err := c.sealed(ctx, &token, !o.trusted)
-	if err != nil {
-		return err
+	if err != nil || c.rehearses() {
+		return err // a token of a secret that nobody keeps opens nothing
 	}
 	if !o.onlyCommand {
 		who := "another cluster (the first that does)"

@@ -27,18 +27,16 @@ func (a *app) peerInBandCommand() *cobra.Command {
 	remote := remoteFlags(flags)
 	flags.BoolVar(&bidirectional, "bidirectional", false, "Peer the remote cluster with the local one too")
 	o.addBoth(command)
+	a.addDryRun(flags)
 	o.auth.inBand, o.auth.given = true, func(name string) bool { return name == "in-band" }
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
-		if err := a.peer(ctx, remote, &o); err != nil || !bidirectional {
+		p, err := a.peer(ctx, remote, &o)
+		if err != nil || !bidirectional {
 			return err
 		}
 		resources, err := o.resources.list()
-		if err != nil {
-			return err
-		}
-		p, err := a.pair(ctx, remote)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,6 +69,7 @@ func (a *app) generatePeeringUserCommand() *cobra.Command {
 	command.Flags().StringVar(&consumer, "consumer-cluster-id", "", "Cluster ID of the consumer (required)")
 	command.Flags().StringVar(&rsa, "tls-compatibility-mode", "auto", "Use an RSA key, for API servers that know no other: auto (as the cluster's own keys), true or false")
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	a.addDryRun(command.Flags())
 	required(command, "consumer-cluster-id")
 	oneOf(command, "tls-compatibility-mode", "auto", "true", "false")
 	return command
@@ -83,9 +83,11 @@ func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 	} else if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading RoleBinding %s in namespace %s: %w", u.reader(), u.cluster.namespace, err)
 	}
-	u.Warn("Whoever has the kubeconfig can peer cluster %s with this one, until liqoctl delete peering-user --consumer-cluster-id %s", u.consumer, u.consumer)
-	u.Warn("The kubeconfig holds a private key and is printed only now: keep it safe, and hand it over on a safe way")
-	u.Warn("It is good for cluster %s alone: another consumer needs another peering user", u.consumer)
+	if !u.rehearses() {
+		u.Warn("Whoever has the kubeconfig can peer cluster %s with this one, until liqoctl delete peering-user --consumer-cluster-id %s", u.consumer, u.consumer)
+		u.Warn("The kubeconfig holds a private key and is printed only now: keep it safe, and hand it over on a safe way")
+		u.Warn("It is good for cluster %s alone: another consumer needs another peering user", u.consumer)
+	}
 	var err error
 	if u.namespace, err = u.ensureTenantNamespace(ctx, u.consumer); err != nil {
 		return err
@@ -113,8 +115,8 @@ func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 	if err != nil {
 		return err
 	}
-	if err := u.bind(ctx, subject.User); err != nil {
-		return err
+	if err := u.bind(ctx, subject.User); err != nil || u.rehearses() {
+		return err // what nobody signed is nothing to print
 	}
 	config.AuthInfos[u.user()] = &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: private}
 	data, err := clientcmd.Write(*config)
@@ -181,11 +183,7 @@ func (u *peeringUser) sign(ctx context.Context, private []byte, subject peering.
 	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "PeeringUser", Message: "asked for by liqoctl generate peering-user",
 	})
-	direct, err := kubernetes.NewForConfig(u.config)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := direct.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, csr.Name, csr, metav1.UpdateOptions{}); err != nil {
+	if err := u.SubResource("approval").Update(ctx, csr); err != nil {
 		return nil, fmt.Errorf("approving CertificateSigningRequest %s: %w", csr.Name, err)
 	}
 	err = u.wait(ctx, step, csr, func() verdict {
@@ -294,6 +292,6 @@ func (u *peeringUser) delete(ctx context.Context) error {
 	if !found {
 		return fmt.Errorf("there is no peering user for cluster %s", u.consumer)
 	}
-	u.Info("Peering user for cluster %s deleted", u.consumer)
+	u.Did("Peering user for cluster %s deleted", u.consumer)
 	return nil
 }

@@ -146,6 +146,12 @@ func (p *pair) throughTunnel(ctx context.Context, ip, name, what string) (netip.
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
+	if exposed.UID == "" { // in a dry run, which takes for made only what peering makes
+		return netip.AddrPort{}, p.remote.error(fmt.Errorf("there is no %s", p.remote.name(exposed)))
+	}
+	if exposed.Status.IP == "" { // in a dry run: nobody has given it one
+		return netip.AddrPortFrom(netip.MustParseAddr(plannedAddress), networkingv1beta1.GatewayPort), nil
+	}
 	step.End()
 	var service corev1.Service
 	if err := p.remote.Get(ctx, client.ObjectKey{Namespace: p.remote.namespace, Name: name}, &service); err != nil {

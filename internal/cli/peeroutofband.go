@@ -52,6 +52,7 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 	flags.StringVar(&i.token, "auth-token", "", "Token that the provider's administrator made (required)")
 	required(command, "auth-url", "cluster-id", "auth-token")
 	o.add(flags)
+	a.addDryRun(flags)
 	flags.StringVar(&o.location, "gw-server-service-location", locationProvider, "Where the gateway server runs: Provider or Consumer")
 	oneOf(command, "gw-server-service-location", locationProvider, locationConsumer)
 	command.RunE = func(cmd *cobra.Command, args []string) error {

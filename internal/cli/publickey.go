@@ -44,6 +44,8 @@ func (c *cluster) gatewayKey(ctx context.Context, namespace string, gateway *gat
 		default:
 			return never("data.%s has %d bytes, a key has %d: delete the Secret, a new pair is made", networkingv1beta1.SecretPublicKey, len(key), network.KeyLength)
 		}
+	}, func() {
+		secret.Data = map[string][]byte{networkingv1beta1.SecretPublicKey: make([]byte, network.KeyLength)}
 	})
 	return secret.Data[networkingv1beta1.SecretPublicKey], err
 }
@@ -65,9 +67,9 @@ func (c *cluster) ensureKey(ctx context.Context, namespace, peer string, key []b
 	case err != nil:
 		return err
 	case len(before) > 0 && !bytes.Equal(before, key):
-		c.Info("PublicKey %s %s", object.Name, replaced)
+		c.Did("PublicKey %s %s", object.Name, replaced)
 	case changed:
-		c.Info("PublicKey %s correctly ensured", object.Name)
+		c.Did("PublicKey %s correctly ensured", object.Name)
 	default:
 		c.Verbose("PublicKey %s is there already", object.Name)
 	}

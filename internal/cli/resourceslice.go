@@ -64,10 +64,7 @@ func (c *cluster) ensureSlice(ctx context.Context, request *sliceRequest) (*auth
 		return nil, err
 	}
 	if changed {
-		c.Info("ResourceSlice %s correctly ensured", slice.Name)
-	}
-	if c.dry {
-		return slice, nil
+		c.Did("ResourceSlice %s correctly ensured", slice.Name)
 	}
 	err = c.wait(ctx, step, slice, func() verdict {
 		condition := sliceCondition(slice, authv1beta1.ResourceSliceAuthentication)
@@ -97,6 +94,9 @@ func (c *cluster) verdictOnResources(ctx context.Context, slice *authv1beta1.Res
 			return notYet("there is no verdict on the resources (class %q)", slice.Spec.Class)
 		}
 		return yes()
+	}, func() {
+		condition = &authv1beta1.ResourceSliceCondition{Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted}
+		slice.Status.Resources = slice.Spec.Resources
 	})
 	if err != nil {
 		return false, err
@@ -164,7 +164,7 @@ func (a *app) createResourceSliceCommand() *cobra.Command {
 				return local.printObject(request.object(), output.format)
 			}
 			slice, err := local.ensureSlice(ctx, &request)
-			if err != nil || local.dry {
+			if err != nil {
 				return err
 			}
 			_, err = local.verdictOnResources(ctx, slice)

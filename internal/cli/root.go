@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -37,6 +38,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 		a.console().Fail(a.journal.told(cured(err)))
 		return 1
 	}
+	if a.dryRun {
+		a.rehearsed()
+	}
 	return 0
 }
 
@@ -51,7 +55,8 @@ type app struct {
 	streams       genericiooptions.IOStreams
 	kubeconfig    *genericclioptions.ConfigFlags
 	skipConfirm   bool
-	dryRun        bool // see addDryRun
+	dryRun        bool         // see addDryRun
+	changes       atomic.Int32 // that a dry run told of
 	verbose       bool
 	labels        map[string]string
 	annotations   map[string]string

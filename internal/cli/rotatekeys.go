@@ -53,14 +53,14 @@ func (p *pair) rotateKeys(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	local.Info("Secret %s has new keys", secret.Name)
+	local.Did("Secret %s has new keys", secret.Name)
 	began := time.Now()
 	err = together(ctx, func(ctx context.Context) error { return local.reconnected(ctx, secret) },
 		func(ctx context.Context) error { return remote.reconnected(ctx, secret) })
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, t.evidence(time.Since(began)))
 	}
-	local.Info("Connection is established with the new keys")
+	local.Did("Connection is established with the new keys")
 	return nil
 }
 

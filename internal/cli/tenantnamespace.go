@@ -67,7 +67,7 @@ func (c *cluster) ensureTenantNamespace(ctx context.Context, remoteID string) (s
 		return "", err
 	}
 	if changed {
-		c.Info("Tenant namespace %s correctly ensured", namespace.Name)
+		c.Did("Tenant namespace %s correctly ensured", namespace.Name)
 	}
 	return namespace.Name, nil
 }

@@ -2,12 +2,10 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,7 +14,6 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
-	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
@@ -135,7 +132,7 @@ func TestAdmissionOnAPIServer(t *testing.T) {
 	steps(
 		[3]string{"uncordon tenant turin", "WARN  Tenant turin is not uncordoned: it is Active already", "Active"},
 		[3]string{"cordon tenant turin", " ERRO  not confirmed: nothing was changed", "Active"},
-		[3]string{"cordon tenant turin --dry-run", "INFO  (dry run) Tenant turin cordoned", "Active"},
+		[3]string{"cordon tenant turin --dry-run", "INFO  (dry run) Tenant turin in namespace tenant-of-turin would be changed: spec.tenantCondition", "Active"},
 		[3]string{"cordon tenant turin --skip-confirm", "INFO  Tenant turin cordoned", "Cordoned"},
 	)
 	open("turin", "milan", false)
@@ -170,51 +167,5 @@ func TestAdmissionOnAPIServer(t *testing.T) {
 		if got, _, _ := strings.Cut(out, ":"); got != want {
 			t.Errorf("%q is completed to %q, want %q", typed, got, want)
 		}
-	}
-}
-
-// TestDryRunOnAPIServer: what a command would do is checked by the API server, with the words that it would say, and nothing is kept.
-func TestDryRunOnAPIServer(t *testing.T) {
-	kubeconfig, c := server(t)
-	create(t, c, tenancy("turin")...)
-	all := func() (out []string) {
-		for _, list := range []client.ObjectList{
-			&corev1.NamespaceList{}, &corev1.SecretList{}, &authv1beta1.TenantList{}, &authv1beta1.ResourceSliceList{}, &networkingv1beta1.ConfigurationList{},
-			&networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}, &networkingv1beta1.PublicKeyList{}, &offloadingv1beta1.NamespaceOffloadingList{},
-		} {
-			if err := c.List(t.Context(), list); err != nil {
-				t.Fatal(err)
-			}
-			objects, err := objectsOf(list)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, object := range objects {
-				out = append(out, fmt.Sprintf("%T %s/%s %s", object, object.GetNamespace(), object.GetName(), object.GetResourceVersion()))
-			}
-		}
-		return out
-	}
-	before := all()
-	for command, want := range map[string]string{
-		"offload namespace default":                                                                                "INFO  (dry run) Offloading of namespace default correctly enabled",
-		"create resourceslice milan --remote-cluster-id turin --cpu 3":                                             "INFO  (dry run) ResourceSlice milan correctly ensured",
-		"create resourceslice fiat --remote-cluster-id turin":                                                      "INFO  (dry run) ResourceSlice fiat correctly ensured",
-		"create configuration --remote-cluster-id turin --pod-cidr 10.9.0.0/16 --external-cidr 10.8.0.0/16 --wait": "INFO  (dry run) Configuration turin in namespace tenant-of-turin created",
-		"create gatewayserver --remote-cluster-id turin --wait":                                                    "INFO  (dry run) GatewayServer turin in namespace tenant-of-turin created",
-		"create gatewayclient --remote-cluster-id turin --addresses 1.2.3.4 --port 5 --wait":                       "INFO  (dry run) GatewayClient turin in namespace tenant-of-turin created",
-		"create publickey --remote-cluster-id turin --public-key AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=":     "INFO  (dry run) PublicKey turin in namespace tenant-of-turin created",
-		"create nonce --remote-cluster-id paris":                                                                   "INFO  (dry run) Secret liqo-nonce in namespace liqo-tenant-paris can not be checked: its namespace does not exist yet",
-		"create nonce --remote-cluster-id Paris":                                                                   "ERRO  creating Namespace /liqo-tenant-Paris",
-		"drain tenant turin":                                                                                       "INFO  (dry run) Tenant turin drained",
-		"cordon rs gpu --remote-cluster-id turin":                                                                  "INFO  (dry run) ResourceSlice gpu cordoned",
-	} {
-		_, out, errOut := run(t, append(strings.Fields(command), "--dry-run", "--kubeconfig", kubeconfig)...)
-		if !strings.Contains(errOut, want) || out != "" {
-			t.Errorf("%s says %q%s, want %q", command, errOut, out, want)
-		}
-	}
-	if diff := cmp.Diff(before, all()); diff != "" {
-		t.Error("something was written:", diff)
 	}
 }

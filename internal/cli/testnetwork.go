@@ -79,6 +79,7 @@ func (a *app) testNetworkCommand() *cobra.Command {
 	flags.BoolVar(&o.remove, "rm", false, "Remove everything in the end")
 	flags.StringVar(&o.image, "image", "", "Image of the test server (default: "+testImage+" of the registry that Liqo was installed from, with the same tag)")
 	flags.StringVar(&o.outside, "outside", "http://example.com", "URL of a server outside the clusters, for the checks that need one; empty for none")
+	a.addDryRun(flags)
 	required(command, "remote-kubeconfigs")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.validate(); err != nil {
@@ -153,7 +154,7 @@ func (a *app) testNetwork(ctx context.Context, o *testNetworkOptions) (err error
 			return err
 		}
 	}
-	if o.remove {
+	if o.remove && !a.dryRun {
 		defer func() {
 			// The time for the checks may be over, and the user may have interrupted them: neither is a reason to leave things behind.
 			removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
@@ -163,6 +164,10 @@ func (a *app) testNetwork(ctx context.Context, o *testNetworkOptions) (err error
 	}
 	if err := t.deploy(ctx); err != nil {
 		return err
+	}
+	if a.dryRun {
+		t.consumer.Info("Then each test server would ask all others")
+		return nil
 	}
 	world, err := t.settled(ctx)
 	if err != nil {
@@ -199,7 +204,10 @@ func (a *app) provider(ctx context.Context, flag, kubeconfig string) (*cluster, 
 	if err := c.requireInstallation(ctx); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", flag, kubeconfig, err)
 	}
-	c.Console = a.console().Scope(c.id)
+	c.Console = a.scoped(c.id)
+	if c.rehearses() {
+		c.plan.out = c.Console
+	}
 	return c, nil
 }
 

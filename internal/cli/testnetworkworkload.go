@@ -92,6 +92,9 @@ func (t *networkTest) deploy(ctx context.Context) error {
 		if err := c.ensureReplicas(ctx, target.id, target == c, replicas, t.options.image); err != nil {
 			return err
 		}
+		if err := target.foreseeNamespace(ctx, testNamespace); err != nil {
+			return err
+		}
 		if err := target.ensureHosts(ctx, t.options.image); err != nil {
 			return err
 		}

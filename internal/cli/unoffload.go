@@ -110,7 +110,7 @@ func (c *cluster) unoffload(ctx context.Context, names []string) error {
 		if err != nil {
 			return err
 		}
-		c.Info("Offloading of namespace %s correctly disabled", object.Namespace)
+		c.Did("Offloading of namespace %s correctly disabled", object.Namespace)
 	}
 	return nil
 }

@@ -39,6 +39,7 @@ func (a *app) unpeerCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	remote := remoteFlags(flags)
+	a.addDryRun(flags)
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	flags.BoolVar(&wait, "wait", true, "Wait until the last objects are gone too; what has to happen in order is always waited for")
 	flags.BoolVar(&deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
@@ -181,7 +182,7 @@ func (c *cluster) deleteAll(ctx context.Context, objects []client.Object, wait b
 		if err != nil {
 			return err
 		}
-		c.Info("%s correctly deleted", name)
+		c.Did("%s correctly deleted", name)
 	}
 	return nil
 }

@@ -46,6 +46,7 @@ func (a *app) unpeerOutOfBandCommand() *cobra.Command {
 		ValidArgsFunction: a.firstOf(peersOf),
 	}
 	flags := command.Flags()
+	a.addDryRun(flags)
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	flags.BoolVar(&o.wait, "wait", true, "Wait until the last objects are gone too; what has to happen in order is always waited for")
 	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespace of the local cluster too")
@@ -68,6 +69,7 @@ func (a *app) unpeerInBandCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	remote := remoteFlags(flags)
+	a.addDryRun(flags)
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	flags.BoolVar(&o.wait, "wait", true, "Wait until the last objects are gone too; what has to happen in order is always waited for")
 	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
@@ -157,7 +159,7 @@ func (c *cluster) resign(ctx context.Context, provider, namespace string, used b
 	if err := c.forgetIdentity(ctx, provider, namespace, true); err != nil {
 		return fmt.Errorf("%w\nIf cluster %s is gone for good: liqoctl force unpeer %s", err, provider, provider)
 	}
-	c.Info("Cluster %s has been told that the peering is over", provider)
+	c.Did("Cluster %s has been told that the peering is over", provider)
 	if used {
 		c.Warn("Cluster %s still uses resources of %s: that peering stays until it is undone over there", provider, c.id)
 	}

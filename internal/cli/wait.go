@@ -38,11 +38,11 @@ func notYet(format string, args ...any) verdict { return verdict{why: fmt.Sprint
 func never(format string, args ...any) verdict { return verdict{err: fmt.Errorf(format, args...)} }
 
 // wait watches the object until check is content with it, or ctx ends. The object's namespace and name are those to wait for; check sees
-// it filled, or is not called while it does not exist. The step, when there is one, shows what is still missing. In a dry run there is nothing to
-// wait for.
-func (c *cluster) wait(ctx context.Context, step *console.Step, object client.Object, check func() verdict) error {
-	if c.dry {
-		return nil
+// it filled, or is not called while it does not exist. The step, when there is one, shows what is still missing. A dry run does not wait: what is
+// not there it takes for done, with the answers of foresee.
+func (c *cluster) wait(ctx context.Context, step *console.Step, object client.Object, check func() verdict, answers ...func()) error {
+	if c.rehearses() {
+		return c.foresee(ctx, object, check, answers)
 	}
 	name := c.name(object)
 	last := notYet("it was not looked at")
@@ -61,8 +61,8 @@ func (c *cluster) wait(ctx context.Context, step *console.Step, object client.Ob
 
 // gone watches the object until it does not exist.
 func (c *cluster) gone(ctx context.Context, step *console.Step, object client.Object) error {
-	if c.dry {
-		return nil
+	if c.rehearses() {
+		return c.foreseeGone(ctx, object)
 	}
 	name := c.name(object)
 	why := ""
@@ -111,7 +111,9 @@ func (e *waitError) Error() string { return e.text }
 func (e *waitError) Unwrap() error { return e.cause }
 
 // name is how an object is called in front of people.
-func (c *cluster) name(object client.Object) string {
+func (c *cluster) name(object client.Object) string { return called(c, object) }
+
+func called(c client.Client, object client.Object) string {
 	kind := fmt.Sprintf("%T", object)
 	if gvk, err := apiutil.GVKForObject(object, c.Scheme()); err == nil {
 		kind = gvk.Kind
@@ -125,12 +127,8 @@ func (c *cluster) name(object client.Object) string {
 // follow calls look with every state of the object, read into it, until it answers true, fails, or ctx ends.
 func (c *cluster) follow(ctx context.Context, object client.Object, look func(exists bool) (bool, error)) error {
 	key := client.ObjectKeyFromObject(object)
-	gvk, err := apiutil.GVKForObject(object, c.Scheme())
-	if err != nil {
-		return err
-	}
 	for {
-		done, err := c.followOnce(ctx, object, key, gvk.Kind, look)
+		done, err := c.followOnce(ctx, object, key, look)
 		if done || (err != nil && !transient(err)) {
 			return err
 		}
@@ -151,36 +149,50 @@ func transient(err error) bool {
 		apierrors.IsServiceUnavailable(err) || apierrors.IsGone(err) || apierrors.IsResourceExpired(err)
 }
 
-func (c *cluster) followOnce(ctx context.Context, object client.Object, key client.ObjectKey, kind string, look func(bool) (bool, error)) (bool, error) {
+// look reads the object, if it exists, in a list of it alone: whose answer can be watched on from there.
+func (c *cluster) look(ctx context.Context, object client.Object) (list client.ObjectList, exists bool, err error) {
 	gvk, err := apiutil.GVKForObject(object, c.Scheme())
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
-	made, err := c.Scheme().New(gvk.GroupVersion().WithKind(kind + "List"))
+	made, err := c.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	list, ok := made.(client.ObjectList)
 	if !ok {
-		return false, fmt.Errorf("listing %s: %T is not a list", kind, made)
+		return nil, false, fmt.Errorf("listing %s: %T is not a list", gvk.Kind, made)
 	}
-	only := []client.ListOption{client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name}}
-	if err := c.List(ctx, list, only...); err != nil {
-		return false, fmt.Errorf("reading %s %s: %w", kind, key, err)
+	key := client.ObjectKeyFromObject(object)
+	if err := c.List(ctx, list, alone(key)...); err != nil {
+		return nil, false, fmt.Errorf("reading %s %s: %w", gvk.Kind, key, err)
 	}
 	items, err := meta.ExtractList(list)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	if len(items) > 0 {
 		copyInto(object, items[0])
 	}
-	if done, err := decide(look(len(items) > 0)); done {
+	return list, len(items) > 0, nil
+}
+
+func alone(key client.ObjectKey) []client.ListOption {
+	return []client.ListOption{client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name}}
+}
+
+func (c *cluster) followOnce(ctx context.Context, object client.Object, key client.ObjectKey, look func(bool) (bool, error)) (bool, error) {
+	list, exists, err := c.look(ctx, object)
+	if err != nil {
+		return false, err
+	}
+	if done, err := decide(look(exists)); done {
 		return true, err
 	}
-	watcher, err := c.Watch(ctx, list, append(only, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}})...)
+	watcher, err := c.Watch(ctx, list, append(alone(key), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}})...)
 	if err != nil {
-		return false, fmt.Errorf("watching %s %s: %w", kind, key, err)
+		gvk, _ := apiutil.GVKForObject(object, c.Scheme())
+		return false, fmt.Errorf("watching %s %s: %w", gvk.Kind, key, err)
 	}
 	defer watcher.Stop()
 	for event := range watcher.ResultChan() {

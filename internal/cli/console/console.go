@@ -32,7 +32,8 @@ var colors = map[Level]string{Info: "36", Warning: "33", Failure: "31"}
 // Console writes to the two streams of one command. Scopes of it may be used at the same time.
 type Console struct {
 	*screen
-	scope string
+	scope     string
+	rehearsal bool
 }
 
 // screen is what all scopes share.
@@ -66,11 +67,25 @@ func New(out, err io.Writer, verbose bool) *Console {
 // Scope returns a console whose lines start with the name in parentheses.
 func (c *Console) Scope(name string) *Console { return &Console{screen: c.screen, scope: name} }
 
+// Rehearsal returns the console of a command that does nothing: it does not say that something was done.
+func (c *Console) Rehearsal() *Console {
+	out := *c
+	out.rehearsal = true
+	return &out
+}
+
 // Out is where data goes.
 func (c *Console) Out() io.Writer { return c.out }
 
 // Info reports progress.
 func (c *Console) Info(format string, args ...any) { c.print(Info, format, args...) }
+
+// Did reports what was done: nothing, in a rehearsal.
+func (c *Console) Did(format string, args ...any) {
+	if !c.rehearsal {
+		c.print(Info, format, args...)
+	}
+}
 
 // Warn reports what the user should know but what does not stop the command.
 func (c *Console) Warn(format string, args ...any) { c.print(Warning, format, args...) }
@@ -163,7 +178,7 @@ func (s *Step) current() string {
 // Done ends the step with a line of success.
 func (s *Step) Done(format string, args ...any) {
 	s.End()
-	s.console.Info(format, args...)
+	s.console.Did(format, args...)
 }
 
 // End ends the step without a line; the caller returns an error, or has nothing to say.

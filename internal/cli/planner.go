@@ -1,0 +1,319 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"liqo.io/liqo/internal/cli/console"
+)
+
+// plannedMark stands for what only an API server gives to an object that it keeps.
+const plannedMark = "planned"
+
+// planner is a client that keeps none of its writes. The API server checks them, and reads answer as if they had been made, so that a command goes its whole
+// way: what is created is there afterwards, what is deleted is gone.
+type planner struct {
+	client.Client // its writes are only checked
+	watcher       client.WithWatch
+	out           *console.Console
+	changes       *atomic.Int32
+
+	mu      sync.Mutex
+	waits   []string
+	planned map[plannedKey]*plannedObject
+}
+
+type plannedKey struct {
+	schema.GroupKind
+	client.ObjectKey
+}
+
+type plannedObject struct {
+	content map[string]any
+	// gone is one that would not be there any more, made one that the API server does not have.
+	gone, made bool
+}
+
+func newPlanner(c client.WithWatch, out *console.Console, changes *atomic.Int32) *planner {
+	return &planner{Client: client.NewDryRunClient(c), watcher: c, out: out, changes: changes, planned: map[plannedKey]*plannedObject{}}
+}
+
+func (c *planner) key(object client.Object, key client.ObjectKey) (plannedKey, error) {
+	gvk, err := apiutil.GVKForObject(object, c.Scheme())
+	return plannedKey{gvk.GroupKind(), key}, err
+}
+
+// at is what became of an object; nil when nothing did.
+func (c *planner) at(object client.Object, name client.ObjectKey) (*plannedObject, error) {
+	key, err := c.key(object, name)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if planned := c.planned[key]; planned != nil && !planned.gone {
+		return planned, nil
+	} else if planned != nil || c.without(name.Namespace) {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: key.Group, Resource: key.Kind}, name.Name)
+	}
+	return nil, nil
+}
+
+// without tells whether a namespace would be gone, with all that is in it. It wants the lock.
+func (c *planner) without(namespace string) bool {
+	planned := c.planned[plannedKey{schema.GroupKind{Kind: "Namespace"}, client.ObjectKey{Name: namespace}}]
+	return planned != nil && planned.gone
+}
+
+// making tells whether a namespace would be made.
+func (c *planner) making(namespace string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	planned := c.planned[plannedKey{schema.GroupKind{Kind: "Namespace"}, client.ObjectKey{Name: namespace}}]
+	return planned != nil && planned.made
+}
+
+// remember keeps the object as it would be; made is one that the API server does not have.
+func (c *planner) remember(object client.Object, made bool) error {
+	key, err := c.key(object, client.ObjectKeyFromObject(object))
+	if err != nil {
+		return err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.planned[key] = &plannedObject{content: content, made: made}
+	return nil
+}
+
+// forget has the object be gone from now on.
+func (c *planner) forget(object client.Object) error {
+	key, err := c.key(object, client.ObjectKeyFromObject(object))
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.planned[key] = &plannedObject{gone: true}
+	return nil
+}
+
+// Get reads an object as it would be.
+func (c *planner) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	planned, err := c.at(object, key)
+	switch {
+	case err != nil:
+		return err
+	case planned != nil:
+		return runtime.DefaultUnstructuredConverter.FromUnstructured(planned.content, object)
+	}
+	return c.Client.Get(ctx, key, object, options...)
+}
+
+// List reads objects as they would be.
+func (c *planner) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if err := c.Client.List(ctx, list, options...); err != nil {
+		return err
+	}
+	gvk, err := apiutil.GVKForObject(list, c.Scheme())
+	if err != nil {
+		return err
+	}
+	kind := schema.GroupKind{Group: gvk.Group, Kind: strings.TrimSuffix(gvk.Kind, "List")}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kept := slices.DeleteFunc(items, func(item runtime.Object) bool {
+		object, ok := item.(client.Object)
+		return ok && (c.planned[plannedKey{kind, client.ObjectKeyFromObject(object)}] != nil || c.without(object.GetNamespace()))
+	})
+	var wanted client.ListOptions
+	wanted.ApplyOptions(options)
+	for _, key := range slices.SortedFunc(maps.Keys(c.planned), func(a, b plannedKey) int { return strings.Compare(a.ObjectKey.String(), b.ObjectKey.String()) }) {
+		planned := c.planned[key]
+		if key.GroupKind != kind || planned.gone || !matches(&wanted, planned.content) {
+			continue
+		}
+		item, err := newItem(list)
+		if err != nil {
+			return err
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(planned.content, item); err != nil {
+			return err
+		}
+		kept = append(kept, item)
+	}
+	return meta.SetList(list, kept)
+}
+
+func matches(wanted *client.ListOptions, content map[string]any) bool {
+	object := unstructured.Unstructured{Object: content}
+	return (wanted.Namespace == "" || wanted.Namespace == object.GetNamespace()) &&
+		(wanted.LabelSelector == nil || wanted.LabelSelector.Matches(labels.Set(object.GetLabels()))) &&
+		(wanted.FieldSelector == nil || wanted.FieldSelector.Matches(fields.Set{"metadata.name": object.GetName(), "metadata.namespace": object.GetNamespace()}))
+}
+
+// newItem makes one of what a list holds.
+func newItem(list client.ObjectList) (runtime.Object, error) {
+	items, err := meta.GetItemsPtr(list)
+	if err != nil {
+		return nil, err
+	}
+	item, ok := reflect.New(reflect.TypeOf(items).Elem().Elem()).Interface().(runtime.Object)
+	if !ok {
+		return nil, fmt.Errorf("%T holds no objects", list)
+	}
+	return item, nil
+}
+
+// Watch is that of the client: nobody waits in a dry run.
+func (c *planner) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+	return c.watcher.Watch(ctx, list, options...)
+}
+
+// Create has the API server check the object, as far as it can.
+func (c *planner) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+	if _, asks := object.(*authorizationv1.SelfSubjectAccessReview); asks {
+		return c.Client.Create(ctx, object, options...)
+	}
+	planned, err := c.at(object, client.ObjectKeyFromObject(object))
+	again := err != nil // after it was deleted: the API server still has the former
+	if planned != nil {
+		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: called(c, object)}, object.GetName())
+	}
+	unchecked := ""
+	err = c.Client.Create(ctx, object, options...)
+	switch {
+	case apierrors.IsNotFound(err) && c.making(object.GetNamespace()):
+		unchecked = ", which can be checked once its namespace exists"
+	case again && apierrors.IsAlreadyExists(err):
+	case err != nil:
+		return err
+	}
+	if object.GetResourceVersion() == "" {
+		object.SetResourceVersion(plannedMark)
+	}
+	if object.GetUID() == "" {
+		object.SetUID(plannedMark)
+	}
+	c.tell("%s would be created%s", called(c, object), unchecked)
+	return c.remember(object, true)
+}
+
+// Update has the API server check the object.
+func (c *planner) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
+	return c.change(object, "", func() error { return c.Client.Update(ctx, object, options...) })
+}
+
+// Patch has the API server check the change.
+func (c *planner) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	data, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	return c.change(object, changedFields(data), func() error { return c.Client.Patch(ctx, object, patch, options...) })
+}
+
+// change remembers an object as it is wanted, once the API server has checked it. It can not where it does not have the object.
+func (c *planner) change(object client.Object, what string, check func() error) error {
+	planned, err := c.at(object, client.ObjectKeyFromObject(object))
+	if err != nil {
+		return err
+	}
+	wanted := object.DeepCopyObject()
+	if planned == nil || !planned.made {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	if planned != nil { // the API server's answer lacks the former changes
+		copyInto(object, wanted)
+	}
+	if what != "" {
+		what = ": " + what
+	}
+	c.tell("%s would be changed%s", called(c, object), what)
+	return c.remember(object, planned != nil && planned.made)
+}
+
+// changedFields names what a merge patch changes.
+func changedFields(patch []byte) string {
+	var content map[string]any
+	if err := json.Unmarshal(patch, &content); err != nil {
+		return ""
+	}
+	var out []string
+	var walk func(path string, at map[string]any)
+	walk = func(path string, at map[string]any) {
+		for field, value := range at {
+			below := path + "." + field
+			if strings.ContainsAny(field, "./") {
+				below = path + "[" + field + "]"
+			}
+			if under, isMap := value.(map[string]any); isMap && len(under) > 0 {
+				walk(below, under)
+			} else if below != ".metadata.resourceVersion" {
+				out = append(out, strings.TrimPrefix(below, "."))
+			}
+		}
+	}
+	walk("", content)
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// Delete has the API server check that the object may be deleted.
+func (c *planner) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	planned, err := c.at(object, client.ObjectKeyFromObject(object))
+	if err != nil {
+		return err
+	}
+	if planned == nil || !planned.made {
+		if err := c.Client.Delete(ctx, object, options...); err != nil {
+			return err
+		}
+	}
+	c.tell("%s would be deleted", called(c, object))
+	return c.forget(object)
+}
+
+// SubResource writes a part of an object.
+func (c *planner) SubResource(of string) client.SubResourceClient {
+	return &plannedPart{SubResourceClient: c.Client.SubResource(of), planner: c, of: of}
+}
+
+type plannedPart struct {
+	client.SubResourceClient
+	planner *planner
+	of      string
+}
+
+// Update has the API server check the part.
+func (p *plannedPart) Update(ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption) error {
+	return p.planner.change(object, p.of, func() error { return p.SubResourceClient.Update(ctx, object, options...) })
+}
