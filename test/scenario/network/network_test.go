@@ -8,7 +8,7 @@ import (
 )
 
 // budget is for everything, clusters included, on two cores.
-const budget = 14 * time.Minute
+const budget = 15 * time.Minute
 
 // TestStories tells all stories on one world, each of which leaves it as it was. One of them alone: -run TestStories/matrix.
 func TestStories(t *testing.T) {
@@ -21,7 +21,7 @@ func TestStories(t *testing.T) {
 			"milan":  {"--nodes", "2"},
 			"naples": {"--nodes", "2", "--pod-cidr", "10.30.0.0/16", "--service-cidr", "10.31.0.0/16", "--cni", "bridge"},
 		},
-		Install: map[string][]string{"rome": pairs, "milan": pairs, "naples": append(pairs, "--set", "ipam.externalCIDR=10.60.0.0/16")},
+		Install: map[string][]string{"rome": {"--enable-ha"}, "milan": pairs, "naples": append(pairs, "--set", "ipam.externalCIDR=10.60.0.0/16")},
 		Peer:    map[string][]string{"naples": {"--gw-server-service-type", "NodePort"}},
 	})
 	before := wiring(t, w)
@@ -29,6 +29,7 @@ func TestStories(t *testing.T) {
 	w.Tell(t, "agents", agents)
 	w.Tell(t, "failover", failover)
 	w.Tell(t, "power", power)
+	w.Tell(t, "leaders", leaders)
 	w.Tell(t, "partition", partition)
 	w.Tell(t, "nodes", nodes)
 	w.Tell(t, "keys", keys)
