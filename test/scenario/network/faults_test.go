@@ -194,6 +194,10 @@ func power(s *story.Story) {
 				standing(s, side.c, side.peer)
 			}
 		})
+		var nomad *corev1.Pod
+		if side.c == milan {
+			s.Step("a pod of rome runs there, too", func() { nomad = p.nomad(worker) })
+		}
 		s.Step("no power for "+worker, func() {
 			pod := p.on("milan", milan.Node())
 			home := p.on("home", rome.Node())
@@ -207,6 +211,9 @@ func power(s *story.Story) {
 			pause(s, 8*time.Second)
 			p.flows(stream, failoverStall)
 		})
+		if nomad != nil {
+			s.Step("once Kubernetes evicts it, another one takes its place on the other node", func() { p.moves(nomad, worker, side.c.Node()) })
+		}
 		s.Step("power for "+worker, func() {
 			_, err := s.Playground(s.Context(), "start", "node", worker)
 			s.Must(err)
