@@ -14,11 +14,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
@@ -130,7 +136,32 @@ func (c *cluster) requireInstallation(ctx context.Context) error {
 		}
 		return c.error(fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err))
 	}
+	if err := c.servesKinds(); err != nil {
+		return c.error(err)
+	}
 	c.id, c.version = id, deployment.Labels["app.kubernetes.io/version"]
+	return nil
+}
+
+// ownKinds are one of each group of ours, by which an installation is known to have its custom resource definitions.
+var ownKinds = []schema.GroupVersionKind{
+	corev1beta1.GroupVersion.WithKind("ForeignCluster"), authv1beta1.GroupVersion.WithKind("Tenant"), ipamv1alpha1.GroupVersion.WithKind("Network"),
+	networkingv1beta1.GroupVersion.WithKind("Configuration"), offloadingv1beta1.GroupVersion.WithKind("VirtualNode"),
+}
+
+// servesKinds fails where the custom resource definitions are gone: an absence of objects means nothing there.
+func (c *cluster) servesKinds() error {
+	var missing []string
+	for _, kind := range ownKinds {
+		if _, err := c.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
+			missing = append(missing, kind.Kind+" ("+kind.GroupVersion().String()+")")
+		} else if err != nil {
+			return fmt.Errorf("asking %s for the kinds that it knows: %w", c.config.Host, err)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("liqo is not installed in %s, or no longer: it knows no %s: install it again (liqoctl install), or name the right kubeconfig", c.config.Host, strings.Join(missing, ", "))
+	}
 	return nil
 }
 

@@ -229,6 +229,7 @@ func nameOr(args []string, usual string) string {
 
 func (a *app) generateConfigurationCommand() *cobra.Command {
 	var namespace string
+	var timeout time.Duration
 	var output outputFlag
 	command := &cobra.Command{
 		Use:     "configuration",
@@ -241,7 +242,7 @@ func (a *app) generateConfigurationCommand() *cobra.Command {
 			%[1]s generate configuration > rome.yaml`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			if err := output.validate(); err != nil {
 				return err
@@ -257,6 +258,6 @@ func (a *app) generateConfigurationCommand() *cobra.Command {
 			return local.printObject(configuration(orDefault(namespace, api.TenantNamespace(local.id)), local.id, local.id, own), output.format)
 		},
 	}
-	addGenerateFlags(command.Flags(), &output, &namespace)
+	addGenerateFlags(command.Flags(), &output, &namespace, &timeout)
 	return command
 }

@@ -2,9 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -21,13 +24,13 @@ func (a *app) deleteCommand() *cobra.Command {
 }
 
 func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
-	var wait bool
+	var wait, ignore bool
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:     kind.name + " NAME",
 		Aliases: kind.aliases,
 		Short:   kind.short,
-		Long:    kind.short + ". The object is looked for in all namespaces, unless --namespace names one.",
+		Long:    kind.short + ". The object is looked for in all namespaces, unless --namespace names one. Run again after a wait that\nwas too short, it goes on waiting.",
 		Example: example("%[1]s delete " + kind.name + " milan"),
 		Args:    exactlyOne("the name of the " + kind.name),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,7 +42,7 @@ func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
 			}
 			object, err := local.find(ctx, kind, within, args[0])
 			if err != nil {
-				return err
+				return local.mayBeGone(ignore, err)
 			}
 			if err := local.deleteAll(ctx, []client.Object{object}, wait); err != nil {
 				return err
@@ -52,7 +55,30 @@ func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
 		ValidArgsFunction: a.names(kind),
 	}
 	a.addDryRun(command.Flags())
+	addIgnoreNotFound(command.Flags(), &ignore)
 	command.Flags().BoolVar(&wait, "wait", true, "Wait until it is gone")
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait")
 	return command
 }
+
+func addIgnoreNotFound(flags *pflag.FlagSet, ignore *bool) {
+	flags.BoolVar(ignore, "ignore-not-found", false, "Succeed where there is nothing to delete")
+}
+
+// mayBeGone takes it for success, where the user does, that there is none of what is to be deleted.
+func (c *cluster) mayBeGone(ignore bool, err error) error {
+	none := (*noneError)(nil)
+	switch {
+	case !errors.As(err, &none):
+		return err
+	case ignore:
+		c.Info("%v", none)
+		return nil
+	}
+	return fmt.Errorf("%w\nThere is nothing to delete, or it is gone by now (--ignore-not-found takes that for success)", err)
+}
+
+// noneError is that there is no object of the name that a user gave.
+type noneError struct{ text string }
+
+func (e *noneError) Error() string { return e.text }

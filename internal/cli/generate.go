@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -38,7 +39,13 @@ func (a *app) addPeerFlag(command *cobra.Command, peer *string) {
 }
 
 // addGenerateFlags registers what all commands that print an object for a peer have.
-func addGenerateFlags(flags *pflag.FlagSet, output *outputFlag, namespace *string) {
+func addGenerateFlags(flags *pflag.FlagSet, output *outputFlag, namespace *string, timeout *time.Duration) {
+	addTimeout(flags, timeout)
 	flags.StringVarP(&output.format, "output", "o", "yaml", "How to print the object: json or yaml")
 	flags.StringVar(namespace, "remote-tenant-namespace", "", "Namespace in the peer to put the object into (default: liqo-tenant- and the ID of this cluster)")
+}
+
+// addTimeout registers --timeout with a command that mostly reads, and has to wait for little.
+func addTimeout(flags *pflag.FlagSet, timeout *time.Duration) {
+	flags.DurationVar(timeout, "timeout", time.Minute, "How long to wait in all")
 }

@@ -18,6 +18,7 @@ import (
 
 func (a *app) generateTenantCommand() *cobra.Command {
 	var provider, nonce, namespace string
+	var timeout time.Duration
 	var auth authFlags
 	var output outputFlag
 	command := &cobra.Command{
@@ -31,7 +32,7 @@ func (a *app) generateTenantCommand() *cobra.Command {
 			%[1]s generate tenant --remote-cluster-id milan --nonce "$NONCE" > rome.yaml`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			for _, err := range []error{output.validate(), auth.validate()} {
 				if err != nil {
@@ -49,7 +50,7 @@ func (a *app) generateTenantCommand() *cobra.Command {
 	flags.StringVar(&provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
 	flags.StringVar(&nonce, "nonce", "", "The provider's nonce, which create nonce printed there (default: the one that was signed before)")
 	flags.StringVar(&auth.proxyURL, "proxy-url", "", "HTTP CONNECT proxy on the way to the provider's API server")
-	addGenerateFlags(flags, &output, &namespace)
+	addGenerateFlags(flags, &output, &namespace, &timeout)
 	a.addDryRun(flags)
 	required(command, "remote-cluster-id")
 	return command
@@ -103,6 +104,7 @@ func (c *cluster) signedNonce(ctx context.Context, namespace, provider string) (
 
 func (a *app) generateIdentityCommand() *cobra.Command {
 	var consumer, namespace string
+	var timeout time.Duration
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "identity",
@@ -114,7 +116,7 @@ func (a *app) generateIdentityCommand() *cobra.Command {
 			%[1]s generate identity --remote-cluster-id rome > milan.yaml`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			if err := output.validate(); err != nil {
 				return err
@@ -140,7 +142,7 @@ func (a *app) generateIdentityCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
-	addGenerateFlags(flags, &output, &namespace)
+	addGenerateFlags(flags, &output, &namespace, &timeout)
 	required(command, "remote-cluster-id")
 	return command
 }
@@ -174,6 +176,7 @@ func (c *cluster) admitted(ctx context.Context, consumer string) (*authv1beta1.T
 
 func (a *app) getKubeconfigCommand() *cobra.Command {
 	var provider string
+	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "kubeconfig IDENTITY",
 		Short: "Print the kubeconfig of an identity that a provider granted",
@@ -184,11 +187,13 @@ func (a *app) getKubeconfigCommand() *cobra.Command {
 			%[1]s get kubeconfig resourceslice-milan --remote-cluster-id milan > milan-as-rome.yaml`),
 		Args: exactlyOne("the name of the Identity"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			local, err := a.installed(cmd.Context())
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			local, err := a.installed(ctx)
 			if err != nil {
 				return err
 			}
-			data, err := local.identityKubeconfig(cmd.Context(), provider, args[0])
+			data, err := local.identityKubeconfig(ctx, provider, args[0])
 			if err != nil {
 				return err
 			}
@@ -206,6 +211,7 @@ func (a *app) getKubeconfigCommand() *cobra.Command {
 		return namesOf(list.Items, func(i authv1beta1.Identity) string { return i.Name }), err
 	})
 	command.Flags().StringVar(&provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
+	addTimeout(command.Flags(), &timeout)
 	required(command, "remote-cluster-id")
 	return command
 }

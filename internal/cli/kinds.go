@@ -100,7 +100,7 @@ func (a *app) installedWithin(ctx context.Context) (c *cluster, within string, e
 // all reads the objects of a kind in a namespace, or in all of them.
 func (c *cluster) all(ctx context.Context, kind objectKind, within string) ([]client.Object, error) {
 	list := kind.list()
-	if err := c.List(ctx, list, client.InNamespace(within)); err != nil && !absent(err) {
+	if err := c.List(ctx, list, client.InNamespace(within)); err != nil {
 		return nil, fmt.Errorf("listing %s in %s: %w", kube.KindsOf(list), namespaceText(within), err)
 	}
 	return objectsOf(list)
@@ -127,7 +127,7 @@ func (c *cluster) find(ctx context.Context, kind objectKind, within, name string
 		return nil, fmt.Errorf("there is a %s %s in the namespaces %s: name one with --namespace", kind.name, name, strings.Join(namespaces, ", "))
 	}
 	slices.Sort(names)
-	return nil, fmt.Errorf("there is no %s %s in %s (known: %s)", kind.name, name, namespaceText(within), orDefault(strings.Join(slices.Compact(names), ", "), "none"))
+	return nil, &noneError{fmt.Sprintf("there is no %s %s in %s (known: %s)", kind.name, name, namespaceText(within), orDefault(strings.Join(slices.Compact(names), ", "), "none"))}
 }
 
 func namespaceText(name string) string {

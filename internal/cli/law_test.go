@@ -249,6 +249,7 @@ func newTrial(t *testing.T, row lawRow, at worldSnapshot) *trial {
 func (l *trial) judge(t *testing.T) {
 	l.abandoned(t)
 	l.rehearsed(t)
+	l.uninstalled(t)
 	once := map[string]bool{}
 	for _, request := range slices.Sorted(slices.Values(l.want.seen)) {
 		for _, d := range disturbances {
@@ -329,6 +330,9 @@ func (l *trial) abandoned(t *testing.T) {
 	}
 	for _, wrong := range wellSaid(ran.said, servedKind{}) {
 		t.Errorf("%s, and no controller: %s\n%s", l.command, wrong, ran.said)
+	}
+	if command, _, err := newApp(genericiooptions.NewTestIOStreamsDiscard()).command().Find(strings.Fields(l.command)); err != nil || command.Flag("timeout") == nil {
+		t.Errorf("%s waits, and has no --timeout (%v)", l.command, err)
 	}
 	if !strings.Contains(ran.said, "waiting for ") || !strings.Contains(ran.said, "the time is over (--timeout), last seen: ") {
 		t.Errorf("%s, and no controller: no word of what was waited for: %s", l.command, ran.said)

@@ -41,6 +41,7 @@ func (a *app) getCommand() *cobra.Command {
 
 func (a *app) createNonceCommand() *cobra.Command {
 	var consumer string
+	var timeout time.Duration
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "nonce",
@@ -51,7 +52,7 @@ func (a *app) createNonceCommand() *cobra.Command {
 			%[1]s create nonce --remote-cluster-id rome`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			if err := output.validate(); err != nil {
 				return err
@@ -79,6 +80,7 @@ func (a *app) createNonceCommand() *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
+	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
 	output.add(command.Flags(), "Only print the object, do not create it")
 	a.addDryRun(command.Flags())
 	required(command, "remote-cluster-id")
@@ -87,6 +89,7 @@ func (a *app) createNonceCommand() *cobra.Command {
 
 func (a *app) getNonceCommand() *cobra.Command {
 	var consumer string
+	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "nonce",
 		Short: "Print the nonce that a consumer has to sign",
@@ -96,17 +99,19 @@ func (a *app) getNonceCommand() *cobra.Command {
 			%[1]s get nonce --remote-cluster-id rome`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			local, err := a.installed(cmd.Context())
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			local, err := a.installed(ctx)
 			if err != nil {
 				return err
 			}
-			namespace, err := local.requireTenantNamespace(cmd.Context(), consumer)
+			namespace, err := local.requireTenantNamespace(ctx, consumer)
 			if err != nil {
 				return err
 			}
 			var secret corev1.Secret
 			key := client.ObjectKey{Namespace: namespace, Name: authv1beta1.NonceSecret}
-			if err := local.Get(cmd.Context(), key, &secret); client.IgnoreNotFound(err) != nil {
+			if err := local.Get(ctx, key, &secret); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("reading Secret %s: %w", key, err)
 			} else if apierrors.IsNotFound(err) || len(secret.Data[authv1beta1.NonceKey]) == 0 {
 				return fmt.Errorf("there is no nonce for cluster %s in namespace %s: make it with liqoctl create nonce --remote-cluster-id %s", consumer, namespace, consumer)
@@ -116,6 +121,7 @@ func (a *app) getNonceCommand() *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
+	addTimeout(command.Flags(), &timeout)
 	required(command, "remote-cluster-id")
 	return command
 }

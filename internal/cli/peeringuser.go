@@ -243,6 +243,8 @@ func (u *peeringUser) kubeconfig(ctx context.Context) (*clientcmdapi.Config, err
 
 func (a *app) deletePeeringUserCommand() *cobra.Command {
 	var consumer string
+	var ignore bool
+	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "peering-user",
 		Short: "Take the rights of a peering user away",
@@ -251,7 +253,7 @@ func (a *app) deletePeeringUserCommand() *cobra.Command {
 			%[1]s delete peering-user --consumer-cluster-id rome`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			local, err := a.installed(ctx)
 			if err != nil {
@@ -261,10 +263,12 @@ func (a *app) deletePeeringUserCommand() *cobra.Command {
 			if u.namespace, err = local.findTenantNamespace(ctx, consumer); err != nil {
 				return err
 			}
-			return u.delete(ctx)
+			return local.mayBeGone(ignore, u.delete(ctx))
 		},
 	}
 	command.Flags().StringVar(&consumer, "consumer-cluster-id", "", "Cluster ID of the consumer (required)")
+	addIgnoreNotFound(command.Flags(), &ignore)
+	addTimeout(command.Flags(), &timeout)
 	a.addDryRun(command.Flags())
 	required(command, "consumer-cluster-id")
 	return command
@@ -290,7 +294,7 @@ func (u *peeringUser) delete(ctx context.Context) error {
 		}
 	}
 	if !found {
-		return fmt.Errorf("there is no peering user for cluster %s", u.consumer)
+		return &noneError{fmt.Sprintf("there is no peering user for cluster %s", u.consumer)}
 	}
 	u.Did("Peering user for cluster %s deleted", u.consumer)
 	return nil

@@ -78,6 +78,7 @@ func (c *cluster) ensureKey(ctx context.Context, namespace, peer string, key []b
 
 func (a *app) createPublicKeyCommand() *cobra.Command {
 	var peer, text string
+	var timeout time.Duration
 	var output outputFlag
 	command := &cobra.Command{
 		Use:     "publickey",
@@ -89,6 +90,8 @@ func (a *app) createPublicKeyCommand() *cobra.Command {
 			%[1]s create publickey --remote-cluster-id milan --public-key V5CPzlnz2Y39n9dL7kXpEcb6UqzIHgZbVYXXh2E1w3g=`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
 			if err := output.validate(); err != nil {
 				return err
 			}
@@ -96,24 +99,25 @@ func (a *app) createPublicKeyCommand() *cobra.Command {
 			if err != nil || len(key) != network.KeyLength {
 				return fmt.Errorf("--public-key %s: want the %d bytes of a WireGuard public key in base64, 44 characters", text, network.KeyLength)
 			}
-			local, err := a.installed(cmd.Context())
+			local, err := a.installed(ctx)
 			if err != nil {
 				return err
 			}
 			if output.format != "" {
 				return local.printObject(publicKey(api.TenantNamespace(peer), peer, peer, key), output.format)
 			}
-			namespace, err := local.ensureTenantNamespace(cmd.Context(), peer)
+			namespace, err := local.ensureTenantNamespace(ctx, peer)
 			if err != nil {
 				return err
 			}
 			object := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
-			return local.created(cmd.Context(), object, func() { fillPublicKey(object, peer, key) })
+			return local.created(ctx, object, func() { fillPublicKey(object, peer, key) })
 		},
 	}
 	a.addPeerFlag(command, &peer)
 	command.Flags().StringVar(&text, "public-key", "", "The key in base64 (required)")
 	output.add(command.Flags(), "Only print the object, do not create it")
+	addTimeout(command.Flags(), &timeout)
 	a.addDryRun(command.Flags())
 	required(command, "public-key")
 	return command
@@ -121,6 +125,7 @@ func (a *app) createPublicKeyCommand() *cobra.Command {
 
 func (a *app) generatePublicKeyCommand() *cobra.Command {
 	var gatewayType, name, namespace string
+	var timeout time.Duration
 	var output outputFlag
 	command := &cobra.Command{
 		Use:     "publickey",
@@ -133,7 +138,7 @@ func (a *app) generatePublicKeyCommand() *cobra.Command {
 			%[1]s generate publickey --gateway-type client --gateway-name milan > key.yaml`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			if err := output.validate(); err != nil {
 				return err
@@ -167,7 +172,7 @@ func (a *app) generatePublicKeyCommand() *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&gatewayType, "gateway-type", "", "What the gateway is in this cluster: server or client (required)")
 	flags.StringVar(&name, "gateway-name", "", "Name of the GatewayServer or GatewayClient, usually the peer's cluster ID (required)")
-	addGenerateFlags(flags, &output, &namespace)
+	addGenerateFlags(flags, &output, &namespace, &timeout)
 	required(command, "gateway-type", "gateway-name")
 	oneOf(command, "gateway-type", "server", "client")
 	completeFlag(command, "gateway-name", a.names(kindServer, kindClient))
