@@ -39,12 +39,18 @@ type Proxy struct {
 
 // New returns a proxy, or what is wrong with the options.
 func New(opts Options) (*Proxy, error) {
-	if _, _, err := net.SplitHostPort(opts.Target); err != nil {
-		return nil, fmt.Errorf("reading the target %q: want host:port: %w", opts.Target, err)
+	if host, port, err := net.SplitHostPort(opts.Target); err != nil || host == "" || port == "" {
+		return nil, fmt.Errorf("--target %q: want host:port of the API server, for example kubernetes.default.svc:443 (leave the flag out for that one)", opts.Target)
 	}
-	if opts.DialTimeout <= 0 || opts.PerSource <= 0 || opts.Total <= 0 || opts.Grace < 0 {
-		return nil, fmt.Errorf("reading the limits: dial timeout %s, %d tunnels per source, %d in all, grace %s: none of them may be zero or less", opts.DialTimeout,
-			opts.PerSource, opts.Total, opts.Grace)
+	switch {
+	case opts.DialTimeout <= 0:
+		return nil, fmt.Errorf("--dial-timeout %s: want more than 0, for example 10s", opts.DialTimeout)
+	case opts.PerSource <= 0:
+		return nil, fmt.Errorf("--max-connections-per-source %d: want at least 1, or no peer gets through", opts.PerSource)
+	case opts.Total <= 0:
+		return nil, fmt.Errorf("--max-connections %d: want at least 1, or no peer gets through", opts.Total)
+	case opts.Grace < 0:
+		return nil, fmt.Errorf("--grace %s: want 0 or more", opts.Grace)
 	}
 	return &Proxy{
 		opts:    opts,
@@ -59,7 +65,11 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interv
 // Listen opens the port that Serve wants, host:port or :port.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	config := net.ListenConfig{KeepAliveConfig: keepAlive}
-	return config.Listen(ctx, "tcp", address)
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening on --listen %s: %w: have it be a free port above 1023, host:port or :port (value proxy.config.listeningPort of the chart)", address, err)
+	}
+	return listener, nil
 }
 
 // Serve answers on the listener until ctx ends, then takes no new connection and returns when the tunnels are gone, after the grace at the

@@ -285,15 +285,28 @@ func TestOptions(t *testing.T) {
 	if _, err := New(good); err != nil {
 		t.Error(err)
 	}
-	for _, change := range []func(*Options){
-		func(o *Options) { o.Target = "kubernetes.default.svc" }, func(o *Options) { o.DialTimeout = 0 }, func(o *Options) { o.PerSource = 0 },
-		func(o *Options) { o.Total = -1 }, func(o *Options) { o.Grace = -1 },
+	for want, change := range map[string]func(*Options){
+		`--target "kubernetes.default.svc": want host:port of the API server`: func(o *Options) { o.Target = "kubernetes.default.svc" },
+		`--target ":443": want host:port`:                                     func(o *Options) { o.Target = ":443" },
+		"--dial-timeout 0s: want more than 0":                                 func(o *Options) { o.DialTimeout = 0 },
+		"--max-connections-per-source 0: want at least 1":                     func(o *Options) { o.PerSource = 0 },
+		"--max-connections -1: want at least 1":                               func(o *Options) { o.Total = -1 },
+		"--grace -1ns: want 0 or more":                                        func(o *Options) { o.Grace = -1 },
 	} {
 		bad := good
 		change(&bad)
-		if _, err := New(bad); err == nil {
-			t.Errorf("%+v is accepted", bad)
+		if _, err := New(bad); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%+v: %v, want %s", bad, err, want)
 		}
+	}
+	taken, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
+	_, err = Listen(t.Context(), taken.Addr().String())
+	if want := "listening on --listen " + taken.Addr().String(); err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "proxy.config.listeningPort") {
+		t.Errorf("a port that is taken: %v, want %s and a cure", err, want)
 	}
 }
 
