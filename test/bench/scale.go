@@ -94,6 +94,8 @@ func (b *scaleBench) places(kind Kind) []place {
 		return []place{{b.rome, directNamespace, fake}, {b.milan, directNamespace, fake}}
 	case Direct:
 		return []place{{b.milan, directNamespace, fake}}
+	case Least:
+		return []place{{b.rome, directNamespace, on(leastNode)}}
 	default:
 		return []place{{b.rome, offloadedNamespace, on("milan")}}
 	}
@@ -106,7 +108,14 @@ func (b *scaleBench) measureSize(ctx context.Context, result *ScaleResult, size 
 		repeats = b.runs
 	}
 	for i := range repeats {
-		for _, kind := range []Kind{Both, Offloaded, Direct} {
+		for _, kind := range []Kind{Both, Offloaded, Least, Direct} {
+			var bare *carrier
+			if kind == Least {
+				var err error
+				if bare, err = b.carry(ctx, size); err != nil {
+					return err
+				}
+			}
 			before, err := traffic(ctx, b.machine, b.rome)
 			if err != nil {
 				return err
@@ -126,6 +135,9 @@ func (b *scaleBench) measureSize(ctx context.Context, result *ScaleResult, size 
 				result.Latencies = append(result.Latencies, more...)
 				return err
 			}, b.places(kind)...)
+			if bare != nil {
+				err = errors.Join(err, bare.end(context.WithoutCancel(ctx)))
+			}
 			if err != nil {
 				return fmt.Errorf("measuring %d pods, %s: %w", size, kind, err)
 			}

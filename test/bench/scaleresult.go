@@ -87,8 +87,11 @@ func (r *ScaleResult) conclude() {
 		offloaded, both, alone := r.of(Offloaded, pods, seconds), r.of(Both, pods, seconds), r.of(Direct, pods, seconds)
 		add(offloaded, 0, "%d pods: seconds until Ready, offloaded", pods)
 		add(both, 0, "%d pods: seconds until Ready, directly in both", pods)
+		least := r.of(Least, pods, seconds)
+		add(least, 0, "%d pods: seconds until Ready, carried over by a bare program", pods)
 		add(alone, 0, "%d pods: seconds until Ready, directly in the provider alone", pods)
 		add(offloaded/both, ratio, "%d pods: offloaded to directly in both", pods)
+		add(least/both, 0, "%d pods: a bare program to directly in both", pods)
 		add(offloaded/alone, 0, "%d pods: offloaded to the provider alone", pods)
 		add(r.of(Offloaded, pods, cpu)/r.of(Both, pods, cpu), 0, "%d pods: CPU of the clusters, offloaded to directly in both", pods)
 		per := func(number func(Run) float64) float64 { return r.of(Offloaded, pods, number) / float64(pods) }
