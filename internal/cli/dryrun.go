@@ -74,7 +74,10 @@ func (c *cluster) foreseeNamespace(ctx context.Context, name string) error {
 	if apierrors.IsNotFound(err) {
 		return c.plan.remember(namespace, true)
 	}
-	return err
+	if err != nil {
+		return c.error(fmt.Errorf("reading Namespace %s: %w", name, err))
+	}
+	return nil
 }
 
 // waitsFor says once what would be waited for.

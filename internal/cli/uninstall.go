@@ -22,6 +22,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/install/installer"
+	"liqo.io/liqo/internal/kube"
 )
 
 func (a *app) uninstallCommand() *cobra.Command {
@@ -124,7 +125,7 @@ func (c *cluster) unused(ctx context.Context) error {
 	var clients networkingv1beta1.GatewayClientList
 	for _, list := range []client.ObjectList{&clusters, &tenants, &identities, &virtual, &offloadings, &configurations, &servers, &clients} {
 		if err := c.List(ctx, list); err != nil && !absent(err) {
-			return fmt.Errorf("looking for peerings and offloaded namespaces: %w", err)
+			return fmt.Errorf("looking for peerings and offloaded namespaces, listing %s: %w", kube.KindsOf(list), err)
 		}
 	}
 	peers := map[string]bool{}

@@ -48,7 +48,7 @@ func (r *Release) last() (*releasev1.Release, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading Helm release %s in namespace %s: %w", install.Release, r.namespace, err)
+		return nil, fmt.Errorf("reading Helm release %s in namespace %s, which is kept in a Secret: %w", install.Release, r.namespace, err)
 	}
 	release, ok := result.(*releasev1.Release)
 	if !ok {
