@@ -170,6 +170,9 @@ func (s *sharing) listen(ctx context.Context) error {
 			return fmt.Errorf("watching %T: %w", watch.kind, err)
 		}
 	}
+	if !s.stock.WaitForCacheSync(ctx) { // it is started at this very moment, and refuses to be read before
+		return context.Cause(ctx)
+	}
 	return nil
 }
 
