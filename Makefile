@@ -8,8 +8,6 @@ SOURCES := git ls-files -co --exclude-standard -- '*.go' go.mod go.sum charts ap
 ifndef VERSION # taken once: sources that change during a build must not give its parts different versions
 VERSION := v0.1.0-$(shell $(SOURCES) | xargs -r sha1sum 2>/dev/null | sha1sum | cut -c1-12)
 endif
-# The release before this one, which tests install beside this one. A release sets it to the tag of the one before.
-PREVIOUS ?= ac4bed37a838cc5e52dfa175b5ed3c5cf1287e88
 REGISTRY ?= registry.liqo.io/liqo
 export VERSION
 
@@ -71,8 +69,8 @@ images: components binaries ## OCI archives of our components in bin/images.
 		$(BIN)/testserver:/testserver
 
 .PHONY: previous
-previous: components ## The release before this one, from git into bin/previous.
-	@tools/previous.sh $(PREVIOUS)
+previous: components ## The release before this one, from its kept sources into bin/previous.
+	@tools/previous.sh
 
 .PHONY: generate
 generate: bin/tools/controller-gen ## Deep copies, CRDs, RBAC, the schema and the reference of the chart and of liqoctl from the sources.

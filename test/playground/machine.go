@@ -50,7 +50,7 @@ func Find(dir string) (Machine, error) {
 	return m, nil
 }
 
-// Previous is the release before this one, as "make previous" built it from git. Its playground is not used: the clusters are of this checkout.
+// Previous is the release before this one, as "make previous" built it from its kept sources. Its playground is not used: the clusters are of this checkout.
 func (m Machine) Previous() (Machine, error) {
 	previous := Machine{Root: m.bin("previous"), Dir: m.Dir}
 	if built := filepath.Join(previous.Root, "built"); !exists(built) {
