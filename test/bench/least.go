@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/informers"
+	"k8s.io/client-go/dynamic"
+	informersv1 "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -27,6 +28,10 @@ import (
 // Least is the Deployment on a node of rome behind which is the least program that carries pods over: what these API servers take at the very
 // least on this machine, for whoever does it.
 const Least Kind = "carried over by a bare program"
+
+// Written is the same with what the contract has written for each pod besides: a token that is bound to it, a Secret in milan that holds it, and an object
+// with the pod's specification, from which somebody in milan makes the pod. No admission, no check, no recovery: the writes alone.
+const Written Kind = "carried over with the writes of the contract"
 
 const (
 	// leastNode is the node of the least program in rome.
@@ -41,12 +46,13 @@ type carrier struct {
 	rome, milan kubernetes.Interface
 	here, there typedcorev1.PodInterface
 	twin        corev1.PodSpec
+	records     dynamic.ResourceInterface // nil for Least
 	group       *errgroup.Group
 	stop        context.CancelFunc
 }
 
 // carry begins to carry pods over; stop ends that, and the node.
-func (b *scaleBench) carry(ctx context.Context, pods int) (*carrier, error) {
+func (b *scaleBench) carry(ctx context.Context, kind Kind, pods int) (*carrier, error) {
 	rome, err := frugal(b.rome)
 	if err != nil {
 		return nil, err
@@ -58,6 +64,11 @@ func (b *scaleBench) carry(ctx context.Context, pods int) (*carrier, error) {
 	c := &carrier{
 		rome: rome, milan: milan, here: rome.CoreV1().Pods(directNamespace), there: milan.CoreV1().Pods(directNamespace),
 		twin: place{b.milan, directNamespace, fake}.deployment(1).Spec.Template.Spec,
+	}
+	if kind == Written {
+		if c.records, err = b.defineRecords(ctx); err != nil {
+			return nil, err
+		}
 	}
 	room := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("1000"), corev1.ResourceMemory: resource.MustParse("1000Gi"), corev1.ResourcePods: resource.MustParse(strconv.Itoa(2 * pods)),
@@ -74,8 +85,11 @@ func (b *scaleBench) carry(ctx context.Context, pods int) (*carrier, error) {
 	ctx, c.stop = context.WithCancel(ctx)
 	c.group, ctx = errgroup.WithContext(ctx)
 	c.group.Go(func() error { return c.live(ctx) })
-	c.group.Go(func() error { return follow(ctx, rome, "spec.nodeName="+leastNode, c.out(ctx)) })
-	c.group.Go(func() error { return follow(ctx, milan, "", c.back(ctx)) })
+	c.group.Go(func() error { return follow(ctx, podsOf(rome, "spec.nodeName="+leastNode), c.out(ctx)) })
+	c.group.Go(func() error { return follow(ctx, podsOf(milan, ""), c.back(ctx)) })
+	if c.records != nil {
+		c.group.Go(func() error { return follow(ctx, recordsOf(c.records), c.make(ctx)) })
+	}
 	return c, nil
 }
 
@@ -102,22 +116,24 @@ func (c *carrier) live(ctx context.Context) error {
 	return errors.Join(err, leases.Delete(context.WithoutCancel(ctx), leastNode, metav1.DeleteOptions{}))
 }
 
-// follow hands what each change of a pod asks for to workers.
-func follow(ctx context.Context, set kubernetes.Interface, selector string, todo func(what watch.EventType, pod *corev1.Pod) func() error) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(set, 0, informers.WithNamespace(directNamespace),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = selector }))
-	defer factory.Shutdown()
+// podsOf watches the pods of a cluster.
+func podsOf(set kubernetes.Interface, selector string) cache.SharedIndexInformer {
+	return informersv1.NewFilteredPodInformer(set, directNamespace, 0, nil, func(o *metav1.ListOptions) { o.FieldSelector = selector })
+}
+
+// follow hands what each change of an object asks for to workers.
+func follow[T metav1.Object](ctx context.Context, informer cache.SharedIndexInformer, todo func(what watch.EventType, object T) func() error) error {
 	workers, ctx := errgroup.WithContext(ctx)
 	room := make(chan struct{}, leastWorkers)
 	changed := func(what watch.EventType, object any) {
 		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 			object = unknown.Obj
 		}
-		pod, ok := object.(*corev1.Pod)
+		of, ok := object.(T)
 		if !ok {
 			return
 		}
-		if do := todo(what, pod); do != nil {
+		if do := todo(what, of); do != nil {
 			workers.Go(func() error {
 				room <- struct{}{}
 				defer func() { <-room }()
@@ -129,15 +145,14 @@ func follow(ctx context.Context, set kubernetes.Interface, selector string, todo
 			})
 		}
 	}
-	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { changed(watch.Added, object) },
 		UpdateFunc: func(_, object any) { changed(watch.Modified, object) },
 		DeleteFunc: func(object any) { changed(watch.Deleted, object) },
 	}); err != nil {
-		return fmt.Errorf("following pods: %w", err)
+		return fmt.Errorf("following: %w", err)
 	}
-	factory.StartWithContext(ctx)
-	<-ctx.Done()
+	informer.RunWithContext(ctx)
 	return workers.Wait()
 }
 
@@ -149,9 +164,17 @@ func (c *carrier) out(ctx context.Context) func(watch.EventType, *corev1.Pod) fu
 		case what == watch.Deleted:
 		case pod.DeletionTimestamp != nil && !removed.Has(pod.Name):
 			removed.Insert(pod.Name)
-			return func() error { return c.there.Delete(ctx, pod.Name, metav1.DeleteOptions{}) }
+			return func() error {
+				if err := c.forget(ctx, pod.Name); err != nil {
+					return err
+				}
+				return c.there.Delete(ctx, pod.Name, metav1.DeleteOptions{})
+			}
 		case !made.Has(pod.Name):
 			made.Insert(pod.Name)
+			if c.records != nil {
+				return func() error { return c.record(ctx, pod) }
+			}
 			return func() error {
 				_, err := c.there.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Labels: pod.Labels}, Spec: c.twin}, metav1.CreateOptions{})
 				return err

@@ -94,7 +94,7 @@ func (b *scaleBench) places(kind Kind) []place {
 		return []place{{b.rome, directNamespace, fake}, {b.milan, directNamespace, fake}}
 	case Direct:
 		return []place{{b.milan, directNamespace, fake}}
-	case Least:
+	case Least, Written:
 		return []place{{b.rome, directNamespace, on(leastNode)}}
 	default:
 		return []place{{b.rome, offloadedNamespace, on("milan")}}
@@ -108,11 +108,11 @@ func (b *scaleBench) measureSize(ctx context.Context, result *ScaleResult, size 
 		repeats = b.runs
 	}
 	for i := range repeats {
-		for _, kind := range []Kind{Both, Offloaded, Least, Direct} {
+		for _, kind := range []Kind{Both, Offloaded, Least, Written, Direct} {
 			var bare *carrier
-			if kind == Least {
+			if kind == Least || kind == Written {
 				var err error
-				if bare, err = b.carry(ctx, size); err != nil {
+				if bare, err = b.carry(ctx, kind, size); err != nil {
 					return err
 				}
 			}

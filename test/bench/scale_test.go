@@ -12,7 +12,7 @@ func TestScaleTargets(t *testing.T) {
 		return Run{Kind: kind, Pods: 1000, Seconds: seconds, Consumer: Writes{Start: map[string]int{"create ips by us": writes}}}
 	}
 	result := &ScaleResult{
-		Runs:      []Run{run(Both, 4, 0), run(Offloaded, 6, 4000), run(Least, 5, 0), run(Direct, 3, 0)},
+		Runs:      []Run{run(Both, 4, 0), run(Offloaded, 6, 4000), run(Least, 5, 0), run(Written, 5, 0), run(Direct, 3, 0)},
 		Latencies: []Latency{{Kind: "Service", P99: 50}, {Kind: "Service", PerSecond: 100, P99: 250}},
 	}
 	if result.conclude(); !result.Reached {

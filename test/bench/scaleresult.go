@@ -89,9 +89,13 @@ func (r *ScaleResult) conclude() {
 		add(both, 0, "%d pods: seconds until Ready, directly in both", pods)
 		least := r.of(Least, pods, seconds)
 		add(least, 0, "%d pods: seconds until Ready, carried over by a bare program", pods)
+		written := r.of(Written, pods, seconds)
+		add(written, 0, "%d pods: seconds until Ready, carried over with the writes of the contract", pods)
 		add(alone, 0, "%d pods: seconds until Ready, directly in the provider alone", pods)
 		add(offloaded/both, ratio, "%d pods: offloaded to directly in both", pods)
 		add(least/both, 0, "%d pods: a bare program to directly in both", pods)
+		add(written/both, 0, "%d pods: the writes of the contract alone to directly in both", pods)
+		add(offloaded/written, 0, "%d pods: offloaded to the writes of the contract alone", pods)
 		add(offloaded/alone, 0, "%d pods: offloaded to the provider alone", pods)
 		add(r.of(Offloaded, pods, cpu)/r.of(Both, pods, cpu), 0, "%d pods: CPU of the clusters, offloaded to directly in both", pods)
 		per := func(number func(Run) float64) float64 { return r.of(Offloaded, pods, number) / float64(pods) }
@@ -189,17 +193,29 @@ func (r *ScaleResult) printCPU(table io.Writer) {
 	if offloaded == nil {
 		return
 	}
-	both := r.last(Both)
-	for i := range r.Runs {
-		if r.Runs[i].Kind == Both && r.Runs[i].Pods == offloaded.Pods {
-			both = &r.Runs[i]
+	fmt.Fprintf(table, "\nCPU ms PER POD, %d PODS", offloaded.Pods)
+	runs := []*Run{offloaded}
+	for _, kind := range []Kind{Both, Least, Written} {
+		for i := range slices.Backward(r.Runs) {
+			if run := &r.Runs[i]; run.Kind == kind && run.Pods == offloaded.Pods {
+				runs = append(runs, run)
+				break
+			}
 		}
 	}
-	fmt.Fprintf(table, "\nCPU ms PER POD, %d PODS\tOFFLOADED\tDIRECTLY IN BOTH\n", offloaded.Pods)
+	for _, run := range runs {
+		fmt.Fprintf(table, "\t%s", strings.ToUpper(string(run.Kind)))
+	}
+	fmt.Fprintln(table)
 	for _, name := range slices.Sorted(maps.Keys(offloaded.ClusterCPU)) {
-		a, b := 1000*offloaded.ClusterCPU[name]/float64(offloaded.Pods), 1000*both.ClusterCPU[name]/float64(both.Pods)
-		if a >= 0.1 || b >= 0.1 {
-			fmt.Fprintf(table, "%s\t%.1f\t%.1f\n", name, a, b)
+		line, most := name, 0.0
+		for _, run := range runs {
+			each := 1000 * run.ClusterCPU[name] / float64(run.Pods)
+			line += fmt.Sprintf("\t%.1f", each)
+			most = max(most, each)
+		}
+		if most >= 0.1 {
+			fmt.Fprintln(table, line)
 		}
 	}
 }

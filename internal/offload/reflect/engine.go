@@ -154,8 +154,8 @@ const (
 
 // How long nothing may have been written before a kind that yields goes on, and how long it waits for that at most.
 const (
-	yieldQuiet = 200 * time.Millisecond
-	yieldMost  = time.Second
+	yieldQuiet = 500 * time.Millisecond
+	yieldMost  = 5 * time.Second
 )
 
 // New makes an Engine; Run makes it work.

@@ -8,8 +8,8 @@ import (
 )
 
 // queue holds the objects that wait to be looked at, each once, those of which the provider told something apart from the rest: of a thousand pods
-// that are made at once the first ones run long before the last ones have their ShadowPod, and would look as if they did not. The two take turns, so
-// that neither waits for more than as many of the other.
+// that are made at once the first ones run long before the last ones have their ShadowPod, and would look as if they did not. The two take turns of
+// some objects each: neither waits for more than that of the other, and states are shown many at a time, which costs those who follow them less.
 type queue struct {
 	workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	lanes *lanes
@@ -42,6 +42,10 @@ const (
 	laneCount
 )
 
+// turn is how many objects of a lane come one after the other while there are others in the other one. For each state of a pod that its ReplicaSet hears of,
+// Kubernetes counts all its pods and writes what it counted, and so does the Deployment; for thirty at once it does so a few times.
+const turn = 32
+
 // lanes is a workqueue.Queue.
 type lanes struct {
 	mu sync.Mutex
@@ -53,8 +57,8 @@ type lanes struct {
 	// lane is where an object waits. What waits in another lane was moved, and is passed over there.
 	lane  map[types.NamespacedName]int
 	order [laneCount][]types.NamespacedName
-	// next is whose turn it is.
-	next int
+	// at is the lane whose turn it is, left how many more that turn has.
+	at, left int
 }
 
 func (l *lanes) tell(key types.NamespacedName) {
@@ -94,17 +98,27 @@ func (l *lanes) Len() int { return len(l.lane) }
 
 // Pop is part of workqueue.Queue.
 func (l *lanes) Pop() types.NamespacedName {
-	for range laneCount {
-		from := l.next
-		l.next = (l.next + 1) % laneCount
-		for len(l.order[from]) > 0 {
-			key := l.order[from][0]
-			l.order[from] = l.order[from][1:]
-			if at, waits := l.lane[key]; waits && at == from {
-				delete(l.lane, key)
+	for range laneCount + 1 {
+		if l.left > 0 {
+			if key, ok := l.take(l.at); ok {
+				l.left--
 				return key
 			}
 		}
+		l.at, l.left = (l.at+1)%laneCount, turn
 	}
 	return types.NamespacedName{} // nobody pops from an empty queue
+}
+
+// take removes the first object that waits in a lane, false if there is none.
+func (l *lanes) take(from int) (types.NamespacedName, bool) {
+	for len(l.order[from]) > 0 {
+		key := l.order[from][0]
+		l.order[from] = l.order[from][1:]
+		if at, waits := l.lane[key]; waits && at == from {
+			delete(l.lane, key)
+			return key, true
+		}
+	}
+	return types.NamespacedName{}, false
 }

@@ -30,9 +30,9 @@ func TestWhatTheProviderTellsDoesNotWaitForAllTheRest(t *testing.T) {
 		want []string
 	}{
 		"nothing else":            {[]func(queue){rest("a"), rest("b"), rest("c")}, []string{"a", "b", "c"}},
-		"they take turns":         {[]func(queue){rest("a"), rest("b"), rest("c"), told("x"), told("y"), told("z")}, []string{"a", "x", "b", "y", "c", "z"}},
-		"one that waited":         {[]func(queue){rest("a"), rest("b"), rest("c"), rest("d"), told("d")}, []string{"a", "d", "b", "c"}},
-		"one that is in front":    {[]func(queue){told("a"), rest("b"), rest("a")}, []string{"b", "a"}},
+		"what was told is first":  {[]func(queue){rest("a"), rest("b"), rest("c"), told("x"), told("y"), told("z")}, []string{"x", "y", "z", "a", "b", "c"}},
+		"one that waited":         {[]func(queue){rest("a"), rest("b"), rest("c"), rest("d"), told("d")}, []string{"d", "a", "b", "c"}},
+		"one that is in front":    {[]func(queue){told("a"), rest("b"), rest("a")}, []string{"a", "b"}},
 		"twice is once":           {[]func(queue){rest("a"), told("b"), told("b"), rest("a"), told("a")}, []string{"b", "a"}},
 		"told of nothing but one": {[]func(queue){told("x")}, []string{"x"}},
 	} {
@@ -52,6 +52,28 @@ func TestWhatTheProviderTellsDoesNotWaitForAllTheRest(t *testing.T) {
 	}
 }
 
+// TestTurns: while there are many of both, neither lane waits for more than a turn of the other.
+func TestTurns(t *testing.T) {
+	q := newQueue()
+	defer q.ShutDown()
+	for i := range 3 * turn {
+		q.Add(types.NamespacedName{Name: "rest" + strconv.Itoa(i)})
+		q.addTold(types.NamespacedName{Name: "told" + strconv.Itoa(i)})
+	}
+	var turns []string
+	lengths := map[string]int{}
+	for _, name := range taken(q) {
+		lane := name[:4]
+		if len(turns) == 0 || turns[len(turns)-1] != lane {
+			turns = append(turns, lane)
+		}
+		lengths[lane]++
+	}
+	if want := []string{"told", "rest", "told", "rest", "told", "rest"}; !slices.Equal(turns, want) || lengths["told"] != lengths["rest"] {
+		t.Errorf("got turns %v of %v objects, want %v of %d", turns, lengths, want, turn)
+	}
+}
+
 func TestWhatIsToldMeanwhileIsLookedAtOnceMore(t *testing.T) {
 	q := newQueue()
 	defer q.ShutDown()
@@ -61,7 +83,7 @@ func TestWhatIsToldMeanwhileIsLookedAtOnceMore(t *testing.T) {
 	key, _ := q.Get()
 	q.addTold(key) // while it is being looked at
 	q.Done(key)
-	if got, want := taken(q), []string{"0", "1", "2", "3", "4"}; !slices.Equal(got, want) {
+	if got, want := taken(q), []string{"1", "2", "3", "4", "0"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
