@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,9 @@ const (
 	pause = 50 * time.Millisecond
 	// retryFirst and retryLast bound how long a failed pass waits before the next try; it doubles in between.
 	retryFirst, retryLast = 100 * time.Millisecond, 5 * time.Second
+	// rest is how many times as long as the last look took the next one is put off while all is well, and longestRest the most: where there are
+	// thousands of routes a look takes tens of milliseconds, and each change of our own asks for one.
+	rest, longestRest = 30, 2 * time.Second
 	// listed is how many changes of a pass are told of in full.
 	listed = 16
 )
@@ -53,6 +57,7 @@ type Agent struct {
 
 	settled *dataplane.State // what was wanted when all was last found as wanted; nil when that may no longer be
 	looked  time.Time        // when what is there was last looked at
+	took    time.Duration    // how long that took
 	told    string           // the last failure that was told of
 	journal journal
 }
@@ -95,7 +100,7 @@ func (a *Agent) Run(ctx context.Context) error {
 				wait -= a.opts.Clock.Since(a.looked)
 			}
 		}
-		if !a.sleep(ctx, pause, nil, nil) || !a.sleep(ctx, wait-pause, a.news, a.look) {
+		if !a.wait(ctx, wait) {
 			return nil
 		}
 		if a.opts.Clock.Since(a.looked) >= a.opts.Refresh {
@@ -104,23 +109,62 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// sleep waits for some time or for one of the signals, and tells whether ctx goes on.
-func (a *Agent) sleep(ctx context.Context, d time.Duration, news, look <-chan struct{}) bool {
-	timer := a.opts.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+// wait is over when there is news, when a look is asked for and due, or after some time. It tells whether ctx goes on.
+func (a *Agent) wait(ctx context.Context, d time.Duration) bool {
+	if !sleep(ctx, a.opts.Clock, pause) {
 		return false
-	case <-news:
-	case <-look:
-		a.settled = nil
-	case <-timer.C():
+	}
+	end, rested := a.opts.Clock.NewTimer(d-pause), a.opts.Clock.NewTimer(a.resting())
+	defer end.Stop()
+	defer rested.Stop()
+	var look <-chan struct{} // none while it rests
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-rested.C():
+			look = a.look
+			continue
+		case <-look:
+			a.settled = nil
+			return true
+		case <-a.news:
+		case <-end.C():
+		}
+		break
+	}
+	if a.resting() <= 0 { // news that never end do not put off a look
+		select {
+		case <-a.look:
+			a.settled = nil
+		default:
+		}
 	}
 	return true
 }
 
+// resting is for how long no look is due, however many ask for one.
+func (a *Agent) resting() time.Duration {
+	if a.settled == nil {
+		return 0
+	}
+	return min(rest*a.took, longestRest) - a.opts.Clock.Since(a.looked)
+}
+
+func sleep(ctx context.Context, clock clock.Clock, d time.Duration) bool {
+	timer := clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+		return true
+	}
+}
+
 // Pass makes the namespace what is wanted, in one go. What is there is not even looked at if the last pass found everything as it was
-// wanted, the same is wanted now, and nobody has told of a change since. Not to be called while Run runs.
+// wanted, nobody has told of a change since, and what is wanted now differs in nothing but what others' changes would have been told of. Not to
+// be called while Run runs.
 func (a *Agent) Pass(ctx context.Context) error {
 	want, err := a.opts.Want(ctx)
 	if err != nil {
@@ -136,9 +180,11 @@ func (a *Agent) Pass(ctx context.Context) error {
 		a.done()
 		return nil
 	}
+	settled := a.settled
 	a.settled = nil
 	for _, state := range want {
-		changes, err := a.change(ctx, state)
+		changes, err := a.change(ctx, settled, state)
+		settled = nil
 		a.journal.tell(changes, a.opts.Clock.Now())
 		if err != nil {
 			if ctx.Err() == nil {
@@ -162,23 +208,34 @@ func (a *Agent) done() {
 	}
 }
 
-// change makes what is there what is wanted, and returns what that took, as far as it went.
-func (a *Agent) change(ctx context.Context, want dataplane.State) ([]dataplane.Change, error) {
-	a.looked = a.opts.Clock.Now()
-	have, err := a.opts.Kernel.Read(ctx, a.opts.Own)
-	if err != nil {
-		return nil, fmt.Errorf("reading what is there: %w", err)
+// change makes what is there what is wanted, and returns what that took, as far as it went. settled is what is known to be there, nil for
+// nothing.
+func (a *Agent) change(ctx context.Context, settled *dataplane.State, want dataplane.State) ([]dataplane.Change, error) {
+	have := settled
+	if have == nil || !sameLinks(have, &want) {
+		a.looked = a.opts.Clock.Now()
+		seen, err := a.opts.Kernel.Read(ctx, a.opts.Own)
+		if err != nil {
+			return nil, fmt.Errorf("reading what is there: %w", err)
+		}
+		have, a.took = &seen, a.opts.Clock.Since(a.looked)
 	}
-	changes := dataplane.Diff(have, want, a.opts.Own)
+	changes := dataplane.Diff(*have, want, a.opts.Own)
 	if len(changes) > 0 {
 		if err := a.opts.Kernel.Apply(ctx, changes); err != nil {
 			return nil, fmt.Errorf("changing what is there: %w", err)
 		}
 	}
-	if missing := dataplane.Missing(have, want); len(missing) > 0 {
+	if missing := dataplane.Missing(*have, want); len(missing) > 0 {
 		return changes, fmt.Errorf("waiting for link %s: its process has not made it yet", strings.Join(missing, ", "))
 	}
 	return changes, nil
+}
+
+// sameLinks tells whether two states differ in neighbours, routes, rules and filters at most. Other links take more along than they say, and
+// WireGuard devices, whose peers move by themselves, tell nobody.
+func sameLinks(a, b *dataplane.State) bool {
+	return slices.Equal(a.Links, b.Links) && slices.Equal(a.Addresses, b.Addresses) && reflect.DeepEqual(a.WireGuard, b.WireGuard)
 }
 
 // tell logs a failure unless it is the one that was told of last.

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -158,6 +160,68 @@ func TestSecondPassDoesNothing(t *testing.T) {
 	}
 }
 
+// TestWhatIsKnownIsNotReadAgain: with thousands of routes, reading them takes far longer than changing one.
+func TestWhatIsKnownIsNotReadAgain(t *testing.T) {
+	h := onNode()
+	h.wants(nil, node(2))
+	h.pass(t)
+	var calls []string
+	h.kernel.Fault(func(_ int, what string) error {
+		calls = append(calls, what)
+		return nil
+	})
+	h.wants(nil, node(3))
+	h.pass(t)
+	if len(calls) == 0 || slices.Contains(calls, "read") {
+		t.Errorf("another peer took the calls %q, want changes without a reading", calls)
+	}
+	h.kernel.RemoveLink(dataplane.OverlayLink) // takes routes along, and nobody was told
+	h.wants(nil, node(1))
+	_ = h.Pass(t.Context()) // it may fail
+	h.settled = nil         // as when it is told
+	h.pass(t)
+	h.has(t, node(1))
+}
+
+// TestLooksRest: what takes long to read is not read all the time, however often somebody asks for it; news do not wait for that.
+func TestLooksRest(t *testing.T) {
+	const long, window = 20 * time.Millisecond, time.Second
+	h := onNode()
+	h.wants(nil, node(2))
+	var reads atomic.Int32
+	h.kernel.Fault(func(_ int, what string) error {
+		if what == "read" {
+			reads.Add(1)
+			time.Sleep(long)
+		}
+		return nil
+	})
+	settled := make(chan struct{}, 100)
+	h.opts.Settled = func() { settled <- struct{}{} }
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- h.Run(ctx) }()
+	<-settled
+	began, passes := time.Now(), 0
+	for time.Since(began) < window {
+		h.Look()
+		h.Facts()
+		<-settled
+		passes++
+	}
+	elapsed := time.Since(began)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if most := int32(elapsed/(rest*long)) + 2; reads.Load() < 2 || reads.Load() > most {
+		t.Errorf("within %s it looked %d times, want 2 to %d", elapsed, reads.Load(), most)
+	}
+	if passes < 5 {
+		t.Errorf("within %s there were %d passes: news wait for looks", elapsed, passes)
+	}
+}
+
 func TestAnAgentThatStartsAnewFindsNothingToDo(t *testing.T) {
 	h := onNode()
 	h.wants(nil, node(3))
@@ -297,6 +361,11 @@ func TestRunFollowsNewsAndDrift(t *testing.T) {
 	h.kernel.RemoveLink(dataplane.OverlayLink)
 	h.Look()
 	eventually("the link that somebody removed", node(1))
+	h.kernel.RemoveLink(dataplane.OverlayLink)
+	h.wants(nil, node(2))
+	h.Facts() // first, so that the pass goes by what is no longer there
+	h.Look()
+	eventually("another plan and the link, whichever was told first", node(2))
 	failures := 3
 	h.kernel.Fault(func(_ int, what string) error {
 		if failures > 0 && what != "read" {

@@ -11,23 +11,29 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// tableRoutes are the routes of a table as the netlink library has them.
-func (k *Kernel) tableRoutes(table int) ([]netlink.Route, error) {
-	return whole(func() ([]netlink.Route, error) {
-		return k.handle.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
+// tableRoutes are the routes of some tables as the netlink library has them.
+func (k *Kernel) tableRoutes(tables ...int) ([]netlink.Route, error) {
+	return whole(func() (out []netlink.Route, err error) {
+		// The kernel tells of all tables, whichever one is asked for.
+		err = k.handle.RouteListFilteredIter(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+			if slices.Contains(tables, r.Table) {
+				out = append(out, r)
+			}
+			return true
+		})
+		return out, err
 	})
 }
 
 func (k *Kernel) readRoutes(s *dataplane.State, own dataplane.Ownership) error {
+	routes, err := k.tableRoutes(own.Tables...)
+	if err != nil {
+		return err
+	}
 	names := map[int]string{}
-	for _, table := range own.Tables {
-		routes, err := k.tableRoutes(table)
-		if err != nil {
-			return err
-		}
-		for _, r := range routes {
-			s.Routes = append(s.Routes, k.route(r, names))
-		}
+	s.Routes = make([]dataplane.Route, 0, len(routes))
+	for _, r := range routes {
+		s.Routes = append(s.Routes, k.route(r, names))
 	}
 	return nil
 }
