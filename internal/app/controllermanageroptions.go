@@ -38,9 +38,10 @@ type ControllerManagerOptions struct {
 	DefaultLimitsEnforcement offloadingv1beta1.LimitsEnforcement
 	// ReplaceLostPods moves pods of consumers away from nodes that have failed.
 	ReplaceLostPods bool
-	// RefusedNamespaces are patterns of names that no consumer gets, NamespaceLimit how many namespaces each gets.
+	// RefusedNamespaces are patterns of names that no consumer gets, NamespaceLimit how many namespaces each gets, NamespaceQuota what may be in each.
 	RefusedNamespaces []string
 	NamespaceLimit    int
+	NamespaceQuota    corev1.ResourceList
 	// RuntimeClass asks for a virtual node.
 	RuntimeClass string
 	// EnforceResources refuses pods of consumers that exceed their Quotas.
@@ -110,6 +111,7 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 		return nil
 	})
 	flags.IntVar(&o.NamespaceLimit, "namespace-limit", 0, "how many namespaces each consumer gets here; 0 for any number")
+	flags.Func("namespace-quota", "what may be in each namespace of a consumer here, as a ResourceQuota says it: count/configmaps=500,services.loadbalancers=2,...", amounts(&o.NamespaceQuota))
 	flags.StringVar(&o.RuntimeClass, "runtime-class", "liqo", "RuntimeClass that asks for a virtual node")
 	flags.BoolVar(&o.EnforceResources, "enable-resource-enforcement", true, "refuse pods of consumers that exceed their Quotas")
 	flags.BoolVar(&o.DefaultClassEnabled, "default-resource-slice-class-enabled", true, "answer ResourceSlices of the default class")

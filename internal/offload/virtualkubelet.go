@@ -101,6 +101,9 @@ func OffloadedRights(nodes []offloadingv1beta1.VirtualNode, clusters []string) (
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterRoleOffloaded}, subjects
 }
 
+// TwinQuota is the name of the ResourceQuota in the namespaces of consumers.
+const TwinQuota = "liqo"
+
 // TwinRights returns the RoleBinding that lets a consumer (a cluster ID) work in its twin namespaces.
 func TwinRights(consumer string) (rbacv1.RoleRef, []rbacv1.Subject) {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterRoleRemote},

@@ -287,6 +287,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		`{discovery: {config: {clusterID: rome}}, controllerManager: {replicas: "2"}}`:                "/controllerManager/replicas",
 		`{discovery: {config: {clusterID: rome}}, offloading: {servicePolicy: {refuse: [nodeport]}}}`: "/offloading/servicePolicy/refuse",
 		`{discovery: {config: {clusterID: rome}}, offloading: {reflection: {secrets: {workers: 1}}}}`: "secrets",
+		`{discovery: {config: {clusterID: rome}}, offloading: {namespacePolicy: {quota: {pods: 3}}}}`: "/offloading/namespacePolicy/quota",
 		`{discovery: {config: {clusterID: rome}}, offloading: {reflection: {secret: {workers: -1}}}}`: "/offloading/reflection/secret/workers",
 	} {
 		if _, err := Render(chart, "liqo", parse(t, text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -81,6 +81,17 @@ func TestControllersOnAPIServer(t *testing.T) {
 func start(t *testing.T, admin *rest.Config, settings ...func(*Options)) *cluster {
 	t.Helper()
 	config := ordinary(t, admin)
+	c := run(t, admin, config, settings...)
+	c.create(t, &offloadingv1beta1.VkOptionsTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: liqoHome, Name: offloadingv1beta1.VkOptionsTemplateDefault},
+		Spec:       offloadingv1beta1.VkOptionsTemplateSpec{ContainerImage: "registry.example/virtual-kubelet:v1", CreateNode: true},
+	})
+	return c
+}
+
+// run is start with the rights that are there.
+func run(t *testing.T, admin, config *rest.Config, settings ...func(*Options)) *cluster {
+	t.Helper()
 	ctrl.SetLogger(logr.Discard())
 	writes := &atomic.Int32{}
 	skipNameValidation := true
@@ -126,12 +137,7 @@ func start(t *testing.T, admin *rest.Config, settings ...func(*Options)) *cluste
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{Client: apitesting.Client(t, admin), typed: typed, shadowWrites: writes}
-	c.create(t, &offloadingv1beta1.VkOptionsTemplate{
-		ObjectMeta: metav1.ObjectMeta{Namespace: liqoHome, Name: offloadingv1beta1.VkOptionsTemplateDefault},
-		Spec:       offloadingv1beta1.VkOptionsTemplateSpec{ContainerImage: "registry.example/virtual-kubelet:v1", CreateNode: true},
-	})
-	return c
+	return &cluster{Client: apitesting.Client(t, admin), typed: typed, shadowWrites: writes}
 }
 
 // ordinary returns a configuration with the rights that the chart gives to the controller manager, and no other.

@@ -9,11 +9,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -30,6 +32,7 @@ const FinalizerNamespaceMap = "namespacemap-controller.liqo.io/finalizer"
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-virtual-kubelet-remote
 
@@ -44,7 +47,8 @@ func setupNamespaceMap(mgr ctrl.Manager, opts Options) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("namespacemap").
 		For(&offloadingv1beta1.NamespaceMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(isCopy))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.interested)).
-		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(mapOfRights)).
+		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(mapOf)).
+		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(mapOf), builder.WithPredicates(predicate.Funcs{UpdateFunc: otherQuota})).
 		Complete(&kube.Reconciler[*offloadingv1beta1.NamespaceMap]{
 			Name: "namespacemap", Client: mgr.GetClient(), Finalizer: FinalizerNamespaceMap, Sync: r.sync, Finalize: r.finalize,
 			Wanted: func(m *offloadingv1beta1.NamespaceMap) bool { return isCopy(m) },
@@ -126,6 +130,9 @@ func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.Namesp
 			return false, fmt.Errorf("marking namespace %s: %w", twin.Remote, err)
 		}
 	}
+	if err := r.bound(ctx, m, twin, consumer); err != nil { // before anybody may bring anything
+		return false, err
+	}
 	// The binding is called after the tenant namespace, as the contract has it.
 	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: twin.Remote, Name: m.Namespace}}
 	_, err := kube.Ensure(ctx, r.Client, rights, func() error {
@@ -138,6 +145,34 @@ func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.Namesp
 		return true, nil // made a moment ago, the cache has not heard of it yet
 	}
 	return err == nil, err
+}
+
+// bound keeps the quota of one twin, or sees to it that there is none.
+func (r *namespaceMaps) bound(ctx context.Context, m *offloadingv1beta1.NamespaceMap, twin offload.Twin, consumer string) error {
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: twin.Remote, Name: offload.TwinQuota}}
+	if len(r.NamespaceQuota) == 0 {
+		if err := r.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		return kube.Delete(ctx, r.Client, quota)
+	}
+	_, err := kube.Ensure(ctx, r.Client, quota, func() error {
+		quota.Labels = merge(quota.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
+		metav1.SetMetaDataAnnotation(&quota.ObjectMeta, offloadingv1beta1.AnnotationManagedByNamespaceMap, offload.MapKey(m))
+		quota.Spec = corev1.ResourceQuotaSpec{Hard: r.NamespaceQuota.DeepCopy()}
+		return nil
+	})
+	if apierrors.IsAlreadyExists(err) {
+		return nil // made a moment ago, the cache has not heard of it yet
+	}
+	return err
+}
+
+// otherQuota tells whether a quota was changed: what is used changes with every object.
+func otherQuota(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*corev1.ResourceQuota)
+	after, also := e.ObjectNew.(*corev1.ResourceQuota)
+	return !ok || !also || !sameMarks(before, after) || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 }
 
 // interested returns the NamespaceMaps that a namespace matters to: the one that made it, and those that want one of that name.
@@ -160,9 +195,9 @@ func (r *namespaceMaps) interested(ctx context.Context, ns client.Object) []reco
 	return requests
 }
 
-// mapOfRights returns the NamespaceMap that made a RoleBinding.
-func mapOfRights(_ context.Context, rights client.Object) []reconcile.Request {
-	namespace, name, ok := strings.Cut(rights.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
+// mapOf returns the NamespaceMap that made a RoleBinding or a ResourceQuota.
+func mapOf(_ context.Context, made client.Object) []reconcile.Request {
+	namespace, name, ok := strings.Cut(made.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
 	if !ok {
 		return nil
 	}

@@ -9,6 +9,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -252,4 +254,54 @@ func testNamespaceMap(t *testing.T, c *cluster) {
 	current("the other one", map[string]offloadingv1beta1.MappingPhase{"taken": terminating})
 	c.endNamespace(t, "taken")
 	c.gone(t, m)
+}
+
+// TestNamespaceQuotaOnAPIServer: what an installation allows in the namespaces of consumers is there before they may bring anything, stays, and goes
+// when the installation is set so.
+func TestNamespaceQuotaOnAPIServer(t *testing.T) {
+	admin := apitesting.APIServer(t)
+	config := ordinary(t, admin)
+	const consumer = "lecce"
+	m := &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(consumer), Name: ownID, Labels: map[string]string{
+			"liqo.io/replication": "false", "liqo.io/replicated": "true", "liqo.io/originID": consumer, "liqo.io/remote-cluster-id": consumer,
+		}},
+		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"web": "web-lecce"}},
+	}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "web-lecce", Name: "liqo"}}
+	hard := corev1.ResourceList{"count/configmaps": resource.MustParse("1")}
+	t.Run("one that is set", func(t *testing.T) {
+		c := run(t, admin, config, func(o *Options) { o.NamespaceQuota = hard })
+		c.namespace(t, m.Namespace, nil)
+		c.create(t, m.DeepCopy())
+		kept := func(what string) {
+			t.Helper()
+			eventually(t, c, quota, what, func(q *corev1.ResourceQuota) error {
+				if !equality.Semantic.DeepEqual(q.Spec.Hard, hard) || !q.DeletionTimestamp.IsZero() {
+					return fmt.Errorf("%+v", q.Spec)
+				}
+				return nil
+			})
+		}
+		kept("the quota")
+		change(t, c, quota, func(q *corev1.ResourceQuota) { q.Spec.Hard["count/configmaps"] = resource.MustParse("9") })
+		kept("the quota to be as it was")
+		c.remove(t, quota)
+		kept("the quota to be back")
+		// What Kubernetes' controller of quotas would find.
+		report(t, c, quota, func(q *corev1.ResourceQuota) {
+			q.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{"count/configmaps": resource.MustParse("0")}}
+		})
+		apitesting.Eventually(t, within, "the second ConfigMap to be refused", func() error {
+			err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web-lecce", GenerateName: "many-"}})
+			if err == nil || !strings.Contains(err.Error(), "exceeded quota: liqo") {
+				return fmt.Errorf("it was answered with %w", err)
+			}
+			return nil
+		})
+	})
+	t.Run("none", func(t *testing.T) {
+		c := run(t, admin, config)
+		c.gone(t, quota)
+	})
 }

@@ -39,6 +39,8 @@ type Options struct {
 	// RefusedNamespaces are names that no consumer gets for a namespace here, as patterns; NamespaceLimit is how many each gets, 0 for any number.
 	RefusedNamespaces []string
 	NamespaceLimit    int
+	// NamespaceQuota is what may be in each of them (spec.hard of a ResourceQuota); none when empty.
+	NamespaceQuota corev1.ResourceList
 	// RuntimeClass whose pods Kubernetes itself sends to virtual nodes.
 	RuntimeClass string
 	// EnforceQuotas holds ShadowPods back that exceed what is granted to their creators.
@@ -88,6 +90,7 @@ func Cache() map[client.Object]cache.ByObject {
 		&corev1.ServiceAccount{}:     {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
 		&rbacv1.RoleBinding{}:        {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
 		&rbacv1.ClusterRoleBinding{}: {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
+		&corev1.ResourceQuota{}:      {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
 	}
 }
 
