@@ -18,6 +18,7 @@ import (
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/peering"
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
@@ -118,6 +119,14 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		}
 	}
 
+	// The group of all control planes is nobody's origin, whoever is in it.
+	both := rest.CopyConfig(config)
+	both.Impersonate = rest.ImpersonationConfig{UserName: "rome", Groups: []string{"rome", peering.OrganizationControlPlane, "system:authenticated"}}
+	err := apitesting.Client(t, both).Create(t.Context(), service(func(s *corev1.Service) { s.Labels[api.LabelOrigin] = peering.OrganizationControlPlane }))
+	if err == nil || !strings.Contains(err.Error(), "is 'liqo.io', but the namespace belongs to cluster 'rome'") {
+		t.Errorf("the group of control planes as origin: %v", err)
+	}
+
 	t.Run("updates", func(t *testing.T) {
 		mine := service(nil)
 		theirs := service(func(s *corev1.Service) { s.Labels = map[string]string{"app": "theirs"} })
@@ -139,6 +148,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 			"a label":           {mine, func(s *corev1.Service) { s.Labels["a"] = "b" }, ""},
 			"external IPs":      {mine, func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }, "externalIPs are refused"},
 			"an address":        {mine, func(s *corev1.Service) { s.Annotations = map[string]string{"metallb.io/loadBalancerIPs": "192.0.2.1"} }, "metallb.io/loadBalancerIPs is refused"},
+			"a finalizer":       {mine, func(s *corev1.Service) { s.Finalizers = []string{"example.org/never"} }, "finalizers are refused"},
 			"the origin":        {mine, func(s *corev1.Service) { delete(s.Labels, api.LabelOrigin) }, "belongs to cluster 'rome'"},
 			"what is not its":   {theirs, func(s *corev1.Service) { s.Spec.Selector = nil }, ""},
 			"what is not its 2": {theirs, func(s *corev1.Service) { s.Labels[api.LabelOrigin] = "rome" }, "was not made by this cluster"},
