@@ -11,7 +11,6 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
-	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -113,6 +112,10 @@ func (c *cluster) copyOf(ctx context.Context, consumer, name string) (*authv1bet
 func (c *cluster) cordonSlice(ctx context.Context, slice *authv1beta1.ResourceSlice, consumer string, of sliceVerb) error {
 	step := c.Start("Waiting until ResourceSlice %s is %sed", slice.Name, of.verb)
 	defer step.End()
+	tenant, err := c.tenantOf(ctx, consumer)
+	if err != nil {
+		return err
+	}
 	before := slice.DeepCopy()
 	if of.cordon {
 		setAnnotation(slice, authv1beta1.AnnotationCordon, api.True)
@@ -122,11 +125,8 @@ func (c *cluster) cordonSlice(ctx context.Context, slice *authv1beta1.ResourceSl
 	if err := c.Patch(ctx, slice, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("annotating %s: %w", c.name(slice), err)
 	}
-	if of.cordon {
-		quota := peering.ResourceSliceSubject(slice.Name, consumer).User
-		if err := c.closed(ctx, step, slice.Namespace, func(q *offloadingv1beta1.Quota) bool { return q.Name == quota }); err != nil {
-			return err
-		}
+	if err := c.inEffect(ctx, step, tenant, func(s *authv1beta1.ResourceSlice) bool { return s.Name == slice.Name }); err != nil {
+		return err
 	}
 	step.Done("ResourceSlice %s %sed", slice.Name, of.verb)
 	return nil

@@ -147,8 +147,8 @@ func (a *app) generateIdentityCommand() *cobra.Command {
 	return command
 }
 
-// admitted waits until the Tenant of a consumer has its identity.
-func (c *cluster) admitted(ctx context.Context, consumer string) (*authv1beta1.Tenant, error) {
+// tenantOf returns the Tenant of a consumer.
+func (c *cluster) tenantOf(ctx context.Context, consumer string) (*authv1beta1.Tenant, error) {
 	namespace, err := c.requireTenantNamespace(ctx, consumer)
 	if err != nil {
 		return nil, err
@@ -158,20 +158,27 @@ func (c *cluster) admitted(ctx context.Context, consumer string) (*authv1beta1.T
 		return nil, fmt.Errorf("listing Tenants in namespace %s: %w", namespace, err)
 	}
 	for i := range list.Items {
-		tenant := &list.Items[i]
-		if tenant.Spec.ClusterID != consumer {
-			continue
+		if tenant := &list.Items[i]; tenant.Spec.ClusterID == consumer {
+			return tenant, nil
 		}
-		step := c.Start("Waiting until tenant %s is admitted", tenant.Name)
-		defer step.End()
-		return tenant, c.wait(ctx, step, tenant, func() verdict {
-			if tenant.Status.AuthParams == nil || tenant.Status.TenantNamespace == "" {
-				return notYet("its status is not filled%s", reasons(tenant.Status.Conditions))
-			}
-			return yes()
-		})
 	}
 	return nil, fmt.Errorf("there is no Tenant of cluster %s in namespace %s: apply what liqoctl generate tenant --remote-cluster-id %s prints there", consumer, namespace, c.id)
+}
+
+// admitted waits until the Tenant of a consumer has its identity.
+func (c *cluster) admitted(ctx context.Context, consumer string) (*authv1beta1.Tenant, error) {
+	tenant, err := c.tenantOf(ctx, consumer)
+	if err != nil {
+		return nil, err
+	}
+	step := c.Start("Waiting until tenant %s is admitted", tenant.Name)
+	defer step.End()
+	return tenant, c.wait(ctx, step, tenant, func() verdict {
+		if tenant.Status.AuthParams == nil || tenant.Status.TenantNamespace == "" {
+			return notYet("its status is not filled%s", reasons(tenant.Status.Conditions))
+		}
+		return yes()
+	})
 }
 
 func (a *app) getKubeconfigCommand() *cobra.Command {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +16,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
 )
 
 // admission is a verb that changes what a provider grants to a tenant.
@@ -174,8 +176,8 @@ func (c *cluster) admit(ctx context.Context, tenant *authv1beta1.Tenant, of admi
 		}
 		return yes()
 	})
-	if err == nil && of.to == authv1beta1.TenantCordoned {
-		err = c.closed(ctx, step, tenant.Namespace, func(*offloadingv1beta1.Quota) bool { return true })
+	if err == nil {
+		err = c.inEffect(ctx, step, tenant, func(*authv1beta1.ResourceSlice) bool { return true })
 	}
 	if err != nil {
 		return err
@@ -184,22 +186,40 @@ func (c *cluster) admit(ctx context.Context, tenant *authv1beta1.Tenant, of admi
 	return nil
 }
 
-// closed waits until the quotas of a tenant namespace let nothing more in.
-func (c *cluster) closed(ctx context.Context, step *console.Step, namespace string, which func(*offloadingv1beta1.Quota) bool) error {
-	var quotas offloadingv1beta1.QuotaList
-	if err := c.List(ctx, &quotas, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("listing Quotas in namespace %s: %w", namespace, err)
+// inEffect waits until the Quotas that a consumer has for its ResourceSlices let pods in, or no more, as the tenant and the ResourceSlices say.
+func (c *cluster) inEffect(ctx context.Context, step *console.Step, tenant *authv1beta1.Tenant, which func(*authv1beta1.ResourceSlice) bool) error {
+	if !peering.GrantsOf(tenant).Access {
+		return nil // the rights of its identities are gone, and its Quotas go with the ResourceSlices
 	}
-	for i := range quotas.Items {
-		quota := &quotas.Items[i]
-		if !which(quota) {
+	var list authv1beta1.ResourceSliceList
+	if err := c.List(ctx, &list, client.InNamespace(tenant.Namespace)); err != nil {
+		return fmt.Errorf("listing ResourceSlices in namespace %s: %w", tenant.Namespace, err)
+	}
+	for i := range list.Items {
+		slice := &list.Items[i]
+		if !peering.IsCopy(slice, tenant.Spec.ClusterID) || !which(slice) {
 			continue
 		}
+		quota := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{
+			Namespace: slice.Namespace, Name: peering.ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID).User,
+		}}
+		err := c.Get(ctx, client.ObjectKeyFromObject(quota), quota)
+		if apierrors.IsNotFound(err) {
+			continue // it was granted nothing
+		}
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", c.name(quota), err)
+		}
+		cordoned := peering.Cordoned(slice, tenant)
 		if err := c.wait(ctx, step, quota, func() verdict {
-			if quota.Spec.Cordoned == nil || !*quota.Spec.Cordoned {
+			switch now := quota.Spec.Cordoned != nil && *quota.Spec.Cordoned; {
+			case now == cordoned:
+				return yes()
+			case cordoned:
 				return notYet("it still lets pods in")
+			default:
+				return notYet("it still lets no pods in")
 			}
-			return yes()
 		}); err != nil {
 			return err
 		}

@@ -166,7 +166,11 @@ func standardClass(slice *authv1beta1.ResourceSlice) bool {
 	return slice.Spec.Class == "" || slice.Spec.Class == authv1beta1.ResourceSliceClassDefault
 }
 
-// cordoned tells whether a ResourceSlice gets nothing beyond what it has.
+// Cordoned tells whether a ResourceSlice of a Tenant gets nothing beyond what it has.
+func Cordoned(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) bool {
+	return cordoned(slice, GrantsOf(tenant))
+}
+
 func cordoned(slice *authv1beta1.ResourceSlice, grants Grants) bool {
 	return !grants.More || slice.Annotations[authv1beta1.AnnotationCordon] == api.True || slice.Annotations[authv1beta1.AnnotationCordonTenant] == api.True
 }
