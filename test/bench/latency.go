@@ -59,7 +59,11 @@ func (b *scaleBench) latencies(ctx context.Context, subjects ...func(context.Con
 		if err != nil {
 			return nil, fmt.Errorf("preparing latencies: %w", err)
 		}
-		if err := s.twins(ctx); err != nil {
+		err = s.twins(ctx, func(n int) bool { return n >= len(s.names) })
+		if err == nil {
+			_, err = quiet(ctx, b.patience)
+		}
+		if err != nil {
 			all = append(all, Latency{Kind: s.kind, Problem: err.Error()})
 			continue
 		}
@@ -76,7 +80,8 @@ func (b *scaleBench) latencies(ctx context.Context, subjects ...func(context.Con
 			}
 		}
 		if s.remove != nil {
-			if err := s.remove(ctx); err != nil {
+			// With their twins, or the next measurement is one of a system that removes them.
+			if err := errors.Join(s.remove(ctx), s.twins(ctx, func(n int) bool { return n == 0 })); err != nil {
 				return nil, fmt.Errorf("removing objects of kind %s: %w", s.kind, err)
 			}
 		}
@@ -110,8 +115,8 @@ func (b *scaleBench) measureLatency(ctx context.Context, s *subject, perSecond i
 	return latency, failed
 }
 
-// twins waits until all objects have theirs, so that no change waits behind them.
-func (s *subject) twins(ctx context.Context) error {
+// twins waits until as many of the objects have one as are wanted.
+func (s *subject) twins(ctx context.Context, wanted func(n int) bool) error {
 	if s.count == nil {
 		return nil
 	}
@@ -119,7 +124,7 @@ func (s *subject) twins(ctx context.Context) error {
 	defer cancel()
 	for {
 		n, err := s.count(ctx)
-		if err == nil && n >= len(s.names) {
+		if err == nil && wanted(n) {
 			pause(ctx, settle)
 			return nil
 		}
