@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -125,9 +126,14 @@ func (c *churn) step(name string, near, far bool) {
 		err = side.Delete(c.w.t.Context(), obj)
 		c.alive[key.Name] = false
 	default:
-		have := obj.DeepCopyObject().(client.Object)
-		if err = side.Get(c.w.t.Context(), client.ObjectKeyFromObject(obj), have); err == nil {
-			changed := kind.write(*key.DeepCopy(), 1+c.random.IntN(9))
+		n := 1 + c.random.IntN(9)
+		// The engine writes pods here meanwhile, their status and what they stand for there.
+		err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			have := obj.DeepCopyObject().(client.Object)
+			if err := side.Get(c.w.t.Context(), client.ObjectKeyFromObject(obj), have); err != nil {
+				return err
+			}
+			changed := kind.write(*key.DeepCopy(), n)
 			changed.SetUID(have.GetUID())
 			changed.SetResourceVersion(have.GetResourceVersion())
 			switch o := changed.(type) {
@@ -138,8 +144,8 @@ func (c *churn) step(name string, near, far bool) {
 				have.(*corev1.Pod).DeepCopyInto(o)
 				maps.Copy(o.Labels, labels)
 			}
-			err = side.Update(c.w.t.Context(), changed)
-		}
+			return side.Update(c.w.t.Context(), changed)
+		})
 	}
 	if err != nil {
 		c.w.t.Fatalf("%s: %v", key.Name, err)

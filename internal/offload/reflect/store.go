@@ -41,7 +41,8 @@ type Resource struct {
 // returned, so that nothing is decided on a state that we know is past.
 type store struct {
 	resource Resource
-	// changed is told, by the watch, the name of an object with what was known and what is known now; nil where there is none.
+	// changed is told the name of an object with what was known and what is known now, nil where there is none: when the watch tells of it, and when we
+	// took it away.
 	changed func(key types.NamespacedName, before, now client.Object)
 	// arrived, if set, is told the name of an object that was not known before, or was another one of its name, whoever told of it: the watch, or the
 	// answer to a write of ours.
@@ -198,13 +199,19 @@ func (s *store) deleted(obj client.Object, now time.Time) {
 	s.put(key, dying)
 }
 
-// removed notes that a delete of ours took the very object away. If something still holds it, the watch will tell.
+// removed notes that a delete of ours took the very object away. If something still holds it, the watch will tell. Of what is known to be gone a list
+// tells nothing, so it is told of now.
 func (s *store) removed(obj client.Object) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	key := client.ObjectKeyFromObject(obj)
-	if have := s.objects[key]; have != nil && have.GetUID() == obj.GetUID() {
+	s.mu.Lock()
+	have := s.objects[key]
+	known := have != nil && have.GetUID() == obj.GetUID()
+	if known {
 		s.put(key, nil)
+	}
+	s.mu.Unlock()
+	if known {
+		s.changed(key, have, nil)
 	}
 }
 
@@ -259,7 +266,7 @@ func (s *store) Replace(list []any, version string) error {
 		fresh[client.ObjectKeyFromObject(o)] = s.strip(o)
 	}
 	s.mu.Lock()
-	old, first := s.objects, !s.synced
+	old, first, told := s.objects, !s.synced, s.version
 	for key, have := range old { // what we wrote after the list was made
 		if after(have.GetResourceVersion(), version) {
 			fresh[key] = have
@@ -282,7 +289,8 @@ func (s *store) Replace(list []any, version string) error {
 		}
 	}
 	for key, obj := range fresh {
-		if have := old[key]; have == nil || have.GetResourceVersion() != obj.GetResourceVersion() {
+		// The answer to a write of ours holds what others wrote before it, of which only the watch would have told.
+		if have := old[key]; have == nil || have.GetResourceVersion() != obj.GetResourceVersion() || after(have.GetResourceVersion(), told) {
 			s.changed(key, have, obj)
 			s.announce(key, have, obj)
 		}

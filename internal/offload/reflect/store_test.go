@@ -1,0 +1,119 @@
+package reflect
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestNothingIsMissed: in whatever order events of the watch, bookmarks, lists and answers to writes of ours come, who looks at an object whenever it is told to has
+// in the end seen what the API server has. An answer may hold what somebody else wrote just before.
+func TestNothingIsMissed(t *testing.T) {
+	const worlds, writes, names = 5000, 12, 2
+	// write is what the API server did with each version: it wrote or deleted the object of that name.
+	type write struct {
+		name    string
+		uid     types.UID
+		deleted bool
+	}
+	for seed := range uint64(worlds) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		var log []string
+		var s *store
+		seen := map[string]int{}
+		number := func(obj client.Object) int {
+			n, _ := strconv.Atoi(obj.GetResourceVersion())
+			return n
+		}
+		look := func(key types.NamespacedName, _, _ client.Object) {
+			delete(seen, key.Name)
+			if obj := s.get(key); obj != nil {
+				seen[key.Name] = number(obj)
+			}
+		}
+		s = newStore(Resource{Object: &corev1.ConfigMap{}}, look, func() {
+			for _, key := range s.keys() {
+				look(key, nil, nil)
+			}
+		})
+		object := func(w write, version int) client.Object {
+			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: w.name, UID: w.uid, ResourceVersion: strconv.Itoa(version)}}
+		}
+		history, has := []write{}, map[string]int{}
+		version := func(writes int) int { return 1 + writes } // the first one is from before all of them
+		told := 0                                             // so many writes the watch has told of
+		list := func() error {
+			var items []any
+			for _, at := range has {
+				items = append(items, object(history[at-2], at))
+			}
+			told = len(history)
+			log = append(log, fmt.Sprintf("list at %d", told))
+			return s.Replace(items, strconv.Itoa(version(told)))
+		}
+		event := func() error {
+			w := history[told]
+			told++
+			log = append(log, fmt.Sprintf("event %d: %v", told, w))
+			if w.deleted {
+				return s.Delete(object(w, version(told)))
+			}
+			return s.Update(object(w, version(told)))
+		}
+		err := list()
+		for err == nil && (len(history) < writes || told < len(history)) {
+			switch n := len(history); random.IntN(6) {
+			case 0, 1:
+				if n == writes {
+					break
+				}
+				w := write{name: fmt.Sprint("name-", random.IntN(names)), uid: types.UID(fmt.Sprint(n))}
+				if at := has[w.name]; at != 0 {
+					w.uid, w.deleted = history[at-2].uid, random.IntN(3) == 0
+				}
+				history = append(history, w)
+				has[w.name] = version(len(history))
+				if w.deleted {
+					delete(has, w.name)
+				}
+				if w.deleted && random.IntN(2) == 0 {
+					log = append(log, fmt.Sprintf("removed by us: %v", w))
+					s.removed(object(w, 0))
+				}
+			case 2, 3:
+				if told < n {
+					err = event()
+				}
+			case 4:
+				if random.IntN(3) == 0 {
+					err = list()
+				} else if told > 0 {
+					err = s.Bookmark(strconv.Itoa(version(told)))
+				}
+			case 5:
+				if i := random.IntN(n + 1); i < n && !history[i].deleted {
+					log = append(log, fmt.Sprintf("answer %d: %v", i+1, history[i]))
+					s.wrote(object(history[i], version(i+1)))
+				}
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		holds := map[string]int{}
+		for _, obj := range s.list() {
+			holds[obj.GetName()] = number(obj)
+		}
+		if !maps.Equal(holds, has) || !maps.Equal(seen, has) {
+			t.Fatalf("seed %d: the store differs by (-has +want): %s, what was seen by: %s\nafter %q", seed, gocmp.Diff(holds, has), gocmp.Diff(seen, has), log)
+		}
+	}
+}
