@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -28,14 +27,16 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// Ends of the bare tunnel.
+// Ends of the bare tunnel, and the networks behind them.
 const (
-	bareServer = "192.168.218.1"
-	bareClient = "192.168.218.2"
+	bareServer      = "192.168.218.1"
+	bareClient      = "192.168.218.2"
+	forwardedServer = "192.168.219"
+	forwardedClient = "192.168.220"
 )
 
-// bare makes a tunnel with nothing else around it, adds its path, and returns which WireGuard it runs on: two pods on the nodes of the gateways, with the
-// container that holds the tunnel in these, as it is, reached through a Service like a gateway, but with servers at its very ends.
+// bare makes a tunnel with nothing else around it, adds its path and the forwarded one, and returns which WireGuard it runs on: two pods on the nodes of the gateways,
+// with the container that holds the tunnel in these, as it is, reached through a Service like a gateway, but with servers at its very ends.
 func (b *networkBench) bare(ctx context.Context) (implementation string, err error) {
 	const name = "bare"
 	service := &corev1.Service{
@@ -49,6 +50,7 @@ func (b *networkBench) bare(ctx context.Context) (implementation string, err err
 		return "", err
 	}
 	var inside playground.Inside
+	var ends [2]forwardedEnd
 	keys := [2]*ecdh.PrivateKey{}
 	for i := range keys {
 		if keys[i], err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
@@ -68,11 +70,11 @@ func (b *networkBench) bare(ctx context.Context) (implementation string, err err
 		if err != nil {
 			return "", err
 		}
-		own, other := bareServer, bareClient
+		own, other, behind, beyond, sender := bareServer, bareClient, forwardedServer, forwardedClient, "on-milan"
 		configuration := []string{"listen_port=" + strconv.Itoa(network.TunnelPort)}
 		far := []string{"public_key=" + hex.EncodeToString(keys[1-i].PublicKey().Bytes())}
 		if c == b.rome {
-			own, other = other, own
+			own, other, behind, beyond, sender = other, own, beyond, behind, "on-"+b.rome.Node()
 			configuration = nil
 			address, err := b.balancer(ctx, service)
 			if err != nil {
@@ -84,13 +86,16 @@ func (b *networkBench) bare(ctx context.Context) (implementation string, err err
 			}
 		}
 		configuration = append([]string{"private_key=" + hex.EncodeToString(keys[i].Bytes())}, configuration...)
-		configuration = append(append(configuration, far...), "allowed_ip="+other+"/32")
+		configuration = append(append(configuration, far...), "allowed_ip="+other+"/32", "allowed_ip="+beyond+".0/30")
 		if implementation, err = bareEnd(ctx, pod, own, configuration); err != nil {
 			return "", fmt.Errorf("making the bare tunnel in %s: %w", c.ID, err)
 		}
+		if ends[i], err = forwardedFrom(ctx, c, sender, pod, behind); err != nil {
+			return "", err
+		}
 	}
 	b.paths = append(b.paths, path{Bare, inside, net.JoinHostPort(bareServer, streamPort)})
-	return implementation, nil
+	return implementation, b.forwarded(ctx, ends[1], ends[0])
 }
 
 // tunnelContainer holds the tunnel in gateways.
@@ -161,9 +166,8 @@ func bareEnd(ctx context.Context, pod *corev1.Pod, address string, configuration
 		return "", err
 	}
 	for _, command := range []string{"ip address add " + address + "/30 dev " + dataplane.TunnelLink, "ip link set " + dataplane.TunnelLink + " up"} {
-		whole := append([]string{"--target", pid, "--net", "--"}, strings.Fields(command)...)
-		if out, err := exec.CommandContext(ctx, "nsenter", whole...).CombinedOutput(); err != nil {
-			return "", fmt.Errorf("%s: %w: %s", command, err, out)
+		if _, err := output(ctx, "nsenter --target "+pid+" --net -- "+command); err != nil {
+			return "", err
 		}
 	}
 	return implementation, nil

@@ -87,7 +87,7 @@ func (b *networkBench) remove(ctx context.Context) error {
 	for _, id := range []string{"rome", "milan", "naples"} {
 		group.Go(func() error { return b.machine.Delete(ctx, &playground.Cluster{Name: networkPrefix + id}) })
 	}
-	return group.Wait()
+	return errors.Join(group.Wait(), removeForwarded(ctx))
 }
 
 func (b *networkBench) clusters() []*playground.Cluster {

@@ -18,6 +18,8 @@ const (
 	Apart       Path = "apart"
 	// Bare is a tunnel of the same WireGuard, through the same nodes, with nothing else.
 	Bare Path = "bare tunnel"
+	// Forwarded is between the pods of Overlapping, through the bare tunnel, with nothing but routes in between.
+	Forwarded Path = "forwarded"
 	// Straight is from node to node.
 	Straight Path = "direct"
 )
@@ -48,7 +50,7 @@ type NetworkResult struct {
 	// Implementation of WireGuard that was used.
 	Implementation string   `json:"implementation"`
 	Figures        []Figure `json:"figures"`
-	// Medians by path, and what the two paths between pods are of the bare tunnel and of the direct one.
+	// Medians by path, and what the paths between pods are of the forwarded one, of the bare tunnel and of the direct path.
 	Medians map[Path]Figure          `json:"medians"`
 	Ratios  map[Path]map[Path]Ratios `json:"ratios"`
 	// Memory is the resident memory of our containers in rome, in bytes.
@@ -67,7 +69,7 @@ type Ratios struct {
 
 func (r *NetworkResult) conclude() {
 	r.Medians, r.Ratios = map[Path]Figure{}, map[Path]map[Path]Ratios{}
-	for _, p := range []Path{Overlapping, Apart, Bare, Straight} {
+	for _, p := range []Path{Overlapping, Apart, Forwarded, Bare, Straight} {
 		of := func(number func(Figure) float64) float64 {
 			var values []float64
 			for _, f := range r.Figures {
@@ -87,12 +89,14 @@ func (r *NetworkResult) conclude() {
 		}
 	}
 	r.Reached = r.Memory["gateway"] <= memoryTarget && r.Memory["fabric"] <= memoryTarget
-	for _, p := range []Path{Overlapping, Apart} {
+	for _, p := range []Path{Overlapping, Apart, Forwarded} {
 		r.Ratios[p] = map[Path]Ratios{}
-		for _, base := range []Path{Bare, Straight} {
+		for _, base := range []Path{Forwarded, Bare, Straight} {
 			a, b := r.Medians[p], r.Medians[base]
 			r.Ratios[p][base] = Ratios{a.BitsPerSecond / b.BitsPerSecond, a.TCP / b.TCP, a.UDP / b.UDP}
 		}
+	}
+	for _, p := range []Path{Overlapping, Apart} {
 		r.Reached = r.Reached && r.Ratios[p][Bare].Throughput >= throughputTarget && r.Ratios[p][Bare].TCP <= latencyTarget && r.Ratios[p][Bare].UDP <= latencyTarget
 	}
 }
@@ -108,15 +112,18 @@ func (r *NetworkResult) print(out io.Writer) error {
 		line(f)
 	}
 	fmt.Fprint(table, "\t\t\t\t\t\t\t\nMEDIANS\t\t\t\t\t\t\t\n")
-	for _, p := range []Path{Overlapping, Apart, Bare, Straight} {
+	for _, p := range []Path{Overlapping, Apart, Forwarded, Bare, Straight} {
 		line(r.Medians[p])
 	}
 	fmt.Fprint(table, "\t\t\t\t\t\t\t\nRATIO\tTHROUGHPUT\tTCP\tUDP\tTARGETS\t\t\t\n")
-	for _, base := range []Path{Bare, Straight} {
-		for _, p := range []Path{Overlapping, Apart} {
+	for _, base := range []Path{Bare, Forwarded, Straight} {
+		for _, p := range []Path{Overlapping, Apart, Forwarded} {
+			if p == base {
+				continue
+			}
 			ratio := r.Ratios[p][base]
 			targets := ""
-			if base == Bare {
+			if base == Bare && p != Forwarded {
 				targets = fmt.Sprintf(">= %.2f %s, <= %.1f %s", throughputTarget, verdict(ratio.Throughput >= throughputTarget),
 					latencyTarget, verdict(ratio.TCP <= latencyTarget && ratio.UDP <= latencyTarget))
 			}
