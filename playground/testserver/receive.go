@@ -83,12 +83,13 @@ func receive(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	// Before the time begins to run: what is measured is never shorter than what was asked for.
+	meter := newMeter(*threshold, time.Now())
 	if *duration > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, *duration)
 		defer cancel()
 	}
-	meter := newMeter(*threshold, time.Now())
 	for {
 		err := drain(ctx, conn, meter)
 		if ctx.Err() != nil {
