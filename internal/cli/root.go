@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"sync/atomic"
 
@@ -64,10 +66,12 @@ type app struct {
 	journal       journal
 	// wrap changes every connection before it is made; nil leaves it as the kubeconfig says.
 	wrap func(*rest.Config) *rest.Config
+	// resolve finds the addresses of a host.
+	resolve func(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
 func newApp(streams genericiooptions.IOStreams) *app {
-	return &app{streams: streams, kubeconfig: connectionFlags()}
+	return &app{streams: streams, kubeconfig: connectionFlags(), resolve: net.DefaultResolver.LookupNetIP}
 }
 
 // connectionFlags are kubectl's flags that choose a cluster and a user.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -135,7 +134,7 @@ func (a *app) testNetwork(ctx context.Context, o *testNetworkOptions) (err error
 		return err
 	}
 	if o.ip {
-		if err := o.locateOutside(ctx, net.DefaultResolver.LookupNetIP); err != nil {
+		if err := o.locateOutside(ctx, a.resolve); err != nil {
 			return err
 		}
 	}
