@@ -24,7 +24,7 @@ func crash(s *story.Story) {
 	virtualKubelet := s.Only(rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"})
 	managers := []*corev1.Pod{controllerManager(s, rome), controllerManager(s, milan)}
 
-	kill := func(when string, now func() bool) {
+	kill := func(when string, now func(pods, started int) bool) {
 		s.Step("the virtual kubelet and both controller managers die "+when, func() {
 			// Found beforehand, so that no time passes between the moment and the deed.
 			var pids []int
@@ -33,16 +33,16 @@ func crash(s *story.Story) {
 				s.Must(err)
 				pids = append(pids, some...)
 			}
-			if len(there.Pods()) == 0 {
+			if pods, _ := there.SoFar(); pods == 0 {
 				s.Must(rome.Create(s.Context(), story.DeploymentOn("milan", ns, "many", count, playground.TestServer)))
 			}
 			s.Eventually(2*time.Minute, "the moment", func(ctx) error {
-				if !now() {
-					return fmt.Errorf("milan has %d pods, %d containers have started", len(there.Pods()), there.Started())
+				if pods, started := there.SoFar(); !now(pods, started) {
+					return fmt.Errorf("milan has %d pods, %d containers have started", pods, started)
 				}
 				return nil
 			})
-			pods, started := len(there.Pods()), there.Started()
+			pods, started := there.SoFar()
 			s.Must(playground.Kill(pids...))
 			fmt.Printf("             milan had %d pods, %d containers had started\n", pods, started)
 			if started >= count {
@@ -52,7 +52,7 @@ func crash(s *story.Story) {
 	}
 
 	began := time.Now()
-	kill("while the first of 50 pods are made", func() bool { return len(there.Pods()) >= 5 })
+	kill("while the first of 50 pods are made", func(pods, _ int) bool { return pods >= 5 })
 	for i, pod := range append(managers, virtualKubelet) {
 		s.Eventually(start, pod.Name+" to be back", func(ctx) error {
 			now := s.Pod([]*playground.Cluster{rome, milan, rome}[i], pod.Namespace, pod.Name)
@@ -62,7 +62,7 @@ func crash(s *story.Story) {
 			return nil
 		})
 	}
-	kill("while containers start", func() bool { return there.Started() >= count/5 })
+	kill("while containers start", func(_, started int) bool { return started >= count/5 })
 	s.Step("all 50 run", func() {
 		s.PodsReady(rome, ns, count, 3*time.Minute)
 		fmt.Printf("             %.1f s after they were asked for\n", time.Since(began).Seconds())

@@ -34,8 +34,14 @@ func burst(s *story.Story) {
 	s.Step("a burst that nobody disturbs", func() { quiet = b.run(nil) })
 	for _, at := range moments(s, quiet) {
 		s.Step(fmt.Sprintf("the virtual kubelet dies after %v", at), func() {
-			if took := b.run(&at); took > quiet+delay {
-				s.Errorf("killed after %v, the burst took %v; without it takes %v", at, took.Round(time.Millisecond), quiet.Round(time.Millisecond))
+			late := []time.Duration{b.run(&at) - quiet}
+			if late[0] > delay {
+				// Twice more, each beside one that nobody disturbs: this machine may have been slower for a moment.
+				late = append(late, b.run(&at)-b.run(nil), b.run(&at)-b.run(nil))
+				slices.Sort(late)
+			}
+			if median := late[len(late)/2]; median > delay {
+				s.Errorf("killed after %v, the burst ends %v later than without: more than %v", at, late, delay)
 			}
 		})
 	}
@@ -90,7 +96,8 @@ func (b *bursts) run(kill *time.Duration) time.Duration {
 		case <-time.After(time.Until(began.Add(*kill))):
 		}
 		b.Must(playground.Kill(pids...))
-		fmt.Printf("             milan had %d pods, %d containers had started\n", len(there.Pods()), there.Started())
+		pods, started := there.SoFar()
+		fmt.Printf("             milan had %d pods, %d containers had started\n", pods, started)
 	}
 	b.PodsReady(b.Rome, b.ns, many, 2*time.Minute)
 	took := time.Since(began)

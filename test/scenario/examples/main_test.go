@@ -19,7 +19,7 @@ import (
 )
 
 // budget is for everything, clusters included, on two cores.
-const budget = 14 * time.Minute
+const budget = 17 * time.Minute
 
 // namespace is the one that all tutorials use.
 const namespace = "liqo-demo"
@@ -73,7 +73,7 @@ func TestTutorials(t *testing.T) {
 		b.follow("Take it down")
 		b.browse("http://localhost:8080")
 		b.guide("docs/guide/offloading.md")
-		world := story.Join(b.machine, b.cluster("rome"), b.cluster("milan"))
+		world := story.Join(t, b.machine, b.cluster("rome"), b.cluster("milan"))
 		world.Tell(t, "shop", shop)
 		world.Tell(t, "home", home)
 		world.Tell(t, "partition", partition)

@@ -2,11 +2,14 @@ package story
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
@@ -15,18 +18,29 @@ import (
 
 // Recorder remembers every pod that was ever in a namespace, also those that came and went.
 type Recorder struct {
-	mu sync.Mutex
-	// containers that were seen running, by pod.
-	containers map[types.UID][]string
-	names      map[types.UID]string
-	end        context.CancelFunc
+	story     *Story
+	cluster   *playground.Cluster
+	namespace string
+	end       context.CancelFunc
+
+	mu   sync.Mutex
+	pods map[types.UID]*recorded
+}
+
+// recorded is what was seen of a pod.
+type recorded struct {
+	name string
+	// version is the last resource version.
+	version string
+	// containers that were seen running.
+	containers []string
 }
 
 // Record begins to watch a namespace, until End or the end of the story.
 func (s *Story) Record(c *playground.Cluster, namespace string) *Recorder {
 	s.Helper()
 	ctx, end := context.WithCancel(s.Context())
-	r := &Recorder{containers: map[types.UID][]string{}, names: map[types.UID]string{}, end: end}
+	r := &Recorder{story: s, cluster: c, namespace: namespace, end: end, pods: map[types.UID]*recorded{}}
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Set, 0, informers.WithNamespace(namespace))
 	informer := factory.Core().V1().Pods().Informer()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -51,35 +65,79 @@ func (r *Recorder) see(object any) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.names[pod.UID] = pod.Name
-	if r.containers[pod.UID] == nil {
-		r.containers[pod.UID] = []string{}
+	seen := r.pods[pod.UID]
+	if seen == nil {
+		seen = &recorded{name: pod.Name}
+		r.pods[pod.UID] = seen
 	}
+	seen.version = pod.ResourceVersion
 	for _, id := range Containers(*pod) {
-		if id != "" && !slices.Contains(r.containers[pod.UID], id) {
-			r.containers[pod.UID] = append(r.containers[pod.UID], id)
+		if id != "" && !slices.Contains(seen.containers, id) {
+			seen.containers = append(seen.containers, id)
 		}
 	}
 }
 
-// Pods returns the names of all pods that were seen, sorted; a name appears as often as there was another pod of that name.
+// Pods returns the names of all pods that there were up to now, sorted; a name appears as often as there was another pod of that name.
 func (r *Recorder) Pods() []string {
+	r.story.Helper()
+	r.catchUp()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var names []string
-	for _, name := range r.names {
-		names = append(names, name)
+	for _, pod := range r.pods {
+		names = append(names, pod.name)
 	}
 	slices.Sort(names)
 	return names
 }
 
-// Started counts the containers that were seen running.
-func (r *Recorder) Started() (n int) {
+// Started counts the containers that ran up to now.
+func (r *Recorder) Started() int {
+	r.story.Helper()
+	r.catchUp()
+	_, started := r.SoFar()
+	return started
+}
+
+// SoFar counts the pods, and the containers that ran, of which the watch has told. It is a moment behind the cluster.
+func (r *Recorder) SoFar() (pods, started int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, ids := range r.containers {
-		n += len(ids)
+	for _, pod := range r.pods {
+		started += len(pod.containers)
 	}
-	return n
+	return len(r.pods), started
+}
+
+// catchUp waits until the watch has told of everything that happened up to now.
+func (r *Recorder) catchUp() {
+	r.story.Helper()
+	r.story.Eventually(10*time.Second, "the watch of "+r.namespace+" in "+r.cluster.ID, func(ctx context.Context) error {
+		pods, err := r.story.TryPods(ctx, r.cluster, r.namespace)
+		if err != nil {
+			return err
+		}
+		for i := range pods {
+			if err := r.has(&pods[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// has returns an error unless the pod was seen as it is, or later.
+func (r *Recorder) has(pod *corev1.Pod) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := r.pods[pod.UID]
+	if seen == nil {
+		return fmt.Errorf("it has not told of pod %s", pod.Name)
+	}
+	order, err := resourceversion.CompareResourceVersion(seen.version, pod.ResourceVersion)
+	if err == nil && order < 0 {
+		err = fmt.Errorf("it has told of version %s of pod %s, not of %s", seen.version, pod.Name, pod.ResourceVersion)
+	}
+	return err
 }

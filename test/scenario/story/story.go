@@ -22,6 +22,8 @@ import (
 type Story struct {
 	*testing.T
 	*World
+	// step is what is being done.
+	step       string
 	namespaces []string
 	before     map[*playground.Cluster]Snapshot
 	others     []string
@@ -111,7 +113,34 @@ func (s *Story) Same(c *playground.Cluster, before Snapshot) {
 // Step does a part of the story and prints its title and how long it took.
 func (s *Story) Step(title string, do func()) {
 	s.Helper()
+	s.step = title
 	say(title, do)
+}
+
+// Errorf notes that the story is not true, and goes on.
+func (s *Story) Errorf(format string, args ...any) {
+	s.Helper()
+	s.failed(fmt.Sprintf(format, args...))
+	s.T.Errorf(format, args...)
+}
+
+// Error is Errorf without a format.
+func (s *Story) Error(args ...any) {
+	s.Helper()
+	s.Errorf("%s", strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
+}
+
+// Fatalf ends the story: it is not true.
+func (s *Story) Fatalf(format string, args ...any) {
+	s.Helper()
+	s.failed(fmt.Sprintf(format, args...))
+	s.T.Fatalf(format, args...)
+}
+
+// Fatal is Fatalf without a format.
+func (s *Story) Fatal(args ...any) {
+	s.Helper()
+	s.Fatalf("%s", strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
 }
 
 // Must ends the story if there is an error.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,6 +51,11 @@ type World struct {
 	// empty is what each cluster held before anything was installed.
 	empty map[*playground.Cluster]Snapshot
 	began time.Time
+	// failures are what was not true of the stories. Those can go on in several goroutines.
+	failures struct {
+		sync.Mutex
+		all []string
+	}
 }
 
 // New makes the clusters; Liqo is installed when the first story begins. They are deleted when the test ends.
@@ -97,9 +103,28 @@ func New(t *testing.T, plan Plan) *World {
 }
 
 // Join tells stories on two clusters that somebody else has made, and peered.
-func Join(machine playground.Machine, rome, milan *playground.Cluster) *World {
+func Join(t *testing.T, machine playground.Machine, rome, milan *playground.Cluster) *World {
+	t.Helper()
 	Hush()
-	return &World{Machine: machine, Rome: rome, Milan: milan}
+	w := &World{Machine: machine, Rome: rome, Milan: milan}
+	t.Cleanup(w.conclude)
+	return w
+}
+
+// failed keeps what was not true for the conclusion.
+func (s *Story) failed(what string) {
+	s.failures.Lock()
+	defer s.failures.Unlock()
+	s.failures.all = append(s.failures.all, fmt.Sprintf("%s: %s: %s", s.Name(), s.step, what))
+}
+
+// conclude repeats what was not true: the states of clusters, which are printed at that moment, hide it.
+func (w *World) conclude() {
+	w.failures.Lock()
+	defer w.failures.Unlock()
+	for _, failure := range w.failures.all {
+		fmt.Printf("---- FAILED %s\n", failure)
+	}
 }
 
 // Hush makes clients quiet: a stream that a story ends is no error, but client-go says so.
@@ -133,6 +158,7 @@ func (w *World) end(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	w.conclude()
 	took := time.Since(w.began)
 	fmt.Printf("== all stories: %.1f s, of %.0f s\n", took.Seconds(), w.Budget.Seconds())
 	if took > w.Budget {
