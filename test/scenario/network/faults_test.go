@@ -66,23 +66,40 @@ func fabrics(s *story.Story, c *playground.Cluster) []corev1.Pod {
 	return fabric.Items
 }
 
-// mostly does something to three streams, one after the other: what it does to them it does to each, so the median tells, and often after two;
-// two cores that are busy with other things stall a stream for as long every now and then.
+// mostly does something to three streams, one after the other: what it does to them it does to each, so the median tells, and often after two.
+// Two cores that are busy with other things stall any stream every now and then: if they do, what counts is how much longer than streams that
+// nothing is done to.
 func (p *people) mostly(limit time.Duration, do func()) {
 	p.Helper()
-	var stalls []time.Duration
+	stall := func(do func()) (longest, took time.Duration) {
+		p.Helper()
+		stream := p.stream(p.inside("home", 0), p.Rome, "milan", p.pods("milan")[1].Name, 0)
+		began := time.Now()
+		pause(p.Story, time.Second)
+		do()
+		took = time.Since(began)
+		return p.flows(stream, time.Minute), took
+	}
+	var stalls, lasted []time.Duration
 	for range 3 {
 		if len(stalls) == 2 && max(stalls[0], stalls[1]) <= limit {
 			return
 		}
-		stream := p.stream(p.inside("home", 0), p.Rome, "milan", p.pods("milan")[1].Name, 0)
-		pause(p.Story, time.Second)
-		do()
-		stalls = append(stalls, p.flows(stream, time.Minute))
+		longest, took := stall(do)
+		stalls, lasted = append(stalls, longest), append(lasted, took)
 	}
 	slices.Sort(stalls)
-	if stalls[1] > limit {
-		p.Errorf("the streams stalled for %v, and must not for longer than %v", stalls, limit)
+	if stalls[1] <= limit {
+		return
+	}
+	var alone []time.Duration
+	for _, took := range lasted {
+		longest, _ := stall(func() { pause(p.Story, took-time.Second) })
+		alone = append(alone, longest)
+	}
+	slices.Sort(alone)
+	if stalls[1] > limit+alone[1] {
+		p.Errorf("the streams stalled for %v, and must not for longer than %v, besides what they do on this machine anyway: %v", stalls, limit, alone)
 	}
 }
 
