@@ -1,11 +1,14 @@
 package scenario
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -13,7 +16,8 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// crash: everything of ours dies while 50 pods are being started; all of them run in the end, and none ran twice.
+// crash: everything of ours dies while 50 pods are being started; all of them run in the end, and none ran twice. Pods that were refused while nobody
+// answered are made soon after.
 func crash(s *story.Story) {
 	const ns, count = "crash", 50
 	rome, milan := s.Rome, s.Milan
@@ -93,6 +97,58 @@ func crash(s *story.Story) {
 			}
 		}
 	})
+
+	// It is away for some 20 s, for it died twice already. Kubernetes doubles its wait with each pod that it is refused: with so many it is 1000 s.
+	const late, refusals = "late", 19
+	manager := controllerManager(s, rome)
+	s.Step("rome's controller manager dies, and pods are asked for before it is back", func() {
+		pids, err := playground.Processes(manager)
+		s.Must(err)
+		s.Must(playground.Kill(pids...))
+		s.Must(rome.Create(s.Context(), story.DeploymentOn("milan", ns, late, 3, playground.TestServer)))
+		tries := 0
+		s.Eventually(start, fmt.Sprintf("%d refusals", refusals), func(ctx context.Context) error {
+			var sets appsv1.ReplicaSetList
+			if err := rome.List(ctx, &sets, client.InNamespace(ns), client.MatchingLabels{"app": late}); err != nil {
+				return err
+			}
+			if len(sets.Items) != 1 {
+				return fmt.Errorf("%d ReplicaSets", len(sets.Items))
+			}
+			// As each change of one of its pods does, each of these has Kubernetes try once more.
+			for range 5 {
+				tries++
+				patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"tries":"%d"}}}`, tries)
+				if err := rome.Patch(ctx, &sets.Items[0], client.RawPatch(types.MergePatchType, patch)); err != nil {
+					return err
+				}
+			}
+			var events corev1.EventList
+			if err := rome.List(ctx, &events, client.InNamespace(ns)); err != nil {
+				return err
+			}
+			var refused int32
+			for _, e := range events.Items {
+				if e.Reason == "FailedCreate" && e.InvolvedObject.Name == sets.Items[0].Name {
+					refused += e.Count
+				}
+			}
+			if refused < refusals {
+				return fmt.Errorf("%d refusals, the ReplicaSet has %d pods", refused, sets.Items[0].Status.Replicas)
+			}
+			return nil
+		})
+	})
+	s.Step("it is back", func() {
+		s.Eventually(90*time.Second, manager.Name+" to be back", func(ctx context.Context) error {
+			now := s.Pod(rome, manager.Namespace, manager.Name)
+			if story.Restarts(*now) == story.Restarts(*manager) || !story.Ready(*now) {
+				return fmt.Errorf("status %+v", now.Status.ContainerStatuses)
+			}
+			return nil
+		})
+	})
+	s.Step("the pods that were refused run", func() { s.PodsReady(rome, ns, count+3, 40*time.Second) })
 }
 
 func controllerManager(s *story.Story, c *playground.Cluster) *corev1.Pod {

@@ -96,6 +96,9 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhook server: %w", err)
 	}
+	if err := setupWaker(mgr, opts.Now); err != nil {
+		return fmt.Errorf("setting up what wakes workloads: %w", err)
+	}
 	if err := mgr.AddReadyzCheck("webhook", server.StartedChecker()); err != nil {
 		return fmt.Errorf("adding the check of the webhook server: %w", err)
 	}
