@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,9 +69,11 @@ func count(ctx context.Context, c *playground.Cluster, namespace string) (*count
 		return nil, err
 	}
 	factory.StartWithContext(ctx)
-	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
+	begun, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for kind, synced := range factory.WaitForCacheSync(begun.Done()) {
 		if !synced {
-			return nil, fmt.Errorf("watching %v: %w", kind, context.Cause(ctx))
+			return nil, fmt.Errorf("watching %v: %w", kind, context.Cause(begun))
 		}
 	}
 	return n, nil

@@ -41,7 +41,7 @@ func (b *bench) offloaded(ctx context.Context, pods int) (Run, error) {
 // measure makes a Deployment of so many pods in every place at the same moment, waits until all are Ready, does what there is to do then
 // (nil for nothing), and removes them.
 func (b *bench) measure(ctx context.Context, kind Kind, pods int, then func(context.Context) error, places ...place) (Run, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Minute, fmt.Errorf("%d pods took too long (%s)", pods, kind))
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	run := Run{Kind: kind, Pods: pods}
 	var err error
@@ -70,7 +70,7 @@ func (b *bench) measure(ctx context.Context, kind Kind, pods int, then func(cont
 	}
 
 	run.began = time.Now()
-	if err := each(places, func(i int) error {
+	if err := each(ctx, fmt.Sprintf("%d pods (%s) to be Ready", pods, kind), places, func(ctx context.Context, i int) error {
 		if err := places[i].cluster.Create(ctx, places[i].deployment(int32(pods))); err != nil {
 			return fmt.Errorf("creating the pods: %w", err)
 		}
@@ -108,7 +108,7 @@ func (b *bench) measure(ctx context.Context, kind Kind, pods int, then func(cont
 	}
 
 	run.deleted = time.Now()
-	if err := each(places, func(i int) error {
+	if err := each(ctx, fmt.Sprintf("%d pods (%s) to be gone", pods, kind), places, func(ctx context.Context, i int) error {
 		deployment := places[i].deployment(0)
 		if err := places[i].cluster.Delete(ctx, deployment, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 			return fmt.Errorf("deleting the pods: %w", err)
@@ -126,11 +126,16 @@ func (b *bench) measure(ctx context.Context, kind Kind, pods int, then func(cont
 	return run, ctx.Err()
 }
 
-// each does something for all places at once.
-func each(places []place, do func(int) error) error {
+// phaseLimit is how long pods may take to be Ready, or to be gone. What is measured or waited for between the two does not count.
+const phaseLimit = 10 * time.Minute
+
+// each does something for all places at once, while that lasts no longer than it may; what says what is waited for.
+func each(ctx context.Context, what string, places []place, do func(context.Context, int) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, phaseLimit, fmt.Errorf("after %v still waiting for %s", phaseLimit, what))
+	defer cancel()
 	var group errgroup.Group
 	for i := range places {
-		group.Go(func() error { return do(i) })
+		group.Go(func() error { return do(ctx, i) })
 	}
 	return group.Wait()
 }
