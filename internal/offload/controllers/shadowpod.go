@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,6 +32,10 @@ import (
 
 // foreignRetry is how often a ShadowPod looks whether the foreign Pod that has its name is gone: such Pods are not watched.
 const foreignRetry = 30 * time.Second
+
+// endDelay is how long a ShadowPod waits that has ended already and whose end the cache has not heard of. The news makes an end of it sooner; many may
+// wait while there is much of it.
+const endDelay = time.Second
 
 // reasonPodNameTaken is why a ShadowPod has no Pod while another one has its name.
 const reasonPodNameTaken = "NameTaken"
@@ -52,11 +58,16 @@ type shadowPods struct {
 	// quotas is nil where nothing is counted.
 	quotas *quotas
 	kind   reconcile.Reconciler
+	// had holds the UIDs of the ShadowPods that have, or had, a Pod.
+	had sync.Map
 }
 
 func setupShadowPod(mgr ctrl.Manager, opts Options) error {
 	r := &shadowPods{Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: mgr.GetEventRecorder("shadowpod"), now: opts.now, addresses: opts.Addresses}
 	r.kind = &kube.Reconciler[*offloadingv1beta1.ShadowPod]{Name: "shadowpod", Client: mgr.GetClient(), Sync: r.sync}
+	if err := r.forget(mgr); err != nil {
+		return err
+	}
 	pods := ctrl.NewControllerManagedBy(mgr).Named("shadowpod")
 	if opts.EnforceQuotas {
 		var err error
@@ -75,6 +86,25 @@ func setupShadowPod(mgr ctrl.Manager, opts Options) error {
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, foreignRetry),
 		}).
 		Complete(r)
+}
+
+// forget keeps had as small as the number of ShadowPods.
+func (r *shadowPods) forget(mgr ctrl.Manager) error {
+	informer, err := mgr.GetCache().GetInformer(context.Background(), &offloadingv1beta1.ShadowPod{})
+	if err == nil {
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
+			if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = unknown.Obj
+			}
+			if sp, ok := obj.(*offloadingv1beta1.ShadowPod); ok {
+				r.had.Delete(sp.UID)
+			}
+		}})
+	}
+	if err != nil {
+		return fmt.Errorf("watching ShadowPods: %w", err)
+	}
+	return nil
 }
 
 // Reconcile does one pass over a ShadowPod; of one that is gone the account is closed.
@@ -103,6 +133,8 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 	}
 	if !found {
 		pod = nil
+	} else if offload.OwnedBy(pod, sp) {
+		r.had.Store(sp.UID, nil)
 	}
 	action, phase := offload.Shadow(sp, pod)
 	sp.Status.Phase = phase
@@ -131,6 +163,9 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 // create makes the Pod. When the name is taken it finds out by whom: a Pod of this ShadowPod, or of an earlier one, is only news that the
 // cache does not have yet; anything else is foreign and left alone.
 func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
+	if err := r.again(ctx, sp); err != nil {
+		return err
+	}
 	if err := r.quotas.room(ctx, sp); err != nil {
 		return err
 	}
@@ -142,6 +177,7 @@ func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 	r.quotas.answered(pod, err)
 	switch {
 	case err == nil:
+		r.had.Store(sp.UID, nil)
 		return nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return kube.Wait("NamespaceTerminating", "namespace %s is being deleted", sp.Namespace)
@@ -162,6 +198,23 @@ func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 	r.events.Eventf(sp, taken, corev1.EventTypeWarning, "FailedCreatePod", "Create",
 		"a pod of this name exists and does not belong to Liqo; it is left alone, and the pod is created once the name is free")
 	return kube.WaitFor(foreignRetry, reasonPodNameTaken, "pod %s/%s exists and is not ours", sp.Namespace, sp.Name)
+}
+
+// again tells whether the Pod of a ShadowPod is to be made once more. Most often it is gone because the ShadowPod is, and of the two pieces of news
+// either may come first: what ended would run again until Kubernetes collects it. So the API server is asked, which first Pods are not worth.
+func (r *shadowPods) again(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
+	if _, had := r.had.Load(sp.UID); !had {
+		return nil
+	}
+	now, key := &offloadingv1beta1.ShadowPod{}, client.ObjectKeyFromObject(sp)
+	there, err := exists(ctx, r.live, now, key)
+	if err != nil {
+		return err
+	}
+	if action, _ := offload.Shadow(now, nil); !there || now.UID != sp.UID || action != offload.PodCreate {
+		return kube.WaitFor(endDelay, "Stale", "the cache has not heard yet that ShadowPod %s needs no Pod any more", key)
+	}
+	return nil
 }
 
 func (r *shadowPods) relabel(ctx context.Context, sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {

@@ -163,6 +163,59 @@ func TestShadowPodLooksAgainForItsName(t *testing.T) {
 	}
 }
 
+// The news that a Pod is gone may come before the news why.
+func TestShadowPodEndsOnce(t *testing.T) {
+	deleted := metav1.Now()
+	for name, change := range map[string]func(*offloadingv1beta1.ShadowPod) (now *offloadingv1beta1.ShadowPod, again bool){
+		"it is there": func(sp *offloadingv1beta1.ShadowPod) (*offloadingv1beta1.ShadowPod, bool) { return sp, true },
+		"it is gone":  func(*offloadingv1beta1.ShadowPod) (*offloadingv1beta1.ShadowPod, bool) { return nil, false },
+		"it is another one": func(sp *offloadingv1beta1.ShadowPod) (*offloadingv1beta1.ShadowPod, bool) {
+			sp.UID = "2"
+			return sp, false
+		},
+		"it is being deleted": func(sp *offloadingv1beta1.ShadowPod) (*offloadingv1beta1.ShadowPod, bool) {
+			sp.DeletionTimestamp, sp.Finalizers = &deleted, []string{"foregroundDeletion"}
+			return sp, false
+		},
+		"it has finished": func(sp *offloadingv1beta1.ShadowPod) (*offloadingv1beta1.ShadowPod, bool) {
+			sp.Status.Phase = corev1.PodSucceeded
+			return sp, false
+		},
+	} {
+		for _, restarted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restarted %t", name, restarted), func(t *testing.T) {
+				sp := shadowPod("home", "web", corev1.RestartPolicyAlways)
+				sp.UID = "1"
+				there := fake.NewClientBuilder().WithScheme(kube.NewScheme())
+				now, again := change(sp.DeepCopy())
+				if now != nil {
+					there = there.WithObjects(now)
+				}
+				c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build()
+				r := &shadowPods{Client: c, live: there.Build()}
+				if err := r.sync(t.Context(), sp); err != nil {
+					t.Fatalf("the first pod, for which nobody is asked: %v", err)
+				}
+				if restarted { // and has not made the Pod, but seen it
+					r = &shadowPods{Client: c, live: r.live}
+					if err := r.sync(t.Context(), sp); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := c.Delete(t.Context(), podOf(sp)); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.sync(t.Context(), sp); again != (err == nil) || !again && !kube.IsWait(err) {
+					t.Errorf("the pod is gone: %v", err)
+				}
+				if there, err := exists(t.Context(), c, podOf(sp), client.ObjectKeyFromObject(sp)); err != nil || there != again {
+					t.Errorf("made again: %t, %v", there, err)
+				}
+			})
+		}
+	}
+}
+
 func testShadowPodMetadata(t *testing.T, c *cluster) {
 	c.namespace(t, "metadata", nil)
 	sp := shadowPod("metadata", "web", corev1.RestartPolicyAlways)
