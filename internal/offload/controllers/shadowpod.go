@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,9 +32,8 @@ import (
 // foreignRetry is how often a ShadowPod looks whether the foreign Pod that has its name is gone: such Pods are not watched.
 const foreignRetry = 30 * time.Second
 
-// endDelay is how long a ShadowPod waits that has ended already and whose end the cache has not heard of. The news makes an end of it sooner; many may
-// wait while there is much of it.
-const endDelay = time.Second
+// endRetry is how often a ShadowPod that has ended looks whether the cache knows it by now. The news makes an end of it, long before as a rule.
+const endRetry = 30 * time.Second
 
 // reasonPodNameTaken is why a ShadowPod has no Pod while another one has its name.
 const reasonPodNameTaken = "NameTaken"
@@ -58,16 +56,13 @@ type shadowPods struct {
 	// quotas is nil where nothing is counted.
 	quotas *quotas
 	kind   reconcile.Reconciler
-	// had holds the UIDs of the ShadowPods that have, or had, a Pod.
+	// had holds, by name, the UID of the ShadowPod that has or had a Pod, or for which one was asked. Only passes over that name touch it.
 	had sync.Map
 }
 
 func setupShadowPod(mgr ctrl.Manager, opts Options) error {
 	r := &shadowPods{Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: mgr.GetEventRecorder("shadowpod"), now: opts.now, addresses: opts.Addresses}
 	r.kind = &kube.Reconciler[*offloadingv1beta1.ShadowPod]{Name: "shadowpod", Client: mgr.GetClient(), Sync: r.sync}
-	if err := r.forget(mgr); err != nil {
-		return err
-	}
 	pods := ctrl.NewControllerManagedBy(mgr).Named("shadowpod")
 	if opts.EnforceQuotas {
 		var err error
@@ -88,29 +83,19 @@ func setupShadowPod(mgr ctrl.Manager, opts Options) error {
 		Complete(r)
 }
 
-// forget keeps had as small as the number of ShadowPods.
-func (r *shadowPods) forget(mgr ctrl.Manager) error {
-	informer, err := mgr.GetCache().GetInformer(context.Background(), &offloadingv1beta1.ShadowPod{})
-	if err == nil {
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
-			if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-				obj = unknown.Obj
-			}
-			if sp, ok := obj.(*offloadingv1beta1.ShadowPod); ok {
-				r.had.Delete(sp.UID)
-			}
-		}})
-	}
-	if err != nil {
-		return fmt.Errorf("watching ShadowPods: %w", err)
-	}
-	return nil
-}
-
-// Reconcile does one pass over a ShadowPod; of one that is gone the account is closed.
+// Reconcile does one pass over a ShadowPod; of one that is gone the account is closed, and it is forgotten.
 func (r *shadowPods) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if err := r.quotas.close(ctx, req.NamespacedName); err != nil {
 		return reconcile.Result{}, err
+	}
+	if _, had := r.had.Load(req.NamespacedName); had {
+		there, err := exists(ctx, r.Client, &offloadingv1beta1.ShadowPod{}, req.NamespacedName)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if !there {
+			r.had.Delete(req.NamespacedName)
+		}
 	}
 	return r.kind.Reconcile(ctx, req)
 }
@@ -134,7 +119,7 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 	if !found {
 		pod = nil
 	} else if offload.OwnedBy(pod, sp) {
-		r.had.Store(sp.UID, nil)
+		r.had.Store(client.ObjectKeyFromObject(sp), sp.UID)
 	}
 	action, phase := offload.Shadow(sp, pod)
 	sp.Status.Phase = phase
@@ -166,18 +151,18 @@ func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 	if err := r.again(ctx, sp); err != nil {
 		return err
 	}
-	if err := r.quotas.room(ctx, sp); err != nil {
-		return err
-	}
 	pod := offload.Pod(sp)
 	if err := r.leadHome(ctx, sp, pod); err != nil {
 		return err
 	}
+	if err := r.quotas.room(ctx, sp); err != nil {
+		return err
+	}
+	r.had.Store(client.ObjectKeyFromObject(sp), sp.UID)
 	err := r.Create(ctx, pod, client.FieldOwner(fieldOwner))
 	r.quotas.answered(pod, err)
 	switch {
 	case err == nil:
-		r.had.Store(sp.UID, nil)
 		return nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return kube.Wait("NamespaceTerminating", "namespace %s is being deleted", sp.Namespace)
@@ -203,16 +188,16 @@ func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 // again tells whether the Pod of a ShadowPod is to be made once more. Most often it is gone because the ShadowPod is, and of the two pieces of news
 // either may come first: what ended would run again until Kubernetes collects it. So the API server is asked, which first Pods are not worth.
 func (r *shadowPods) again(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
-	if _, had := r.had.Load(sp.UID); !had {
+	key := client.ObjectKeyFromObject(sp)
+	if uid, _ := r.had.Load(key); uid != sp.UID {
 		return nil
 	}
-	now, key := &offloadingv1beta1.ShadowPod{}, client.ObjectKeyFromObject(sp)
-	there, err := exists(ctx, r.live, now, key)
-	if err != nil {
+	now := &offloadingv1beta1.ShadowPod{}
+	if _, err := exists(ctx, r.live, now, key); err != nil {
 		return err
 	}
-	if action, _ := offload.Shadow(now, nil); !there || now.UID != sp.UID || action != offload.PodCreate {
-		return kube.WaitFor(endDelay, "Stale", "the cache has not heard yet that ShadowPod %s needs no Pod any more", key)
+	if action, _ := offload.Shadow(now, nil); now.UID != sp.UID || action != offload.PodCreate {
+		return kube.WaitFor(endRetry, "Stale", "the cache has not heard yet that ShadowPod %s needs no Pod any more", key)
 	}
 	return nil
 }

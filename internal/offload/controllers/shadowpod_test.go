@@ -1,18 +1,26 @@
 package controllers
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 func shadowPod(namespace, name string, policy corev1.RestartPolicy) *offloadingv1beta1.ShadowPod {
@@ -165,54 +173,138 @@ func TestShadowPodLooksAgainForItsName(t *testing.T) {
 
 // The news that a Pod is gone may come before the news why.
 func TestShadowPodEndsOnce(t *testing.T) {
-	deleted := metav1.Now()
-	for name, change := range map[string]func(*offloadingv1beta1.ShadowPod) (now *offloadingv1beta1.ShadowPod, again bool){
-		"it is there": func(sp *offloadingv1beta1.ShadowPod) (*offloadingv1beta1.ShadowPod, bool) { return sp, true },
-		"it is gone":  func(*offloadingv1beta1.ShadowPod) (*offloadingv1beta1.ShadowPod, bool) { return nil, false },
-		"it is another one": func(sp *offloadingv1beta1.ShadowPod) (*offloadingv1beta1.ShadowPod, bool) {
+	deleted, failure := metav1.Now(), errors.New("no answer")
+	for name, test := range map[string]struct {
+		change func(sp *offloadingv1beta1.ShadowPod) (now *offloadingv1beta1.ShadowPod)
+		again  bool
+		fails  error
+	}{
+		"it is there": {again: true, change: func(sp *offloadingv1beta1.ShadowPod) *offloadingv1beta1.ShadowPod { return sp }},
+		"it is gone":  {change: func(*offloadingv1beta1.ShadowPod) *offloadingv1beta1.ShadowPod { return nil }},
+		"it is another one": {change: func(sp *offloadingv1beta1.ShadowPod) *offloadingv1beta1.ShadowPod {
 			sp.UID = "2"
-			return sp, false
-		},
-		"it is being deleted": func(sp *offloadingv1beta1.ShadowPod) (*offloadingv1beta1.ShadowPod, bool) {
+			return sp
+		}},
+		"it is being deleted": {change: func(sp *offloadingv1beta1.ShadowPod) *offloadingv1beta1.ShadowPod {
 			sp.DeletionTimestamp, sp.Finalizers = &deleted, []string{"foregroundDeletion"}
-			return sp, false
-		},
-		"it has finished": func(sp *offloadingv1beta1.ShadowPod) (*offloadingv1beta1.ShadowPod, bool) {
+			return sp
+		}},
+		"it has finished": {change: func(sp *offloadingv1beta1.ShadowPod) *offloadingv1beta1.ShadowPod {
 			sp.Status.Phase = corev1.PodSucceeded
-			return sp, false
-		},
+			return sp
+		}},
+		"nobody answers": {fails: failure, change: func(sp *offloadingv1beta1.ShadowPod) *offloadingv1beta1.ShadowPod { return sp }},
 	} {
 		for _, restarted := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, restarted %t", name, restarted), func(t *testing.T) {
 				sp := shadowPod("home", "web", corev1.RestartPolicyAlways)
 				sp.UID = "1"
-				there := fake.NewClientBuilder().WithScheme(kube.NewScheme())
-				now, again := change(sp.DeepCopy())
+				request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(sp)}
+				server := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithInterceptorFuncs(interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+						if test.fails != nil {
+							return test.fails
+						}
+						return c.Get(ctx, key, obj, opts...)
+					},
+				})
+				now := test.change(sp.DeepCopy())
 				if now != nil {
-					there = there.WithObjects(now)
+					server = server.WithObjects(now)
 				}
-				c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build()
-				r := &shadowPods{Client: c, live: there.Build()}
-				if err := r.sync(t.Context(), sp); err != nil {
+				live := server.Build()
+				c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(sp.DeepCopy()).Build()
+				start := func() *shadowPods {
+					r := &shadowPods{Client: c, live: live}
+					r.kind = &kube.Reconciler[*offloadingv1beta1.ShadowPod]{Name: "shadowpod", Client: c, Sync: r.sync}
+					return r
+				}
+				r := start()
+				if _, err := r.Reconcile(t.Context(), request); err != nil {
 					t.Fatalf("the first pod, for which nobody is asked: %v", err)
 				}
 				if restarted { // and has not made the Pod, but seen it
-					r = &shadowPods{Client: c, live: r.live}
-					if err := r.sync(t.Context(), sp); err != nil {
+					r = start()
+					if _, err := r.Reconcile(t.Context(), request); err != nil {
 						t.Fatal(err)
 					}
 				}
 				if err := c.Delete(t.Context(), podOf(sp)); err != nil {
 					t.Fatal(err)
 				}
-				if err := r.sync(t.Context(), sp); again != (err == nil) || !again && !kube.IsWait(err) {
-					t.Errorf("the pod is gone: %v", err)
+				result, err := r.Reconcile(t.Context(), request)
+				if !errors.Is(err, test.fails) {
+					t.Errorf("the pod is gone: %v, not %v", err, test.fails)
 				}
-				if there, err := exists(t.Context(), c, podOf(sp), client.ObjectKeyFromObject(sp)); err != nil || there != again {
+				if there, err := exists(t.Context(), c, podOf(sp), request.NamespacedName); err != nil || there != test.again {
 					t.Errorf("made again: %t, %v", there, err)
+				}
+				if waits := result.RequeueAfter > 0; waits == (test.again || test.fails != nil) {
+					t.Errorf("looks again in %v", result.RequeueAfter)
+				}
+
+				// The news comes.
+				if err := c.Delete(t.Context(), sp.DeepCopy()); err != nil {
+					t.Fatal(err)
+				}
+				if now != nil && now.UID != sp.UID {
+					next := now.DeepCopy()
+					next.ResourceVersion = ""
+					if err := c.Create(t.Context(), next); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := r.Reconcile(t.Context(), request); err != nil {
+						t.Fatal(err)
+					}
+					if pod := podOf(sp); c.Get(t.Context(), request.NamespacedName, pod) != nil || !metav1.IsControlledBy(pod, next) {
+						t.Errorf("the pod of the next one: %+v", pod.OwnerReferences)
+					}
+					return
+				}
+				if _, err := r.Reconcile(t.Context(), request); err != nil {
+					t.Fatal(err)
+				}
+				if _, had := r.had.Load(request.NamespacedName); had {
+					t.Error("remembered for ever")
 				}
 			})
 		}
+	}
+}
+
+// waitingPlan is one that does not know yet how addresses of a consumer are seen.
+type waitingPlan struct{ plan }
+
+func (waitingPlan) Translation(context.Context, client.Reader, string) (func(netip.Addr) (netip.Addr, error), string, error) {
+	return nil, "its Configuration", nil
+}
+
+func TestShadowPodThatWaitsHoldsNoQuota(t *testing.T) {
+	sp := shadowPod("home", "web", corev1.RestartPolicyAlways)
+	sp.UID, sp.Labels[offloadingv1beta1.LabelCreatorUser] = "1", "rome"
+	sp.Spec.Pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	sp.Spec.Pod.HostAliases = []corev1.HostAlias{{IP: "10.0.0.1", Hostnames: []string{kinds.HomeAPIServer}}}
+	quota := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "rome"}, Spec: offloadingv1beta1.QuotaSpec{
+		User: "rome", Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")},
+	}}
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(quota).Build()
+	q := &quotas{
+		Client: c, live: c, now: time.Now, synced: func() bool { return true },
+		ledger: offload.NewLedger(), held: map[types.NamespacedName]string{},
+	}
+	r := &shadowPods{Client: c, live: c, addresses: waitingPlan{}, quotas: q}
+	if err := r.sync(t.Context(), sp); !kube.IsWait(err) {
+		t.Fatalf("while its address is not known: %v", err)
+	}
+	if q.writing(client.ObjectKeyFromObject(sp)) {
+		t.Error("it counts as a pod that is being made")
+	}
+	r.addresses = nil
+	if err := r.sync(t.Context(), sp); err != nil {
+		t.Error(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(sp), podOf(sp)); err != nil {
+		t.Errorf("once it is known: %v", err)
 	}
 }
 
