@@ -195,24 +195,46 @@ func notReady(s *corev1.PodStatus, local *corev1.Pod, reason string) {
 }
 
 // restarts adds to the counts of s, which is remote's status, those of the remote Pods that came before it. Another remote Pod than the one
-// shown so far keeps what was counted, and the end of that one counts as a restart of every container that was seen. Pods are told apart by
-// their UID: clocks of nodes and API servers differ.
+// shown so far keeps what was counted, and the end of that one counts as a restart of every container that ran. Pods are told apart by
+// their UID: clocks of nodes and API servers differ. A container that was counted is told also while no node has taken the new Pod, which has
+// no containers until then: counts never go back.
 func restarts(out *corev1.Pod, s *corev1.PodStatus, remote *corev1.Pod) {
 	base := parseRestarts(out.Annotations[AnnotationRestarts])
 	if shown := out.Annotations[AnnotationRemoteUID]; shown != "" && shown != string(remote.UID) {
 		for _, c := range slices.Concat(out.Status.InitContainerStatuses, out.Status.ContainerStatuses) {
-			base[c.Name] = max(base[c.Name], c.RestartCount+1)
+			base[c.Name] = max(base[c.Name], c.RestartCount)
+			if ran(&c) {
+				base[c.Name]++
+			}
 		}
 		if len(base) > 0 {
 			out.Annotations[AnnotationRestarts] = formatRestarts(base)
 		}
 	}
 	out.Annotations[AnnotationRemoteUID] = string(remote.UID)
-	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
+	for _, of := range []struct {
+		statuses   *[]corev1.ContainerStatus
+		containers []corev1.Container
+	}{{&s.InitContainerStatuses, out.Spec.InitContainers}, {&s.ContainerStatuses, out.Spec.Containers}} {
+		list := *of.statuses
 		for i := range list {
 			list[i].RestartCount += base[list[i].Name]
 		}
+		for i := range of.containers {
+			c := &of.containers[i]
+			told := slices.ContainsFunc(list, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
+			if count := base[c.Name]; count > 0 && !told {
+				*of.statuses = append(*of.statuses, corev1.ContainerStatus{
+					Name: c.Name, Image: c.Image, RestartCount: count, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}},
+				})
+			}
+		}
 	}
+}
+
+// ran tells whether a container was started at least once.
+func ran(c *corev1.ContainerStatus) bool {
+	return c.ContainerID != "" || c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
 }
 
 func formatRestarts(base map[string]int32) string {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -167,14 +168,12 @@ func TestPodStatus(t *testing.T) {
 			if uid == "p4" { // of p3 nothing was seen that could have ended
 				want--
 			}
-			for _, c := range local.Status.ContainerStatuses {
-				if c.RestartCount < want {
-					t.Errorf("%s: %d restarts, want at least %d", uid, c.RestartCount, want)
-				}
+			if s := local.Status.ContainerStatuses; len(s) != 1 || s[0].Name != "c" || s[0].RestartCount != want || s[0].Ready != (uid != "p3") {
+				t.Errorf("%s: %+v, want %d restarts", uid, s, want)
 			}
-		}
-		if len(local.Status.ContainerStatuses) != 1 {
-			t.Errorf("%+v", local.Status)
+			if again := PodStatus(local, next, options); !equality.Semantic.DeepEqual(again, local) {
+				t.Errorf("%s: it never settles: %s", uid, cmp.Diff(local, again))
+			}
 		}
 	})
 	t.Run("resized", func(t *testing.T) {
