@@ -203,10 +203,12 @@ func twinCondition(name, cluster string, twin offloadingv1beta1.RemoteNamespaceS
 			fmt.Sprintf("An earlier namespace %s is still being deleted in cluster %s", name, cluster))
 	default:
 		return condition(offloadingv1beta1.RemoteNamespaceReady, false, offloadingv1beta1.ReasonCreationLoopBackOff,
-			fmt.Sprintf("Cluster %s can't make namespace %s: a namespace of that name exists there and is not this one's, the name is kept back there, or there "+
-				"are as many as it allows; it is made as soon as it can", cluster, name))
+			fmt.Sprintf("Cluster %s can't make namespace %s: %s; it is made as soon as it can", cluster, name, whyNoTwin))
 	}
 }
+
+// whyNoTwin are the causes of MappingCreationLoopBackOff, which does not tell which of them it is.
+const whyNoTwin = "a namespace of that name exists there and is not this one's, the name is kept back there, or there are as many as it allows"
 
 func condition(t offloadingv1beta1.RemoteNamespaceConditionType, ok bool, reason, message string) offloadingv1beta1.RemoteNamespaceCondition {
 	s := corev1.ConditionFalse

@@ -11,21 +11,22 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// PodChanges are what becomes of a Pod whose ShadowPod changed, one state for each way in which the API server lets it change; nil where nothing
-// does. They are written one after the other.
+// PodChanges are what becomes of a Pod whose ShadowPod changed, one for each way in which the API server lets it change; nil where nothing
+// does. They are written one after the other, and none waits for one that is refused.
 type PodChanges struct {
 	// Spec has other images, or another deadline.
 	Spec *corev1.Pod
 	// Resize has other resources.
 	Resize *corev1.Pod
-	// Debug has more ephemeral containers.
-	Debug *corev1.Pod
+	// Debug are further ephemeral containers.
+	Debug []corev1.EphemeralContainer
 }
 
 // Changes compares a ShadowPod with its Pod, read whole. What the provider's own admission set in the Pod beside, stays.
 func Changes(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) PodChanges {
 	want := sp.Spec.Pod.DeepCopy()
-	spec, resize, debug := pod.DeepCopy(), pod.DeepCopy(), pod.DeepCopy()
+	spec, resize := pod.DeepCopy(), pod.DeepCopy()
+	var debug []corev1.EphemeralContainer
 	spec.Spec.ActiveDeadlineSeconds = want.ActiveDeadlineSeconds
 	each := func(of func(*corev1.PodSpec) []corev1.Container, change func(c, want *corev1.Container), in *corev1.Pod) {
 		list := of(&in.Spec)
@@ -45,8 +46,8 @@ func Changes(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) PodChanges {
 		}, resize)
 	}
 	for i := range want.EphemeralContainers {
-		if !slices.ContainsFunc(debug.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == want.EphemeralContainers[i].Name }) {
-			debug.Spec.EphemeralContainers = append(debug.Spec.EphemeralContainers, want.EphemeralContainers[i])
+		if !slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == want.EphemeralContainers[i].Name }) {
+			debug = append(debug, want.EphemeralContainers[i])
 		}
 	}
 	different := func(p *corev1.Pod) *corev1.Pod {
@@ -55,7 +56,7 @@ func Changes(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) PodChanges {
 		}
 		return p
 	}
-	return PodChanges{Spec: different(spec), Resize: different(resize), Debug: different(debug)}
+	return PodChanges{Spec: different(spec), Resize: different(resize), Debug: debug}
 }
 
 // overlay sets the amounts in have that want names.

@@ -61,6 +61,8 @@ type Step struct {
 	// Confirm asks to decide once more on facts read from the API servers, not from a cache: what is done can't be undone, and a
 	// cache may be late.
 	Confirm bool
+	// Part names what of Object is new, where it can be refused by itself: then the rest is decided on without it. See Env.Refused.
+	Part string
 	// Again asks to look once more at once when it is done: it was only the beginning.
 	Again bool
 	// After, if not zero, asks to look again after that time.
@@ -107,7 +109,7 @@ func MappingOf(m *offv1.NamespaceMap, namespace string) Mapping {
 	case found && current.Phase == offv1.MappingTerminating:
 		return Mapping{State: MappingTerminating, Namespace: current.RemoteNamespace}
 	case found && current.Phase == offv1.MappingCreationLoopBackOff:
-		return Mapping{State: MappingWanted, Problem: "namespace " + current.RemoteNamespace + " exists there and belongs to somebody else"}
+		return Mapping{State: MappingWanted, Problem: "namespace " + current.RemoteNamespace + " can't be made there: " + whyNoTwin}
 	case desired:
 		return Mapping{State: MappingWanted}
 	default:
@@ -125,6 +127,8 @@ type Env struct {
 	Since time.Time
 	// Now is the time here.
 	Now time.Time
+	// Refused are the parts that the provider refused just now.
+	Refused []string
 	// Pod are the facts about the virtual node.
 	Pod kinds.PodOptions
 }
@@ -276,9 +280,13 @@ func present(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env
 		return Step{Action: PatchRemote, Object: out, Old: shadow, Why: "labels or annotations changed"}
 	}
 	s := shown(local, shadow, remote, env)
-	// What is to change may be refused: neither labels nor state wait for it.
+	// What is to change may be refused: neither labels nor state wait for it, nor one part for another.
 	if s.Action == Nothing && kinds.SpecChanged(shadow, local) {
-		return Step{Action: PatchRemote, Object: kinds.ChangeSpec(shadow, local), Old: shadow, Why: "the specification changed", Confirm: true}
+		if change, found := kinds.ChangeSpec(shadow, local, env.Refused); found {
+			return Step{
+				Action: PatchRemote, Object: change.Shadow, Old: shadow, Why: "the specification changed", Confirm: true, Part: change.Part, Again: change.More,
+			}
+		}
 	}
 	return s
 }

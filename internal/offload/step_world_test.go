@@ -189,7 +189,7 @@ func (w *stepWorld) changes() bool {
 			w.remote.Spec.Containers[0].Image = changes.Spec.Spec.Containers[0].Image
 		}
 		if changes.Debug != nil {
-			w.remote.Spec.EphemeralContainers = changes.Debug.Spec.EphemeralContainers
+			w.remote.Spec.EphemeralContainers = append(w.remote.Spec.EphemeralContainers, changes.Debug...)
 		}
 		w.remote.Annotations[kinds.AnnotationSpec] = w.shadow.Annotations[kinds.AnnotationSpec]
 	case PodGates:

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,41 +31,48 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 		return kube.WaitFor(staleDelay, "Stale", "pod %s/%s is another one by now", sp.Namespace, sp.Name)
 	}
 	changes := offload.Changes(sp, pod)
+	problems := []error{r.rewrite(ctx, sp, pod, changes.Spec, "images or deadline", "")}
+	room := r.quotas.grow(ctx, sp, pod, changes.Resize)
+	if room == nil {
+		problems = append(problems, r.rewrite(ctx, sp, pod, changes.Resize, "resources", "resize"))
+	}
+	for i := range changes.Debug {
+		with := pod.DeepCopy()
+		with.Spec.EphemeralContainers = append(with.Spec.EphemeralContainers, changes.Debug[i])
+		problems = append(problems, r.rewrite(ctx, sp, pod, with, "container "+changes.Debug[i].Name+" for debugging", "ephemeralcontainers"))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return err
+	}
+	if room != nil {
+		return room
+	}
 	noted := pod.DeepCopy()
 	if noted.Annotations == nil {
 		noted.Annotations = map[string]string{}
 	}
 	noted.Annotations[kinds.AnnotationSpec] = sp.Annotations[kinds.AnnotationSpec]
-	for _, write := range []struct {
-		what        string
-		want        *corev1.Pod
-		subresource string
-	}{
-		{"images or deadline", changes.Spec, ""}, {"resources", changes.Resize, "resize"}, {"containers for debugging", changes.Debug, "ephemeralcontainers"},
-		{"annotations", noted, ""},
-	} {
-		if write.want == nil {
-			continue
-		}
-		if write.want == changes.Resize {
-			if err := r.quotas.grow(ctx, sp, pod, changes.Resize); err != nil {
-				return err
-			}
-		}
-		patch := client.MergeFrom(pod)
-		if write.subresource == "" {
-			err = r.Patch(ctx, write.want, patch, client.FieldOwner(fieldOwner))
-		} else {
-			err = r.SubResource(write.subresource).Patch(ctx, write.want, patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{FieldManager: fieldOwner}})
-		}
-		if apierrors.IsNotFound(err) && write.subresource != "" {
-			r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update", "%s of a pod can't be changed in this cluster: its API server knows no pods/%s", write.what, write.subresource)
-			continue
-		}
-		if client.IgnoreNotFound(err) != nil {
-			r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update", "changing %s of the pod: %v", write.what, err)
-			return fmt.Errorf("changing %s of pod %s/%s: %w", write.what, sp.Namespace, sp.Name, err)
-		}
+	return r.rewrite(ctx, sp, pod, noted, "annotations", "")
+}
+
+// rewrite turns a Pod into want, nil for as it is, through a subresource, or none if that is empty. Then want is what the API server answered.
+func (r *shadowPods) rewrite(ctx context.Context, sp *offloadingv1beta1.ShadowPod, pod, want *corev1.Pod, what, subresource string) (err error) {
+	if want == nil {
+		return nil
+	}
+	patch := client.StrategicMergeFrom(pod) // names what is new, and leaves what stands beside it
+	if subresource == "" {
+		err = r.Patch(ctx, want, patch, client.FieldOwner(fieldOwner))
+	} else {
+		err = r.SubResource(subresource).Patch(ctx, want, patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{FieldManager: fieldOwner}})
+	}
+	switch {
+	case apierrors.IsNotFound(err) && subresource != "":
+		r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update", "%s of a pod can't be changed in this cluster: its API server knows no pods/%s", what, subresource)
+		return nil
+	case client.IgnoreNotFound(err) != nil:
+		r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update", "changing %s of the pod: %v", what, err)
+		return fmt.Errorf("changing %s of pod %s/%s: %w", what, sp.Namespace, sp.Name, err)
 	}
 	return nil
 }

@@ -62,9 +62,19 @@ func testShadowPodChanges(t *testing.T, c *cluster) {
 	change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) {
 		sp.Annotations[kinds.AnnotationSpec] = "3"
 		sp.Labels["tier"] = "front"
+		sp.Spec.Pod.Containers[0].Image = "web:3"
 		sp.Spec.Pod.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")} // less than is requested
+		broken, late := sp.Spec.Pod.EphemeralContainers[0], sp.Spec.Pod.EphemeralContainers[0]
+		broken.Name, broken.TargetContainerName, late.Name = "broken", "nobody", "late"
+		sp.Spec.Pod.EphemeralContainers = append(sp.Spec.Pod.EphemeralContainers, broken, late)
 	})
-	eventually(t, c, pod, "the label", func(p *corev1.Pod) error { return has(p.Labels, map[string]string{"tier": "front"}) })
+	eventually(t, c, pod, "what is not refused", func(p *corev1.Pod) error {
+		debug := p.Spec.EphemeralContainers
+		if web := p.Spec.Containers[0]; web.Image != "web:3" || len(web.Resources.Limits) > 0 || len(debug) != 2 || debug[1].Name != "late" {
+			return fmt.Errorf("%+v, %+v", web, debug)
+		}
+		return has(p.Labels, map[string]string{"tier": "front"})
+	})
 	eventually(t, c, sp, "somebody to be told", func(*offloadingv1beta1.ShadowPod) error {
 		var told corev1.EventList
 		if err := c.List(t.Context(), &told, client.InNamespace("changes")); err != nil {

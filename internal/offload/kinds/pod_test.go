@@ -155,7 +155,7 @@ func TestShadowPod(t *testing.T) {
 			},
 			tune: func(o *PodOptions) { o.AnnotationsNotReflected = []string{"secret"} },
 			got:  func(s *offv1.ShadowPod) any { return s.Annotations },
-			want: map[string]string{"note": "x", AnnotationLocalUID: "u1", AnnotationLabels: "app", AnnotationSpec: specHash(pod(nil))},
+			want: map[string]string{"note": "x", AnnotationLocalUID: "u1", AnnotationLabels: "app", AnnotationSpec: specHash(&pod(nil).Spec)},
 		},
 		"tolerations": {
 			change: func(p *corev1.Pod) {
@@ -323,6 +323,15 @@ func TestProblemsAreTold(t *testing.T) {
 		},
 		"spec.resourceClaims have no effect: devices are not claimed in other clusters; ask for an extended resource of the virtual node instead": func(p *corev1.Pod) {
 			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
+		},
+		"spec.resources have no effect: those of the whole pod do not travel; give them to its containers": func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{}
+		},
+		"spec.hostUsers is false and has no effect: the pod gets no user namespace of its own there; keep it on a node of this cluster if it needs one": func(p *corev1.Pod) {
+			p.Spec.HostUsers = new(bool)
+		},
+		`spec.hostnameOverride is "db" and has no effect: use spec.hostname and spec.subdomain`: func(p *corev1.Pod) {
+			p.Spec.HostnameOverride = new("db")
 		},
 	} {
 		if diff := cmp.Diff([]string{says}, Problems(pod(change))); diff != "" {

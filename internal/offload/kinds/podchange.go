@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
@@ -34,20 +35,20 @@ type changing struct {
 }
 
 // specHash is short, and another one when anything changed that may change: images, resources, the deadline, and the containers for debugging.
-func specHash(local *corev1.Pod) string {
+func specHash(spec *corev1.PodSpec) string {
 	state := struct {
 		Containers []changing
 		Deadline   *int64
-	}{Deadline: local.Spec.ActiveDeadlineSeconds}
-	for _, list := range [][]corev1.Container{local.Spec.InitContainers, local.Spec.Containers} {
+	}{Deadline: spec.ActiveDeadlineSeconds}
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range list {
 			c := changing{Name: list[i].Name, Image: list[i].Image, Resources: list[i].Resources}
 			c.Resources.Claims = nil
 			state.Containers = append(state.Containers, c)
 		}
 	}
-	for i := range local.Spec.EphemeralContainers {
-		state.Containers = append(state.Containers, changing{Name: local.Spec.EphemeralContainers[i].Name})
+	for i := range spec.EphemeralContainers {
+		state.Containers = append(state.Containers, changing{Name: spec.EphemeralContainers[i].Name})
 	}
 	text, err := json.Marshal(state)
 	if err != nil {
@@ -59,34 +60,88 @@ func specHash(local *corev1.Pod) string {
 
 // SpecChanged tells whether the ShadowPod has to hear of a change of the local Pod's specification.
 func SpecChanged(shadow *offv1.ShadowPod, local *corev1.Pod) bool {
-	return shadow.Annotations[AnnotationSpec] != specHash(local)
+	return shadow.Annotations[AnnotationSpec] != specHash(&local.Spec)
 }
 
-// ChangeSpec returns shadow, read whole, with what changed of local, read whole: images, resources, the deadline, and containers for debugging.
-func ChangeSpec(shadow *offv1.ShadowPod, local *corev1.Pod) *offv1.ShadowPod {
+// SpecChange is a part of what changed of a specification, which is passed on by itself: the provider may refuse it, and what was asked for before
+// or later must not wait for what is refused. A container for debugging can't even be taken back.
+type SpecChange struct {
+	// Part names it, for people and to leave it out.
+	Part string
+	// Shadow is the ShadowPod with it.
+	Shadow *offv1.ShadowPod
+	// More tells that it was not all.
+	More bool
+}
+
+// ChangeSpec returns the first part of what changed of local that shadow, both read whole, does not have, apart from the parts that are left out.
+// When nothing but those is left, it is false.
+func ChangeSpec(shadow *offv1.ShadowPod, local *corev1.Pod, leftOut []string) (SpecChange, bool) {
 	out, in := shadow.DeepCopy(), local.DeepCopy()
-	for _, lists := range [][2][]corev1.Container{{out.Spec.Pod.InitContainers, in.Spec.InitContainers}, {out.Spec.Pod.Containers, in.Spec.Containers}} {
-		for i := range lists[0] {
-			to := &lists[0][i]
-			if j := slices.IndexFunc(lists[1], func(c corev1.Container) bool { return c.Name == to.Name }); j >= 0 {
-				to.Image, to.Resources = lists[1][j].Image, lists[1][j].Resources
-				to.Resources.Claims = nil
-			}
+	change := SpecChange{Shadow: out}
+	for _, part := range specParts(&in.Spec) {
+		with := out.Spec.Pod.DeepCopy()
+		part.take(with)
+		switch {
+		case slices.Contains(leftOut, part.name) || equality.Semantic.DeepEqual(*with, out.Spec.Pod):
+		case change.Part == "":
+			change.Part, out.Spec.Pod = part.name, *with
+		default:
+			change.More = true
 		}
 	}
-	out.Spec.Pod.ActiveDeadlineSeconds = in.Spec.ActiveDeadlineSeconds
-	for i := range in.Spec.EphemeralContainers {
-		c := &in.Spec.EphemeralContainers[i]
-		if !slices.ContainsFunc(out.Spec.Pod.EphemeralContainers, func(have corev1.EphemeralContainer) bool { return have.Name == c.Name }) {
-			c.Resources.Claims = nil
-			out.Spec.Pod.EphemeralContainers = append(out.Spec.Pod.EphemeralContainers, *c)
-		}
+	if change.Part == "" && len(leftOut) > 0 {
+		return SpecChange{}, false
 	}
 	if out.Annotations == nil {
 		out.Annotations = map[string]string{}
 	}
-	out.Annotations[AnnotationSpec] = specHash(local)
-	return out
+	out.Annotations[AnnotationSpec] = specHash(&in.Spec)
+	if change.More || len(leftOut) > 0 {
+		out.Annotations[AnnotationSpec] = specHash(&out.Spec.Pod)
+	}
+	return change, true
+}
+
+// specPart takes a part of one specification over into another one.
+type specPart struct {
+	name string
+	take func(to *corev1.PodSpec)
+}
+
+// specParts are the parts in which a specification changes: all that is asked for of images and resources at once, and each container for debugging.
+func specParts(from *corev1.PodSpec) []specPart {
+	each := func(to *corev1.PodSpec, take func(to, from *corev1.Container)) {
+		for _, lists := range [][2][]corev1.Container{{to.InitContainers, from.InitContainers}, {to.Containers, from.Containers}} {
+			for i := range lists[0] {
+				if j := slices.IndexFunc(lists[1], func(c corev1.Container) bool { return c.Name == lists[0][i].Name }); j >= 0 {
+					take(&lists[0][i], &lists[1][j])
+				}
+			}
+		}
+	}
+	parts := []specPart{
+		{"images or activeDeadlineSeconds", func(to *corev1.PodSpec) {
+			to.ActiveDeadlineSeconds = from.ActiveDeadlineSeconds
+			each(to, func(to, from *corev1.Container) { to.Image = from.Image })
+		}},
+		{"resources", func(to *corev1.PodSpec) {
+			each(to, func(to, from *corev1.Container) {
+				to.Resources = from.Resources
+				to.Resources.Claims = nil
+			})
+		}},
+	}
+	for i := range from.EphemeralContainers {
+		c := from.EphemeralContainers[i]
+		c.Resources.Claims = nil
+		parts = append(parts, specPart{"container " + c.Name + " for debugging", func(to *corev1.PodSpec) {
+			if !slices.ContainsFunc(to.EphemeralContainers, func(have corev1.EphemeralContainer) bool { return have.Name == c.Name }) {
+				to.EphemeralContainers = append(to.EphemeralContainers, c)
+			}
+		}})
+	}
+	return parts
 }
 
 // readinessGates are the conditions that the provider is to set on the remote Pod for readiness gates of local controllers. A gate that is told

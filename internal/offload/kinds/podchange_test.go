@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,20 +63,60 @@ func TestChangesOfASpecificationArePassedOn(t *testing.T) {
 			if !SpecChanged(shadow, local) {
 				t.Fatal("it is not noticed")
 			}
-			out := ChangeSpec(shadow, local)
+			change, found := ChangeSpec(shadow, local, nil)
+			if !found || change.More || change.Part == "" {
+				t.Fatalf("%+v, %v", change, found)
+			}
+			out := change.Shadow
 			if diff := cmp.Diff(test.want, test.got(out)); diff != "" {
 				t.Error(diff)
 			}
 			if SpecChanged(out, local) {
 				t.Error("it never settles")
 			}
-			if again := ChangeSpec(out, local); !equality.Semantic.DeepEqual(again, out) {
-				t.Errorf("twice is not once: %s", cmp.Diff(out, again))
+			if again, _ := ChangeSpec(out, local, nil); !equality.Semantic.DeepEqual(again.Shadow, out) {
+				t.Errorf("twice is not once: %s", cmp.Diff(out, again.Shadow))
+			}
+			if change, found := ChangeSpec(shadow, local, []string{change.Part}); found {
+				t.Errorf("refused, and tried again at once: %+v", change)
 			}
 		})
 	}
 	if local := pod(func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "x"}} }); SpecChanged(ShadowPod(pod(nil), "", options), local) {
 		t.Error("what the provider does not hear of counts as a change")
+	}
+}
+
+// TestNoPartWaitsForAnother: whatever is refused of a change, the rest gets there, and the provider notices each part of it.
+func TestNoPartWaitsForAnother(t *testing.T) {
+	made := pod(func(p *corev1.Pod) { p.Spec.Containers[0].Resources = cpu("1") })
+	local := made.DeepCopy()
+	local.Spec.Containers[0].Image, local.Spec.Containers[0].Resources = "i:2", cpu("2")
+	local.Spec.EphemeralContainers = []corev1.EphemeralContainer{debugging("a"), debugging("b")}
+	parts := []string{"images or activeDeadlineSeconds", "resources", "container a for debugging", "container b for debugging"}
+	for refused := range 1 << len(parts) {
+		shadow := ShadowPod(made, "shop-rome", options)
+		var leftOut, taken []string
+		for {
+			change, found := ChangeSpec(shadow, local, leftOut)
+			if !found || change.Part == "" {
+				break
+			}
+			if refused&(1<<slices.Index(parts, change.Part)) != 0 {
+				leftOut = append(leftOut, change.Part)
+				continue
+			}
+			if change.Shadow.Annotations[AnnotationSpec] == shadow.Annotations[AnnotationSpec] {
+				t.Fatalf("%04b: the provider does not hear of %s", refused, change.Part)
+			}
+			taken, shadow = append(taken, change.Part), change.Shadow
+		}
+		if got := len(leftOut) + len(taken); got != len(parts) {
+			t.Errorf("%04b: %v refused, %v taken", refused, leftOut, taken)
+		}
+		if changed := SpecChanged(shadow, local); changed != (refused != 0) {
+			t.Errorf("%04b: it is to be tried again: %v", refused, changed)
+		}
 	}
 }
 

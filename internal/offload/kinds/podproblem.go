@@ -33,5 +33,14 @@ func Problems(local *corev1.Pod) []string {
 	if len(local.Spec.ResourceClaims) > 0 {
 		out = append(out, "spec.resourceClaims have no effect: devices are not claimed in other clusters; ask for an extended resource of the virtual node instead")
 	}
+	if local.Spec.Resources != nil {
+		out = append(out, "spec.resources have no effect: those of the whole pod do not travel; give them to its containers")
+	}
+	if local.Spec.HostUsers != nil && !*local.Spec.HostUsers {
+		out = append(out, "spec.hostUsers is false and has no effect: the pod gets no user namespace of its own there; keep it on a node of this cluster if it needs one")
+	}
+	if local.Spec.HostnameOverride != nil {
+		out = append(out, fmt.Sprintf("spec.hostnameOverride is %q and has no effect: use spec.hostname and spec.subdomain", *local.Spec.HostnameOverride))
+	}
 	return out
 }

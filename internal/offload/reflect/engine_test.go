@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,6 +35,7 @@ func TestEngineOnAPIServers(t *testing.T) {
 		"a foreign ShadowPod stays":         foreignShadowPodStays,
 		"any request may fail":              anyRequestMayFail,
 		"metadata follows, leaving theirs":  metadataFollows,
+		"a refused change is one change":    refusedChangeIsOne,
 		"services follow":                   servicesFollow,
 		"endpoints follow":                  endpointsFollow,
 		"endpoints that nobody exposes":     endpointsExposed,
@@ -119,6 +123,75 @@ func metadataFollows(t *testing.T, w *world) {
 		}
 		return nil
 	})
+}
+
+// refusedChangeIsOne asks for a container for debugging that the provider refuses, which nobody can take back, and for others beside and later.
+func refusedChangeIsOne(t *testing.T, w *world) {
+	id := metav1.ObjectMeta{Name: w.twinNS}
+	w.create(w.far, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: id, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+			Rule:       admissionv1.Rule{APIGroups: []string{offv1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"shadowpods"}},
+		}}}},
+		MatchConditions: []admissionv1.MatchCondition{{Name: "here", Expression: "request.namespace == '" + w.twinNS + "'"}},
+		Validations: []admissionv1.Validation{{
+			Expression: "object.spec.pod.?ephemeralContainers.orValue([]).all(c, c.name != 'greedy')", Message: "greedy is refused",
+		}},
+	}})
+	w.create(w.far, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: id, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: w.twinNS, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+	}})
+	debugging := func(name string) corev1.EphemeralContainer {
+		return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: name, Image: "debug:1", ImagePullPolicy: corev1.PullIfNotPresent, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+		}}
+	}
+	liqotesting.Eventually(t, 30*time.Second, "the policy to be in force", func() error {
+		greedy := &offv1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: "greedy"}}
+		greedy.Spec.Pod.Containers = []corev1.Container{{Name: "web", Image: "web:1"}}
+		greedy.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{debugging("greedy")}
+		if err := w.far.Create(t.Context(), greedy, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "greedy is refused") {
+			return fmt.Errorf("the answer is %w", err)
+		}
+		return nil
+	})
+	w.start()
+	pod := w.pod("web-0")
+	w.waitReady(1)
+	change := func(image string, debug ...string) {
+		t.Helper()
+		if err := w.near.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range debug {
+			pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, debugging(name))
+		}
+		if err := w.near.SubResource("ephemeralcontainers").Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		w.change(pod, func() { pod.Spec.Containers[0].Image = image })
+	}
+	follow := func(image string, debug ...string) {
+		t.Helper()
+		shadow := &offv1.ShadowPod{}
+		w.there(shadow, pod.Name, "what is allowed to follow", func() error {
+			var names []string
+			for _, c := range shadow.Spec.Pod.EphemeralContainers {
+				names = append(names, c.Name)
+			}
+			if got := shadow.Spec.Pod.Containers[0].Image; got != image || !slices.Equal(names, debug) {
+				return fmt.Errorf("image %s, for debugging %v", got, names)
+			}
+			return nil
+		})
+	}
+	change("web:2", "greedy", "harmless")
+	follow("web:2", "harmless")
+	change("web:3", "late")
+	follow("web:3", "harmless", "late")
+	if !w.heard("container greedy for debugging") || w.heard("harmless") || w.heard("late") {
+		t.Errorf("told: %q", w.warnings)
+	}
 }
 
 func podsRunAndGo(t *testing.T, w *world) {

@@ -89,44 +89,60 @@ func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
 	}
 }
 
-// pass decides and obeys.
+// pass decides and obeys. What the provider refuses of a step in parts is left out, and the rest decided on without it.
 func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload.Step, error) {
 	facts, t := r.facts(key)
-	step := r.Next(facts)
-	if step.Confirm {
-		var err error
-		if facts, err = r.read(ctx, key, facts); err != nil {
+	var refusals []error
+	for {
+		step := r.Next(facts)
+		if step.Confirm {
+			known := facts.Refused
+			var err error
+			if facts, err = r.read(ctx, key, facts); err != nil {
+				return step, err
+			}
+			facts.Refused = known
+			step = r.Next(facts)
+		}
+		if step.Action == offload.Nothing && len(refusals) > 0 {
+			return r.refuse(ctx, t, key, facts.Local, offload.PatchRemote, errors.Join(refusals...))
+		}
+		err := r.do(ctx, t, key, facts.Local, step)
+		switch {
+		case err == nil:
+			return step, nil
+		case step.Action == offload.CreateRemote && apierrors.IsAlreadyExists(err):
+			// Either the process before this one made it and the watch is late, or it is somebody else's: look.
+			facts, err := r.read(ctx, key, facts)
+			if err != nil {
+				return step, err
+			}
+			step = r.Next(facts)
+			if step.Action == offload.CreateRemote {
+				return step, fmt.Errorf("creating %s: it exists, and it does not", key)
+			}
+			return step, r.do(ctx, t, key, facts.Local, step)
+		case refused(err) && step.Part != "":
+			facts.Refused = append(facts.Refused, step.Part)
+			refusals = append(refusals, fmt.Errorf("%s: %w", step.Part, err))
+		case refused(err) && r.Refused != nil && facts.Local != nil:
+			return r.refuse(ctx, t, key, facts.Local, step.Action, err)
+		default:
 			return step, err
 		}
-		step = r.Next(facts)
 	}
-	err := r.do(ctx, t, key, facts.Local, step)
-	if err == nil {
-		return step, nil
+}
+
+// refuse tells the user what the provider refused.
+func (r *reflector) refuse(ctx context.Context, t *twin, key types.NamespacedName, local client.Object, action offload.Action, err error) (offload.Step, error) {
+	told, ok := r.Refused(local, action, "the cluster refused it: "+err.Error())
+	if !ok {
+		return offload.Step{}, err
 	}
-	switch {
-	case step.Action == offload.CreateRemote && apierrors.IsAlreadyExists(err):
-		// Either the process before this one made it and the watch is late, or it is somebody else's: look.
-		facts, err := r.read(ctx, key, facts)
-		if err != nil {
-			return step, err
-		}
-		step = r.Next(facts)
-		if step.Action == offload.CreateRemote {
-			return step, fmt.Errorf("creating %s: it exists, and it does not", key)
-		}
-		return step, r.do(ctx, t, key, facts.Local, step)
-	case refused(err) && r.Refused != nil && facts.Local != nil:
-		told, ok := r.Refused(facts.Local, step.Action, "the cluster refused it: "+err.Error())
-		if !ok {
-			return step, err
-		}
-		if err := r.do(ctx, t, key, facts.Local, told); err != nil {
-			return told, err
-		}
-		return told, refusal{err}
+	if err := r.do(ctx, t, key, local, told); err != nil {
+		return told, err
 	}
-	return step, err
+	return told, refusal{err}
 }
 
 // refusal is an error that the user was told about.
