@@ -24,7 +24,7 @@ const (
 	PodCreate
 	// PodRelabel gives it the labels and annotations of the ShadowPod, as Relabelled says.
 	PodRelabel
-	// PodChange gives it what changed of the specification, as Changes says, and takes note of that.
+	// PodChange gives it what changed of the specification, part by part (kinds.SpecParts), and takes note of that.
 	PodChange
 	// PodGates sets the conditions for its readiness gates, as Gates says.
 	PodGates
@@ -74,10 +74,10 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (PodAction, corev1
 	switch {
 	case !maps.Equal(pod.Labels, labels) || !maps.Equal(pod.Annotations, annotations):
 		return PodRelabel, phase
-	case pod.Annotations[kinds.AnnotationSpec] != sp.Annotations[kinds.AnnotationSpec]:
-		return PodChange, phase
 	case len(Gates(sp, pod)) > 0:
 		return PodGates, phase
+	case pod.Annotations[kinds.AnnotationSpec] != sp.Annotations[kinds.AnnotationSpec]: // last: it may be refused for ever
+		return PodChange, phase
 	}
 	return PodKeep, phase
 }

@@ -89,6 +89,7 @@ func TestShadow(t *testing.T) {
 		"specification changed":              {shadowPod(changed), running(corev1.PodRunning), PodChange, ""},
 		"specification and label changed":    {shadowPod(changed, func(sp *offloadingv1beta1.ShadowPod) { sp.Labels = nil }), running(corev1.PodRunning), PodRelabel, ""},
 		"readiness gate":                     {shadowPod(gate), running(corev1.PodRunning, func(p *corev1.Pod) { p.Annotations[kinds.AnnotationGates] = "a=True" }), PodGates, ""},
+		"specification and readiness gate":   {shadowPod(changed, gate), running(corev1.PodRunning, func(p *corev1.Pod) { p.Annotations[kinds.AnnotationGates] = "a=True" }), PodGates, ""},
 		"pending again after it was deleted": {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodPending), PodKeep, corev1.PodRunning},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -58,10 +58,10 @@ type Step struct {
 	Why string
 	// Warning is what the user should hear, about the local object; empty for nothing. It is said once, after the action succeeded.
 	Warning string
-	// Confirm asks to decide once more on facts read from the API servers, not from a cache: what is done can't be undone, and a
-	// cache may be late.
+	// Confirm asks to decide once more on facts read from the API servers, not from a cache: what is done can't be undone and a cache may be
+	// late, or the cache does not hold all that is to be written.
 	Confirm bool
-	// Part names what of Object is new, where it can be refused by itself: then the rest is decided on without it. See Env.Refused.
+	// Part names what of Object is new, where it can be refused by itself: then the rest is decided on without it. See Env.LeftOut.
 	Part string
 	// Again asks to look once more at once when it is done: it was only the beginning.
 	Again bool
@@ -127,8 +127,8 @@ type Env struct {
 	Since time.Time
 	// Now is the time here.
 	Now time.Time
-	// Refused are the parts that the provider refused just now.
-	Refused []string
+	// LeftOut are the parts that the provider refused just now.
+	LeftOut []string
 	// Pod are the facts about the virtual node.
 	Pod kinds.PodOptions
 }
@@ -282,9 +282,10 @@ func present(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env
 	s := shown(local, shadow, remote, env)
 	// What is to change may be refused: neither labels nor state wait for it, nor one part for another.
 	if s.Action == Nothing && kinds.SpecChanged(shadow, local) {
-		if change, found := kinds.ChangeSpec(shadow, local, env.Refused); found {
+		if change, found := kinds.ChangeSpec(shadow, local, env.LeftOut); found {
 			return Step{
-				Action: PatchRemote, Object: change.Shadow, Old: shadow, Why: "the specification changed", Confirm: true, Part: change.Part, Again: change.More,
+				Action: PatchRemote, Object: change.Shadow, Old: shadow, Why: "the specification changed: " + change.Part, Confirm: true,
+				Part: change.Part, Again: change.More,
 			}
 		}
 	}

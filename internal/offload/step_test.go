@@ -357,12 +357,12 @@ func TestRefusedChangeHoldsNothingUp(t *testing.T) {
 	if step = Next(shown, relabelled, remote, env); step.Part == "" || !step.Again {
 		t.Fatalf("the image before the container for debugging: %+v", step)
 	}
-	env.Refused = []string{step.Part}
+	env.LeftOut = []string{step.Part}
 	step = Next(shown, relabelled, remote, env)
 	if without, _ := step.Object.(*offv1.ShadowPod); step.Action != PatchRemote || without.Spec.Pod.Containers[0].Image != "i" || len(without.Spec.Pod.EphemeralContainers) != 1 {
 		t.Fatalf("the image is refused: %+v", step)
 	}
-	env.Refused = append(env.Refused, step.Part)
+	env.LeftOut = append(env.LeftOut, step.Part)
 	if step = Next(shown, relabelled, remote, env); step.Action != Nothing {
 		t.Errorf("all is refused: %s (%s)", step.Action, step.Why)
 	}

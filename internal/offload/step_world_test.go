@@ -184,12 +184,9 @@ func (w *stepWorld) changes() bool {
 	case PodRelabel:
 		w.remote.Labels, w.remote.Annotations = Relabelled(w.shadow, w.remote)
 	case PodChange:
-		changes := Changes(w.shadow, w.remote)
-		if changes.Spec != nil {
-			w.remote.Spec.Containers[0].Image = changes.Spec.Spec.Containers[0].Image
-		}
-		if changes.Debug != nil {
-			w.remote.Spec.EphemeralContainers = append(w.remote.Spec.EphemeralContainers, changes.Debug...)
+		for _, part := range kinds.SpecParts(&w.shadow.Spec.Pod) {
+			spec, _ := part.Over(&w.remote.Spec)
+			w.remote.Spec = *spec
 		}
 		w.remote.Annotations[kinds.AnnotationSpec] = w.shadow.Annotations[kinds.AnnotationSpec]
 	case PodGates:

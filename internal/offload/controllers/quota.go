@@ -177,17 +177,34 @@ func (q *quotas) room(ctx context.Context, sp *offloadingv1beta1.ShadowPod) erro
 
 // grow puts a Pod that is about to be resized on the account with the more of both, or tells what it waits for. What it needs less of is free when
 // the cache sees it.
-func (q *quotas) grow(ctx context.Context, sp *offloadingv1beta1.ShadowPod, before, after *corev1.Pod) error {
-	if q == nil || after == nil {
+func (q *quotas) grow(ctx context.Context, sp *offloadingv1beta1.ShadowPod, before, after *corev1.PodSpec) error {
+	if q == nil {
 		return nil
 	}
-	usage, wanted := offload.Usage(&before.Spec, nil), offload.Usage(&after.Spec, nil)
+	usage, wanted := offload.Usage(before, nil), offload.Usage(after, nil)
 	more := offload.Growth(usage, wanted)
 	if len(more) == 0 {
 		return nil
 	}
 	maps.Copy(usage, more)
 	return q.take(ctx, sp, more, usage)
+}
+
+// grown takes note of what the API server said to the resize of grow: one that it refused takes nothing more. Of one that it did the cache tells.
+func (q *quotas) grown(sp *offloadingv1beta1.ShadowPod, err error) {
+	if q != nil && refusedByServer(err) {
+		q.account(func() string { return q.ledger.Failed(client.ObjectKeyFromObject(sp)) })
+	}
+}
+
+// content takes a ShadowPod that wants nothing more off the list of those that wait.
+func (q *quotas) content(key types.NamespacedName) {
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.held, key)
 }
 
 // take puts what the Pod of a ShadowPod will take on the account, if there is room for what it wants more of.

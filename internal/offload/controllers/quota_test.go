@@ -111,7 +111,8 @@ func TestQuotasOnAPIServer(t *testing.T) {
 	resize := func(cpu int64) {
 		t.Helper()
 		change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) {
-			sp.Annotations[kinds.AnnotationSpec] = fmt.Sprint(cpu)
+			sp.Annotations[kinds.AnnotationSpec] = fmt.Sprintf("image=%d,resources=%d", cpu, cpu)
+			sp.Spec.Pod.Containers[0].Image = fmt.Sprintf("web:%d", cpu)
 			for _, list := range []corev1.ResourceList{sp.Spec.Pod.Containers[0].Resources.Requests, sp.Spec.Pod.Containers[0].Resources.Limits} {
 				if list != nil {
 					list[corev1.ResourceCPU] = *resource.NewQuantity(cpu, resource.DecimalSI)
@@ -129,6 +130,12 @@ func TestQuotasOnAPIServer(t *testing.T) {
 		}
 	}
 	resize(limit + 2)
+	eventually(t, c, later, "the image, which does not wait for room", func(p *corev1.Pod) error {
+		if want := fmt.Sprintf("web:%d", limit+2); p.Spec.Containers[0].Image != want {
+			return fmt.Errorf("image %s", p.Spec.Containers[0].Image)
+		}
+		return has(limit + 1)(p)
+	})
 	c.stays(t, "a pod grew beyond what is granted", func() bool {
 		return c.Get(t.Context(), client.ObjectKeyFromObject(later), later) == nil && has(limit+1)(later) == nil
 	})

@@ -138,6 +138,9 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 	case offload.PodDelete:
 		return kube.Delete(ctx, r.Client, pod)
 	}
+	if pod != nil && offload.OwnedBy(pod, sp) {
+		r.quotas.content(client.ObjectKeyFromObject(sp)) // a resize was taken back
+	}
 	if pod != nil && !offload.OwnedBy(pod, sp) && sp.DeletionTimestamp.IsZero() && !offload.Finished(phase) {
 		// Anybody can put our label on a Pod; the end of such a one is no news of any ShadowPod's.
 		return kube.WaitFor(foreignRetry, reasonPodNameTaken, "pod %s/%s exists and is not of this ShadowPod", sp.Namespace, sp.Name)

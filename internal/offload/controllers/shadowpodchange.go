@@ -20,7 +20,8 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=pods/ephemeralcontainers;pods/resize;pods/status,verbs=patch
 
-// change gives the Pod what changed of the specification. What this cluster refuses is told, with the Pod running on as it is.
+// change gives the Pod what changed of the specification, part by part. What this cluster refuses of it is told, and tried again, with the Pod running on as
+// it is and the other parts changed. What admission made here of a part that did not change stays.
 func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
 	pod := &corev1.Pod{}
 	there, err := exists(ctx, r.live, pod, client.ObjectKeyFromObject(sp))
@@ -30,51 +31,57 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 	if !there || !offload.OwnedBy(pod, sp) {
 		return kube.WaitFor(staleDelay, "Stale", "pod %s/%s is another one by now", sp.Namespace, sp.Name)
 	}
-	changes := offload.Changes(sp, pod)
-	problems := []error{r.rewrite(ctx, sp, pod, changes.Spec, "images or deadline", "")}
-	room := r.quotas.grow(ctx, sp, pod, changes.Resize)
-	if room == nil {
-		problems = append(problems, r.rewrite(ctx, sp, pod, changes.Resize, "resources", "resize"))
+	before, wanted := pod.Annotations[kinds.AnnotationSpec], sp.Annotations[kinds.AnnotationSpec]
+	var leftOut []string
+	var problems []error
+	var full error // not among the problems: of those some are to be tried again soon, and a wait among errors is a wait
+	for _, part := range kinds.SpecParts(&sp.Spec.Pod) {
+		spec, differs := part.Over(&pod.Spec)
+		if !differs || kinds.Noted(before, part.Field) == kinds.Noted(wanted, part.Field) {
+			continue
+		}
+		resize := part.Subresource == kinds.SubresourceResize
+		if resize {
+			if full = r.quotas.grow(ctx, sp, &pod.Spec, spec); full != nil {
+				leftOut = append(leftOut, part.Field)
+				continue
+			}
+		}
+		err := r.rewrite(ctx, pod, part.Subresource, func(pod *corev1.Pod) { pod.Spec = *spec })
+		if resize {
+			r.quotas.grown(sp, err)
+		}
+		switch {
+		case apierrors.IsNotFound(err) && part.Subresource != "": // nor will it be known later
+			r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update "+part.Field,
+				"%s of a pod can't be changed in this cluster: its API server knows no pods/%s", part.Field, part.Subresource)
+		case client.IgnoreNotFound(err) != nil:
+			// Events of one action are told as one, with the words of any of them.
+			r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update "+part.Field, "changing %s of the pod: %v", part.Field, err)
+			leftOut, problems = append(leftOut, part.Field), append(problems, fmt.Errorf("changing %s of pod %s/%s: %w", part.Field, sp.Namespace, sp.Name, err))
+		}
 	}
-	for i := range changes.Debug {
-		with := pod.DeepCopy()
-		with.Spec.EphemeralContainers = append(with.Spec.EphemeralContainers, changes.Debug[i])
-		problems = append(problems, r.rewrite(ctx, sp, pod, with, "container "+changes.Debug[i].Name+" for debugging", "ephemeralcontainers"))
+	if noted := kinds.NotedBut(before, wanted, leftOut); noted != before {
+		err := r.rewrite(ctx, pod, "", func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, kinds.AnnotationSpec, noted) })
+		if client.IgnoreNotFound(err) != nil {
+			problems = append(problems, fmt.Errorf("noting what changed of pod %s/%s: %w", sp.Namespace, sp.Name, err))
+		}
 	}
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
-	if room != nil {
-		return room
-	}
-	noted := pod.DeepCopy()
-	if noted.Annotations == nil {
-		noted.Annotations = map[string]string{}
-	}
-	noted.Annotations[kinds.AnnotationSpec] = sp.Annotations[kinds.AnnotationSpec]
-	return r.rewrite(ctx, sp, pod, noted, "annotations", "")
+	return full
 }
 
-// rewrite turns a Pod into want, nil for as it is, through a subresource, or none if that is empty. Then want is what the API server answered.
-func (r *shadowPods) rewrite(ctx context.Context, sp *offloadingv1beta1.ShadowPod, pod, want *corev1.Pod, what, subresource string) (err error) {
-	if want == nil {
-		return nil
-	}
+// rewrite changes a Pod through a subresource, or none if that is empty.
+func (r *shadowPods) rewrite(ctx context.Context, pod *corev1.Pod, subresource string, change func(*corev1.Pod)) error {
+	with := pod.DeepCopy()
+	change(with)
 	patch := client.StrategicMergeFrom(pod) // names what is new, and leaves what stands beside it
 	if subresource == "" {
-		err = r.Patch(ctx, want, patch, client.FieldOwner(fieldOwner))
-	} else {
-		err = r.SubResource(subresource).Patch(ctx, want, patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{FieldManager: fieldOwner}})
+		return r.Patch(ctx, with, patch, client.FieldOwner(fieldOwner))
 	}
-	switch {
-	case apierrors.IsNotFound(err) && subresource != "":
-		r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update", "%s of a pod can't be changed in this cluster: its API server knows no pods/%s", what, subresource)
-		return nil
-	case client.IgnoreNotFound(err) != nil:
-		r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update", "changing %s of the pod: %v", what, err)
-		return fmt.Errorf("changing %s of pod %s/%s: %w", what, sp.Namespace, sp.Name, err)
-	}
-	return nil
+	return r.SubResource(subresource).Patch(ctx, with, patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{FieldManager: fieldOwner}})
 }
 
 // gates sets conditions beside those of the kubelet.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,15 +20,16 @@ import (
 func testShadowPodChanges(t *testing.T, c *cluster) {
 	c.namespace(t, "changes", nil)
 	sp := shadowPod("changes", "web", corev1.RestartPolicyAlways)
-	sp.Annotations[kinds.AnnotationSpec] = "1"
+	sp.Annotations[kinds.AnnotationSpec] = "image=1,resources=1"
 	sp.Spec.Pod.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "lb.example/attached"}}
 	sp.Spec.Pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	c.create(t, sp)
 	pod := podOf(sp)
 	eventually(t, c, pod, "the pod", anything)
 	uid := pod.UID
+	const followed = "image=2,resources=2,ephemeralContainers/debug=1"
 	change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) {
-		sp.Annotations[kinds.AnnotationSpec], sp.Annotations[kinds.AnnotationGates] = "2", "lb.example/attached=True,Ready=True"
+		sp.Annotations[kinds.AnnotationSpec], sp.Annotations[kinds.AnnotationGates] = followed, "lb.example/attached=True,Ready=True"
 		sp.Spec.Pod.Containers[0].Image = "web:2"
 		sp.Spec.Pod.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
 		sp.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
@@ -44,7 +46,7 @@ func testShadowPodChanges(t *testing.T, c *cluster) {
 			return errors.New("it is another one")
 		case web.Image != "web:2" || web.Resources.Requests.Cpu().Value() != 2 || len(debug) != 1 || debug[0].Name != "debug":
 			return fmt.Errorf("%+v, %+v", web, debug)
-		case !attached || p.Annotations[kinds.AnnotationSpec] != "2":
+		case !attached || p.Annotations[kinds.AnnotationSpec] != followed:
 			return fmt.Errorf("conditions %+v, annotations %v", p.Status.Conditions, p.Annotations)
 		}
 		return nil
@@ -60,30 +62,63 @@ func testShadowPodChanges(t *testing.T, c *cluster) {
 	})
 
 	change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) {
-		sp.Annotations[kinds.AnnotationSpec] = "3"
+		sp.Annotations[kinds.AnnotationSpec] = "image=3,resources=3,ephemeralContainers/debug=1,ephemeralContainers/broken=1,ephemeralContainers/late=1,ephemeralContainers/later=1"
+		sp.Annotations[kinds.AnnotationGates] = "lb.example/attached=False"
 		sp.Labels["tier"] = "front"
 		sp.Spec.Pod.Containers[0].Image = "web:3"
 		sp.Spec.Pod.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")} // less than is requested
-		broken, late := sp.Spec.Pod.EphemeralContainers[0], sp.Spec.Pod.EphemeralContainers[0]
-		broken.Name, broken.TargetContainerName, late.Name = "broken", "nobody", "late"
-		sp.Spec.Pod.EphemeralContainers = append(sp.Spec.Pod.EphemeralContainers, broken, late)
+		for _, name := range []string{"broken", "late", "later"} {
+			another := sp.Spec.Pod.EphemeralContainers[0]
+			if another.Name = name; name == "broken" {
+				another.TargetContainerName = "nobody"
+			}
+			sp.Spec.Pod.EphemeralContainers = append(sp.Spec.Pod.EphemeralContainers, another)
+		}
 	})
 	eventually(t, c, pod, "what is not refused", func(p *corev1.Pod) error {
-		debug := p.Spec.EphemeralContainers
-		if web := p.Spec.Containers[0]; web.Image != "web:3" || len(web.Resources.Limits) > 0 || len(debug) != 2 || debug[1].Name != "late" {
-			return fmt.Errorf("%+v, %+v", web, debug)
+		var debug []string
+		for _, container := range p.Spec.EphemeralContainers {
+			debug = append(debug, container.Name)
+		}
+		slices.Sort(debug)
+		web := p.Spec.Containers[0]
+		detached := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == "lb.example/attached" && c.Status == corev1.ConditionFalse
+		})
+		if web.Image != "web:3" || len(web.Resources.Limits) > 0 || !slices.Equal(debug, []string{"debug", "late", "later"}) || !detached {
+			return fmt.Errorf("%+v, for debugging %v, conditions %+v", web, debug, p.Status.Conditions)
+		}
+		if got, want := p.Annotations[kinds.AnnotationSpec], "image=3,resources=2,ephemeralContainers/debug=1,ephemeralContainers/late=1,ephemeralContainers/later=1"; got != want {
+			return fmt.Errorf("noted %s, want %s", got, want) // what is refused is tried again
 		}
 		return has(p.Labels, map[string]string{"tier": "front"})
+	})
+	change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) {
+		sp.Annotations[kinds.AnnotationSpec] = strings.Replace(sp.Annotations[kinds.AnnotationSpec], "image=3", "image=2", 1)
+		sp.Spec.Pod.Containers[0].Image = "web:2"
+	})
+	eventually(t, c, pod, "what was changed beside something refused to be taken back", func(p *corev1.Pod) error {
+		if got := p.Spec.Containers[0].Image; got != "web:2" {
+			return fmt.Errorf("image %s", got)
+		}
+		return nil
 	})
 	eventually(t, c, sp, "somebody to be told", func(*offloadingv1beta1.ShadowPod) error {
 		var told corev1.EventList
 		if err := c.List(t.Context(), &told, client.InNamespace("changes")); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(told.Items, func(e corev1.Event) bool {
-			return e.Reason == "FailedUpdatePod" && e.InvolvedObject.Kind == "ShadowPod"
-		}) {
-			return fmt.Errorf("events %+v", told.Items)
+		for _, part := range []string{"resources", "ephemeralContainers/broken"} {
+			if !slices.ContainsFunc(told.Items, func(e corev1.Event) bool {
+				return e.Reason == "FailedUpdatePod" && e.InvolvedObject.Kind == "ShadowPod" && strings.Contains(e.Message, "changing "+part+" of the pod: ")
+			}) {
+				return fmt.Errorf("nothing of %s: events %+v", part, told.Items)
+			}
+		}
+		for _, e := range told.Items {
+			if strings.Contains(e.Message, "late") || strings.Contains(e.Message, "changing image") {
+				t.Errorf("told: %s", e.Message)
+			}
 		}
 		return nil
 	})

@@ -68,7 +68,7 @@ func ShadowPod(local *corev1.Pod, namespace string, o PodOptions) *offv1.ShadowP
 	labels, annotations := podMetadata(local, o)
 	made := *local
 	made.Spec.EphemeralContainers = nil // a Pod begins without: they are added to it
-	annotations[AnnotationSpec] = specHash(&made.Spec)
+	annotations[AnnotationSpec] = specNotes(&made.Spec)
 	return &offv1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{Name: local.Name, Namespace: namespace, Labels: labels, Annotations: annotations},
 		Spec:       offv1.ShadowPodSpec{Pod: podSpec(local, namespace, labels, o)},

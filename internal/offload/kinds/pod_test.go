@@ -155,7 +155,7 @@ func TestShadowPod(t *testing.T) {
 			},
 			tune: func(o *PodOptions) { o.AnnotationsNotReflected = []string{"secret"} },
 			got:  func(s *offv1.ShadowPod) any { return s.Annotations },
-			want: map[string]string{"note": "x", AnnotationLocalUID: "u1", AnnotationLabels: "app", AnnotationSpec: specHash(&pod(nil).Spec)},
+			want: map[string]string{"note": "x", AnnotationLocalUID: "u1", AnnotationLabels: "app", AnnotationSpec: specNotes(&pod(nil).Spec)},
 		},
 		"tolerations": {
 			change: func(p *corev1.Pod) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -74,7 +73,7 @@ func TestChangesOfASpecificationArePassedOn(t *testing.T) {
 			if SpecChanged(out, local) {
 				t.Error("it never settles")
 			}
-			if again, _ := ChangeSpec(out, local, nil); !equality.Semantic.DeepEqual(again.Shadow, out) {
+			if again, found := ChangeSpec(out, local, nil); found {
 				t.Errorf("twice is not once: %s", cmp.Diff(out, again.Shadow))
 			}
 			if change, found := ChangeSpec(shadow, local, []string{change.Part}); found {
@@ -93,7 +92,7 @@ func TestNoPartWaitsForAnother(t *testing.T) {
 	local := made.DeepCopy()
 	local.Spec.Containers[0].Image, local.Spec.Containers[0].Resources = "i:2", cpu("2")
 	local.Spec.EphemeralContainers = []corev1.EphemeralContainer{debugging("a"), debugging("b")}
-	parts := []string{"images or activeDeadlineSeconds", "resources", "container a for debugging", "container b for debugging"}
+	parts := []string{"image", "resources", "ephemeralContainers/a", "ephemeralContainers/b"}
 	for refused := range 1 << len(parts) {
 		shadow := ShadowPod(made, "shop-rome", options)
 		var leftOut, taken []string
@@ -117,6 +116,73 @@ func TestNoPartWaitsForAnother(t *testing.T) {
 		if changed := SpecChanged(shadow, local); changed != (refused != 0) {
 			t.Errorf("%04b: it is to be tried again: %v", refused, changed)
 		}
+		for range leftOut { // by now all of it is allowed
+			change, found := ChangeSpec(shadow, local, nil)
+			if !found {
+				t.Fatalf("%04b: what was refused is not tried again", refused)
+			}
+			shadow = change.Shadow
+		}
+		if SpecChanged(shadow, local) {
+			t.Errorf("%04b: it never settles: %s", refused, shadow.Annotations[AnnotationSpec])
+		}
+	}
+}
+
+// TestWhatOthersMadeOfAPartStays: whoever rewrites ShadowPods or Pods in the provider is not written against, neither at once nor with a later change.
+func TestWhatOthersMadeOfAPartStays(t *testing.T) {
+	made := pod(func(p *corev1.Pod) { p.Spec.Containers[0].Resources = cpu("1") })
+	local := made.DeepCopy()
+	local.Spec.EphemeralContainers = []corev1.EphemeralContainer{debugging("a")}
+	shadow := ShadowPod(made, "shop-rome", options)
+	shadow.Spec.Pod.Containers[0].Image = "mirror/i"
+	change, found := ChangeSpec(shadow, local, nil)
+	if !found || change.Part != "ephemeralContainers/a" || change.More || SpecChanged(change.Shadow, local) {
+		t.Errorf("%+v, %v", change, found)
+	}
+
+	spec := made.Spec.DeepCopy()
+	spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")} // a LimitRange
+	spec.ActiveDeadlineSeconds = new(int64(5))
+	made.Spec.ActiveDeadlineSeconds = new(int64(9))
+	for _, part := range SpecParts(&made.Spec) {
+		if with, differs := part.Over(spec); differs {
+			t.Errorf("%s is taken away: %s", part.Field, cmp.Diff(spec, with))
+		}
+	}
+	made.Spec.Containers[0].Resources, made.Spec.ActiveDeadlineSeconds = cpu("2"), new(int64(3))
+	for _, part := range SpecParts(&made.Spec) {
+		spec, _ = part.Over(spec)
+	}
+	if c := spec.Containers[0]; c.Resources.Requests.Cpu().Value() != 2 || len(c.Resources.Limits) != 1 || *spec.ActiveDeadlineSeconds != 3 {
+		t.Errorf("%+v, %d s", c, *spec.ActiveDeadlineSeconds)
+	}
+}
+
+// TestSpecificationsOfTheFormerRelease: what it wrote stands while nothing changes, and is told apart part by part once something does.
+func TestSpecificationsOfTheFormerRelease(t *testing.T) {
+	made := pod(func(p *corev1.Pod) { p.Spec.Containers[0].Resources = cpu("1") })
+	shadow := ShadowPod(made, "shop-rome", options)
+	shadow.Annotations[AnnotationSpec] = formerHash(&made.Spec)
+	if SpecChanged(shadow, made) {
+		t.Error("an upgrade writes what did not change")
+	}
+	local := made.DeepCopy()
+	local.Spec.Containers[0].Image = "i:2"
+	change, found := ChangeSpec(shadow, local, nil)
+	if !SpecChanged(shadow, local) || !found || change.Part != "image" || change.More || SpecChanged(change.Shadow, local) {
+		t.Errorf("%+v, %v", change, found)
+	}
+	for text, want := range map[string]string{"word": "word", "image=a,resources=b": "b", "image=a": "", "": ""} {
+		if got := Noted(text, "resources"); got != want {
+			t.Errorf("%q says %q of resources, want %q", text, got, want)
+		}
+	}
+	if got := NotedBut("word", "image=a,resources=b", []string{"resources"}); got != "image=a,resources=word" {
+		t.Errorf("noted %q", got)
+	}
+	if got := NotedBut("image=a", "word", []string{"image"}); Noted(got, "image") == "word" {
+		t.Errorf("noted %q, although a part is left out", got)
 	}
 }
 

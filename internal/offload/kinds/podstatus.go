@@ -196,14 +196,20 @@ func notReady(s *corev1.PodStatus, local *corev1.Pod, reason string) {
 
 // restarts adds to the counts of s, which is remote's status, those of the remote Pods that came before it. Another remote Pod than the one
 // shown so far keeps what was counted, and the end of that one counts as a restart of every container that ran. Pods are told apart by
-// their UID: clocks of nodes and API servers differ. A container that was counted is told also while no node has taken the new Pod, which has
-// no containers until then: counts never go back.
+// their UID: clocks of nodes and API servers differ.
+//
+// A new Pod has no containers until a node has taken it. Those of a pod that always restarts are told all the same if they were counted: counts never go
+// back. Of other pods Kubernetes lets no container leave its end, but one that is not told may be told anew: so it is not, once.
 func restarts(out *corev1.Pod, s *corev1.PodStatus, remote *corev1.Pod) {
 	base := parseRestarts(out.Annotations[AnnotationRestarts])
-	if shown := out.Annotations[AnnotationRemoteUID]; shown != "" && shown != string(remote.UID) {
-		for _, c := range slices.Concat(out.Status.InitContainerStatuses, out.Status.ContainerStatuses) {
+	before := slices.Concat(out.Status.InitContainerStatuses, out.Status.ContainerStatuses)
+	shown := out.Annotations[AnnotationRemoteUID]
+	another := shown != "" && shown != string(remote.UID)
+	if another {
+		for i := range before {
+			c := &before[i]
 			base[c.Name] = max(base[c.Name], c.RestartCount)
-			if ran(&c) {
+			if ran(c) {
 				base[c.Name]++
 			}
 		}
@@ -212,10 +218,18 @@ func restarts(out *corev1.Pod, s *corev1.PodStatus, remote *corev1.Pod) {
 		}
 	}
 	out.Annotations[AnnotationRemoteUID] = string(remote.UID)
+	always := out.Spec.RestartPolicy == corev1.RestartPolicyAlways
 	for _, of := range []struct {
 		statuses   *[]corev1.ContainerStatus
 		containers []corev1.Container
 	}{{&s.InitContainerStatuses, out.Spec.InitContainers}, {&s.ContainerStatuses, out.Spec.Containers}} {
+		if another && !always {
+			*of.statuses = slices.DeleteFunc(*of.statuses, func(now corev1.ContainerStatus) bool {
+				return now.State.Terminated == nil && slices.ContainsFunc(before, func(c corev1.ContainerStatus) bool {
+					return c.Name == now.Name && c.State.Terminated != nil
+				})
+			})
+		}
 		list := *of.statuses
 		for i := range list {
 			list[i].RestartCount += base[list[i].Name]
@@ -223,7 +237,7 @@ func restarts(out *corev1.Pod, s *corev1.PodStatus, remote *corev1.Pod) {
 		for i := range of.containers {
 			c := &of.containers[i]
 			told := slices.ContainsFunc(list, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
-			if count := base[c.Name]; count > 0 && !told {
+			if count := base[c.Name]; count > 0 && !told && always && !Finished(remote) {
 				*of.statuses = append(*of.statuses, corev1.ContainerStatus{
 					Name: c.Name, Image: c.Image, RestartCount: count, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}},
 				})

@@ -158,6 +158,7 @@ func TestPodStatus(t *testing.T) {
 	})
 	t.Run("made again before it started", func(t *testing.T) {
 		local := out.DeepCopy()
+		local.Spec.RestartPolicy = corev1.RestartPolicyAlways
 		for i, uid := range []types.UID{"p2", "p3", "p4"} {
 			next := running(0, t0, t0)
 			if next.UID = uid; uid == "p3" {
@@ -174,6 +175,37 @@ func TestPodStatus(t *testing.T) {
 			if again := PodStatus(local, next, options); !equality.Semantic.DeepEqual(again, local) {
 				t.Errorf("%s: it never settles: %s", uid, cmp.Diff(local, again))
 			}
+		}
+	})
+	t.Run("made again while it crashed", func(t *testing.T) {
+		local, next := out.DeepCopy(), running(0, t0, t0)
+		local.Spec.RestartPolicy = corev1.RestartPolicyAlways
+		next.UID, next.Status = "p2", corev1.PodStatus{Phase: corev1.PodPending}
+		ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
+		local.Status.ContainerStatuses[0].ContainerID = ""
+		local.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+		local.Status.ContainerStatuses[0].LastTerminationState, local.Status.ContainerStatuses[0].RestartCount = ended, 4
+		local.Spec.InitContainers = []corev1.Container{{Name: "side"}}
+		local.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "side", State: ended, RestartCount: 1}}
+		got := PodStatus(local, next, options)
+		if side, c := got.Status.InitContainerStatuses, got.Status.ContainerStatuses; len(side) != 1 || side[0].RestartCount != 2 || len(c) != 1 || c[0].RestartCount != 5 {
+			t.Errorf("%+v, %+v", side, c)
+		}
+	})
+	t.Run("made again, not to run for ever", func(t *testing.T) {
+		local, next := out.DeepCopy(), running(0, t0, t0)
+		local.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+		local.Spec.InitContainers = []corev1.Container{{Name: "init"}}
+		local.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+		next.UID, next.Status.InitContainerStatuses = "p2", []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}}
+		for _, want := range []int{0, 1, 1} { // Kubernetes lets it not leave its end, but be told anew
+			if local = PodStatus(local, next, options); len(local.Status.InitContainerStatuses) != want || local.Status.ContainerStatuses[0].RestartCount != 1 {
+				t.Errorf("%+v, want %d init containers", local.Status, want)
+			}
+		}
+		next.UID, next.Status = "p3", corev1.PodStatus{Phase: corev1.PodPending}
+		if got := PodStatus(local, next, options); len(got.Status.InitContainerStatuses)+len(got.Status.ContainerStatuses) > 0 {
+			t.Errorf("containers of a pod that no node has taken: %+v", got.Status)
 		}
 	})
 	t.Run("resized", func(t *testing.T) {

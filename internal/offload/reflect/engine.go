@@ -44,8 +44,8 @@ type Facts struct {
 	About, Twin client.Object
 	// Now is the time here.
 	Now time.Time
-	// Refused are the parts of steps that the provider refused just now; see offload.Step.
-	Refused []string
+	// LeftOut are the parts of steps that the provider refused just now; see offload.Step.
+	LeftOut []string
 }
 
 // Kind is how one kind of object is reflected.

@@ -36,6 +36,7 @@ func TestEngineOnAPIServers(t *testing.T) {
 		"any request may fail":              anyRequestMayFail,
 		"metadata follows, leaving theirs":  metadataFollows,
 		"a refused change is one change":    refusedChangeIsOne,
+		"what has ended begins anew":        whatHasEndedBeginsAnew,
 		"services follow":                   servicesFollow,
 		"endpoints follow":                  endpointsFollow,
 		"endpoints that nobody exposes":     endpointsExposed,
@@ -189,9 +190,50 @@ func refusedChangeIsOne(t *testing.T, w *world) {
 	follow("web:2", "harmless")
 	change("web:3", "late")
 	follow("web:3", "harmless", "late")
-	if !w.heard("container greedy for debugging") || w.heard("harmless") || w.heard("late") {
+	liqotesting.Eventually(t, 30*time.Second, "the user to be told", func() error {
+		if !w.heard("ephemeralContainers/greedy") {
+			return fmt.Errorf("told: %q", w.warnings)
+		}
+		return nil
+	})
+	if w.heard("harmless") || w.heard("late") {
 		t.Errorf("told: %q", w.warnings)
 	}
+}
+
+// whatHasEndedBeginsAnew: Kubernetes refuses the status of a pod whose containers leave their end, which those of a remote Pod that is made again do.
+func whatHasEndedBeginsAnew(t *testing.T, w *world) {
+	w.start()
+	no := false
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.localNS, Name: "job"}, Spec: corev1.PodSpec{
+		NodeName: w.nodeName, AutomountServiceAccountToken: &no, RestartPolicy: corev1.RestartPolicyOnFailure,
+		InitContainers: []corev1.Container{{Name: "init", Image: "init:1"}}, Containers: []corev1.Container{{Name: "web", Image: "web:1"}},
+	}}
+	w.create(w.near, pod)
+	w.waitReady(1)
+	w.preparing.Store(true)
+	w.link.cut() // so that the new Pod is seen when its containers are told, not before
+	if err := w.far.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: pod.Name}}, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	again := &corev1.Pod{}
+	w.there(again, pod.Name, "another pod", func() error {
+		if s := again.Status.InitContainerStatuses; len(s) != 1 || s[0].State.Running == nil {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	w.link.heal()
+	liqotesting.Eventually(t, 20*time.Second, "the new pod to be shown", func() error {
+		if err := w.near.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if s := pod.Status; len(s.InitContainerStatuses) != 1 || s.InitContainerStatuses[0].State.Running == nil || s.InitContainerStatuses[0].RestartCount != 1 ||
+			len(s.ContainerStatuses) != 1 || s.ContainerStatuses[0].RestartCount != 1 {
+			return fmt.Errorf("%+v, %+v", s.InitContainerStatuses, s.ContainerStatuses)
+		}
+		return nil
+	})
 }
 
 func podsRunAndGo(t *testing.T, w *world) {

@@ -60,7 +60,7 @@ func Pods(workers int, options func() kinds.PodOptions) Kind {
 			shadow, _ := f.Remote[0].(*offv1.ShadowPod)
 			pod, _ := f.Remote[1].(*corev1.Pod)
 			secret, _ := f.Remote[2].(*corev1.Secret)
-			env := offload.Env{Mapping: f.Mapping, RemoteSynced: f.RemoteSynced, Since: f.Since, Now: f.Now, Refused: f.Refused, Pod: options()}
+			env := offload.Env{Mapping: f.Mapping, RemoteSynced: f.RemoteSynced, Since: f.Since, Now: f.Now, LeftOut: f.LeftOut, Pod: options()}
 			step, due, found := offload.NextToken(local, shadow, secret, env)
 			if found {
 				return step

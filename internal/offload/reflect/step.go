@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -92,23 +93,23 @@ func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
 // pass decides and obeys. What the provider refuses of a step in parts is left out, and the rest decided on without it.
 func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload.Step, error) {
 	facts, t := r.facts(key)
-	var refusals []error
-	for {
+	var refusals []string
+	for read := false; ; {
 		step := r.Next(facts)
-		if step.Confirm {
-			known := facts.Refused
+		if step.Confirm && !read { // once: what is refused changes nothing
 			var err error
 			if facts, err = r.read(ctx, key, facts); err != nil {
 				return step, err
 			}
-			facts.Refused = known
-			step = r.Next(facts)
+			read, step = true, r.Next(facts)
 		}
-		if step.Action == offload.Nothing && len(refusals) > 0 {
-			return r.refuse(ctx, t, key, facts.Local, offload.PatchRemote, errors.Join(refusals...))
+		if len(refusals) > 0 {
+			step.Warning = "the cluster refused it: " + strings.Join(refusals, "; ")
 		}
 		err := r.do(ctx, t, key, facts.Local, step)
 		switch {
+		case err == nil && len(refusals) > 0:
+			return step, refusal{errors.New(step.Warning)}
 		case err == nil:
 			return step, nil
 		case step.Action == offload.CreateRemote && apierrors.IsAlreadyExists(err):
@@ -123,26 +124,21 @@ func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload
 			}
 			return step, r.do(ctx, t, key, facts.Local, step)
 		case refused(err) && step.Part != "":
-			facts.Refused = append(facts.Refused, step.Part)
-			refusals = append(refusals, fmt.Errorf("%s: %w", step.Part, err))
+			facts.LeftOut = append(facts.LeftOut, step.Part)
+			refusals = append(refusals, step.Part+": "+err.Error())
 		case refused(err) && r.Refused != nil && facts.Local != nil:
-			return r.refuse(ctx, t, key, facts.Local, step.Action, err)
+			told, ok := r.Refused(facts.Local, step.Action, "the cluster refused it: "+err.Error())
+			if !ok {
+				return step, err
+			}
+			if err := r.do(ctx, t, key, facts.Local, told); err != nil {
+				return told, err
+			}
+			return told, refusal{err}
 		default:
 			return step, err
 		}
 	}
-}
-
-// refuse tells the user what the provider refused.
-func (r *reflector) refuse(ctx context.Context, t *twin, key types.NamespacedName, local client.Object, action offload.Action, err error) (offload.Step, error) {
-	told, ok := r.Refused(local, action, "the cluster refused it: "+err.Error())
-	if !ok {
-		return offload.Step{}, err
-	}
-	if err := r.do(ctx, t, key, local, told); err != nil {
-		return told, err
-	}
-	return told, refusal{err}
 }
 
 // refusal is an error that the user was told about.
@@ -240,8 +236,10 @@ func (r *reflector) do(ctx context.Context, t *twin, key types.NamespacedName, l
 			return err
 		}
 	}
-	// Once it is written: a write that fails is tried again, and would be told again.
-	r.tell(key, local, step.Warning)
+	// Once it is written: a write that fails is tried again, and would be told again. What was told before a write that has nothing to tell may be so still.
+	if step.Warning != "" || step.Action == offload.Nothing || local == nil {
+		r.tell(key, local, step.Warning)
+	}
 	if r.Announced && local != nil && (step.Action == offload.CreateRemote || step.Action == offload.PatchRemote) {
 		r.engine.opts.Announce(local)
 	}

@@ -31,7 +31,9 @@ import (
 
 // world is a consumer and a provider, each a real API server, with a provider that makes pods of ShadowPods and runs them.
 type world struct {
-	t *testing.T
+	// preparing has the provider's kubelet tell that init containers run, not that they have ended.
+	preparing atomic.Bool
+	t         *testing.T
 	// names of this world's own
 	nodeName, tenant, localNS, twinNS string
 
@@ -129,6 +131,13 @@ func (w *world) provide(ctx context.Context) {
 				_ = w.far.Delete(ctx, pod, client.GracePeriodSeconds(0))
 			case pod.Status.Phase == corev1.PodPending:
 				run(pod)
+				for _, c := range pod.Spec.InitContainers {
+					status := corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}
+					if w.preparing.Load() {
+						status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+					}
+					pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, status)
+				}
 				_ = w.far.Status().Update(ctx, pod)
 			}
 		}
