@@ -44,7 +44,10 @@ func labelled(p *corev1.Pod) {
 // pasted makes a new Pod of the manifest of one that was offloaded.
 func pasted(p *corev1.Pod) {
 	p.Labels[offv1.LabelShadowPod] = "true"
-	p.Annotations = map[string]string{kinds.AnnotationOffloaded: "u0", kinds.AnnotationRestarts: "c=7"}
+	p.Annotations = map[string]string{
+		kinds.AnnotationOffloaded: "u0", kinds.AnnotationRestarts: "c=7",
+		kinds.AnnotationSpec: "image=1", kinds.AnnotationGates: "gate=True", kinds.AnnotationGrace: "0", // of a pod that was offloaded to here
+	}
 }
 func deleting(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: stepNow} }
 func phase2(phase corev1.PodPhase, reason string) func(*corev1.Pod) {
@@ -443,8 +446,8 @@ func TestCopyOfAnOffloadedPodIsNew(t *testing.T) {
 	}
 	shadow, _ := step.Object.(*offv1.ShadowPod)
 	shadow.UID = "s1"
-	for key := range shadow.Annotations {
-		if key == kinds.AnnotationOffloaded || key == kinds.AnnotationRestarts {
+	for key, value := range shadow.Annotations {
+		if localPod("u1", pasted).Annotations[key] == value {
 			t.Errorf("annotation %s went to the provider", key)
 		}
 	}
@@ -452,6 +455,9 @@ func TestCopyOfAnOffloadedPodIsNew(t *testing.T) {
 	shown, _ := step.Object.(*corev1.Pod)
 	if step.Action != PatchLocalStatus || !kinds.Offloaded(shown) || shown.Annotations[kinds.AnnotationRestarts] != "" {
 		t.Errorf("%s (%s): annotations %v", step.Action, step.Why, shown.GetAnnotations())
+	}
+	if step = Next(shown, shadow, remoteFor(shadow, remoteRuns), env); step.Action != Nothing {
+		t.Errorf("it never settles: %s (%s)", step.Action, step.Why)
 	}
 	env.Mapping = Mapping{State: Unmapped}
 	env.RemoteSynced = false

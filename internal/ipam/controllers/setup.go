@@ -60,7 +60,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
-	events := mgr.GetEventRecorder("ipam")
+	events := kube.EventRecorder(mgr, "ipam")
 	external := types.NamespacedName{Namespace: opts.LiqoNamespace, Name: ipamv1alpha1.NetworkExternal}
 	n := &networks{client: mgr.GetClient(), live: mgr.GetAPIReader(), events: events, pools: opts.Pools, external: external}
 	err = ctrl.NewControllerManagedBy(mgr).Named("network").

@@ -23,6 +23,7 @@ import (
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/kube"
 )
 
 // Options of the controllers.
@@ -62,7 +63,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
-	events := mgr.GetEventRecorder("network")
+	events := kube.EventRecorder(mgr, "network")
 	gateways := gateways{
 		Options: opts, client: mgr.GetClient(), around: around, live: mgr.GetAPIReader(), events: events, scheme: mgr.GetScheme(),
 	}

@@ -46,7 +46,7 @@ const admissionDelay = time.Second
 const reasonLeft = "PodsCreatedBefore"
 
 func setupNamespaceOffloading(mgr ctrl.Manager, opts Options) error {
-	r := &namespaceOffloadings{Client: mgr.GetClient(), Options: opts, live: mgr.GetAPIReader(), events: mgr.GetEventRecorder("namespaceoffloading")}
+	r := &namespaceOffloadings{Client: mgr.GetClient(), Options: opts, live: mgr.GetAPIReader(), events: kube.EventRecorder(mgr, "namespaceoffloading")}
 	return ctrl.NewControllerManagedBy(mgr).Named("namespaceoffloading").
 		For(&offloadingv1beta1.NamespaceOffloading{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.Or(

@@ -80,12 +80,15 @@ func setupPodIP(mgr ctrl.Manager, opts Options) error {
 	if opts.OffloadedPods == nil || opts.Addresses == nil {
 		return nil
 	}
-	r := &podIPs{Client: mgr.GetClient(), Options: opts, events: mgr.GetEventRecorder("podip")}
+	r := &podIPs{Client: mgr.GetClient(), Options: opts, events: kube.EventRecorder(mgr, "podip")}
 	return ctrl.NewControllerManagedBy(mgr).Named("podip").
 		WatchesRawSource(source.Kind(opts.OffloadedPods, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{},
 			predicate.TypedFuncs[*corev1.Pod]{UpdateFunc: addressChanged})).
-		// One that is gone is made again, and so is the name free that somebody else's had; of what else happens to an IP nothing follows.
-		Watches(&ipamv1alpha1.IP{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(goneOnly)).
+		// One that is gone is made again, and so is the name free that somebody else's had. One that is new was made by a pass that the next one may have
+		// followed before the cache knew, and found nothing to remove. Of changes of an IP nothing follows.
+		Watches(&ipamv1alpha1.IP{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{
+			UpdateFunc: func(event.UpdateEvent) bool { return false },
+		})).
 		// Where a provider is seen, and that it is not any more, decides about all its pods.
 		Watches(&networkingv1beta1.Configuration{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(placeChanged)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.on), builder.WithPredicates(predicate.Funcs{

@@ -50,7 +50,7 @@ type shadowEndpointSlices struct {
 }
 
 func setupShadowEndpointSlice(mgr ctrl.Manager, opts Options) error {
-	r := &shadowEndpointSlices{Client: mgr.GetClient(), Options: opts, events: mgr.GetEventRecorder("shadowendpointslice")}
+	r := &shadowEndpointSlices{Client: mgr.GetClient(), Options: opts, events: kube.EventRecorder(mgr, "shadowendpointslice")}
 	b := ctrl.NewControllerManagedBy(mgr).Named("shadowendpointslice").
 		For(&offloadingv1beta1.ShadowEndpointSlice{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).

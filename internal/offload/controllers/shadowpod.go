@@ -61,7 +61,7 @@ type shadowPods struct {
 }
 
 func setupShadowPod(mgr ctrl.Manager, opts Options) error {
-	r := &shadowPods{Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: mgr.GetEventRecorder("shadowpod"), now: opts.now, addresses: opts.Addresses}
+	r := &shadowPods{Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: kube.EventRecorder(mgr, "shadowpod"), now: opts.now, addresses: opts.Addresses}
 	r.kind = &kube.Reconciler[*offloadingv1beta1.ShadowPod]{Name: "shadowpod", Client: mgr.GetClient(), Sync: r.sync}
 	pods := ctrl.NewControllerManagedBy(mgr).Named("shadowpod")
 	if opts.EnforceQuotas {

@@ -32,7 +32,7 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 		return kube.WaitFor(staleDelay, "Stale", "pod %s/%s is another one by now", sp.Namespace, sp.Name)
 	}
 	before, wanted := pod.Annotations[kinds.AnnotationSpec], sp.Annotations[kinds.AnnotationSpec]
-	var leftOut []string
+	leftOut := map[string]string{} // what stays noted of a part
 	var problems []error
 	var full error // not among the problems: of those some are to be tried again soon, and a wait among errors is a wait
 	for _, part := range kinds.SpecParts(&sp.Spec.Pod) {
@@ -43,7 +43,7 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 		resize := part.Subresource == kinds.SubresourceResize
 		if resize {
 			if full = r.quotas.grow(ctx, sp, &pod.Spec, spec); full != nil {
-				leftOut = append(leftOut, part.Field)
+				leftOut[part.Field] = kinds.Noted(before, part.Field)
 				continue
 			}
 		}
@@ -58,14 +58,21 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 		case client.IgnoreNotFound(err) != nil:
 			// Events of one action are told as one, with the words of any of them.
 			r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update "+part.Field, "changing %s of the pod: %v", part.Field, err)
-			leftOut, problems = append(leftOut, part.Field), append(problems, fmt.Errorf("changing %s of pod %s/%s: %w", part.Field, sp.Namespace, sp.Name, err))
+			problems = append(problems, fmt.Errorf("changing %s of pod %s/%s: %w", part.Field, sp.Namespace, sp.Name, err))
+			leftOut[part.Field] = ""
+			if refusedByServer(err) { // else it may be done all the same, and to be taken back
+				leftOut[part.Field] = kinds.Noted(before, part.Field)
+			}
 		}
 	}
-	if noted := kinds.NotedBut(before, wanted, leftOut); noted != before {
+	if noted := kinds.NotedBut(wanted, leftOut); noted != before {
 		err := r.rewrite(ctx, pod, "", func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, kinds.AnnotationSpec, noted) })
 		if client.IgnoreNotFound(err) != nil {
 			problems = append(problems, fmt.Errorf("noting what changed of pod %s/%s: %w", sp.Namespace, sp.Name, err))
 		}
+	}
+	if full == nil {
+		r.quotas.content(client.ObjectKeyFromObject(sp))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return err

@@ -60,7 +60,7 @@ func setupVirtualNode(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("making a client that watches: %w", err)
 	}
-	r := &virtualNodes{Client: mgr.GetClient(), Options: opts, live: mgr.GetAPIReader(), drains: newDrains(direct), events: mgr.GetEventRecorder("virtualnode")}
+	r := &virtualNodes{Client: mgr.GetClient(), Options: opts, live: mgr.GetAPIReader(), drains: newDrains(direct), events: kube.EventRecorder(mgr, "virtualnode")}
 	ofCluster := func(id func(client.Object) string) handler.EventHandler {
 		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
 			return r.nodes(ctx, func(n *offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID == id(obj) })

@@ -77,7 +77,8 @@ func ShadowPod(local *corev1.Pod, namespace string, o PodOptions) *offv1.ShadowP
 
 func podMetadata(local *corev1.Pod, o PodOptions) (labels, annotations map[string]string) {
 	labels = without(local.Labels, offv1.LabelShadowPod, LabelRemoteUnavailable)
-	annotations = without(local.Annotations, AnnotationRestarts, AnnotationOffloaded, AnnotationRemoteUID)
+	// Of a pod that is offloaded here, or whose manifest is that of one, some would be read there as if this node had written them.
+	annotations = without(local.Annotations, AnnotationRestarts, AnnotationOffloaded, AnnotationRemoteUID, AnnotationSpec, AnnotationGates, AnnotationGrace)
 	drop(labels, o.LabelsNotReflected)
 	drop(annotations, o.AnnotationsNotReflected)
 	if o.Patch != nil {

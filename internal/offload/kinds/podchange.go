@@ -152,16 +152,16 @@ func Noted(text, field string) string {
 	return ""
 }
 
-// NotedBut returns AnnotationSpec, which was before, when all that wanted says was taken over but the parts that are left out.
-func NotedBut(before, wanted string, leftOut []string) string {
-	if len(leftOut) == 0 {
+// NotedBut returns AnnotationSpec when all that wanted says was taken over but some parts, of which it says what is given, nothing if that is empty.
+func NotedBut(wanted string, but map[string]string) string {
+	if len(but) == 0 {
 		return wanted
 	}
 	var notes []string
 	for _, note := range commaList(wanted) {
 		field, hash, _ := strings.Cut(note, "=")
-		if slices.Contains(leftOut, field) {
-			hash = Noted(before, field)
+		if instead, found := but[field]; found {
+			hash = instead
 		}
 		if hash != "" {
 			notes = append(notes, field+"="+hash)
@@ -214,23 +214,24 @@ func ChangeSpec(shadow *offv1.ShadowPod, local *corev1.Pod, leftOut []string) (S
 	out, in := shadow.DeepCopy(), local.DeepCopy()
 	change := SpecChange{Shadow: out}
 	before := shadow.Annotations[AnnotationSpec]
-	var due []string
+	due := map[string]string{}
 	for _, part := range SpecParts(&in.Spec) {
-		if Noted(before, part.Field) == part.hash() {
+		noted := Noted(before, part.Field)
+		if noted == part.hash() {
 			continue
 		}
 		with, differs := part.Over(&out.Spec.Pod)
 		switch {
 		case slices.Contains(leftOut, part.Field):
-			due = append(due, part.Field)
+			due[part.Field] = noted
 		case !differs:
 		case change.Part == "":
 			change.Part, out.Spec.Pod = part.Field, *with
 		default:
-			due, change.More = append(due, part.Field), true
+			due[part.Field], change.More = noted, true
 		}
 	}
-	noted := NotedBut(before, specNotes(&in.Spec), due)
+	noted := NotedBut(specNotes(&in.Spec), due)
 	if noted == before {
 		return SpecChange{}, false
 	}

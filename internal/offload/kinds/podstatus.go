@@ -198,8 +198,8 @@ func notReady(s *corev1.PodStatus, local *corev1.Pod, reason string) {
 // shown so far keeps what was counted, and the end of that one counts as a restart of every container that ran. Pods are told apart by
 // their UID: clocks of nodes and API servers differ.
 //
-// A new Pod has no containers until a node has taken it. Those of a pod that always restarts are told all the same if they were counted: counts never go
-// back. Of other pods Kubernetes lets no container leave its end, but one that is not told may be told anew: so it is not, once.
+// A new Pod has no containers until a node has taken it. Those that always restart are told all the same if they were counted: counts never go
+// back. Others Kubernetes lets not leave their end, but one that is not told may be told anew: so it is not, once.
 func restarts(out *corev1.Pod, s *corev1.PodStatus, remote *corev1.Pod) {
 	base := parseRestarts(out.Annotations[AnnotationRestarts])
 	before := slices.Concat(out.Status.InitContainerStatuses, out.Status.ContainerStatuses)
@@ -218,16 +218,15 @@ func restarts(out *corev1.Pod, s *corev1.PodStatus, remote *corev1.Pod) {
 		}
 	}
 	out.Annotations[AnnotationRemoteUID] = string(remote.UID)
-	always := out.Spec.RestartPolicy == corev1.RestartPolicyAlways
 	for _, of := range []struct {
 		statuses   *[]corev1.ContainerStatus
 		containers []corev1.Container
 	}{{&s.InitContainerStatuses, out.Spec.InitContainers}, {&s.ContainerStatuses, out.Spec.Containers}} {
-		if another && !always {
+		if another {
 			*of.statuses = slices.DeleteFunc(*of.statuses, func(now corev1.ContainerStatus) bool {
-				return now.State.Terminated == nil && slices.ContainsFunc(before, func(c corev1.ContainerStatus) bool {
-					return c.Name == now.Name && c.State.Terminated != nil
-				})
+				i := slices.IndexFunc(of.containers, func(c corev1.Container) bool { return c.Name == now.Name })
+				ended := func(c corev1.ContainerStatus) bool { return c.Name == now.Name && c.State.Terminated != nil }
+				return now.State.Terminated == nil && i >= 0 && !alwaysRestarts(out, &of.containers[i]) && slices.ContainsFunc(before, ended)
 			})
 		}
 		list := *of.statuses
@@ -237,13 +236,21 @@ func restarts(out *corev1.Pod, s *corev1.PodStatus, remote *corev1.Pod) {
 		for i := range of.containers {
 			c := &of.containers[i]
 			told := slices.ContainsFunc(list, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
-			if count := base[c.Name]; count > 0 && !told && always && !Finished(remote) {
+			if count := base[c.Name]; count > 0 && !told && alwaysRestarts(out, c) && !Finished(remote) {
 				*of.statuses = append(*of.statuses, corev1.ContainerStatus{
 					Name: c.Name, Image: c.Image, RestartCount: count, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}},
 				})
 			}
 		}
 	}
+}
+
+// alwaysRestarts tells whether a container may leave its end, whatever that was.
+func alwaysRestarts(pod *corev1.Pod, c *corev1.Container) bool {
+	if c.RestartPolicy != nil {
+		return *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	}
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyAlways
 }
 
 // ran tells whether a container was started at least once.

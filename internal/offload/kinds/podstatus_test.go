@@ -203,7 +203,20 @@ func TestPodStatus(t *testing.T) {
 				t.Errorf("%+v, want %d init containers", local.Status, want)
 			}
 		}
-		next.UID, next.Status = "p3", corev1.PodStatus{Phase: corev1.PodPending}
+		// A container's own policy is the one that counts.
+		other := local.DeepCopy()
+		other.Spec.RestartPolicy = corev1.RestartPolicyAlways
+		other.Spec.InitContainers = []corev1.Container{{Name: "init", RestartPolicy: new(corev1.ContainerRestartPolicyNever)}}
+		other.Spec.Containers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		other.Status.InitContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+		next.UID = "p3"
+		if got := PodStatus(other, next, options).Status; len(got.InitContainerStatuses) > 0 || len(got.ContainerStatuses) != 1 {
+			t.Errorf("%+v", got)
+		}
+		next.Status = corev1.PodStatus{Phase: corev1.PodPending}
+		if got := PodStatus(other, next, options).Status; len(got.InitContainerStatuses) > 0 || len(got.ContainerStatuses) != 1 {
+			t.Errorf("of a pod that no node has taken: %+v", got)
+		}
 		if got := PodStatus(local, next, options); len(got.Status.InitContainerStatuses)+len(got.Status.ContainerStatuses) > 0 {
 			t.Errorf("containers of a pod that no node has taken: %+v", got.Status)
 		}

@@ -98,7 +98,7 @@ func stripLocalPod(obj client.Object) {
 		ActiveDeadlineSeconds: pod.Spec.ActiveDeadlineSeconds, TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
 	}
 	keep := func(c *corev1.Container) corev1.Container {
-		return corev1.Container{Name: c.Name, Image: c.Image, Resources: c.Resources}
+		return corev1.Container{Name: c.Name, Image: c.Image, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
 	}
 	for i := range pod.Spec.InitContainers {
 		spec.InitContainers = append(spec.InitContainers, keep(&pod.Spec.InitContainers[i]))

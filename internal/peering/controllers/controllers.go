@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/remote"
 )
@@ -92,7 +93,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	signing := &signing{client: c, now: opts.Now}
 	address := &address{reader: mgr.GetAPIReader(), namespace: opts.Namespace, given: opts.APIServer}
 	links := newLinks(opts, mgr.GetScheme(), mgr.GetLogger().WithName("links"))
-	events := mgr.GetEventRecorder("peering")
+	events := kube.EventRecorder(mgr, "peering")
 	sharing, err := newSharing(mgr, c, opts.Sharing, opts.SharingWindow)
 	if err != nil {
 		return err
