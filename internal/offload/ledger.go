@@ -10,8 +10,8 @@ import (
 // Ledger is the account of what the pods of each user take, kept from the news of a cache and from what its holder writes itself, of which the
 // cache has not heard yet. It holds nothing that can't be read again: a new one that is told what exists knows as much.
 //
-// There is one pod of a name at a time. A pod is made only where the cache has none of that name, so what is being made counts in place of
-// what was last seen there.
+// There is one pod of a name at a time: what is being made there, or made greater, and what was last seen there count as one, with the greater
+// amount of each resource.
 //
 // The zero value is not usable; a Ledger is not safe for use by several goroutines.
 type Ledger struct {
@@ -27,7 +27,7 @@ type entry struct {
 	usage corev1.ResourceList
 }
 
-// writing is a pod that was, or is being, made; its UID is empty until the API server answers.
+// writing is a pod that was, or is being, made or made greater; its UID is empty until the API server answers.
 type writing struct {
 	entry
 	since time.Time
@@ -68,7 +68,8 @@ func (l *Ledger) Miss(key types.NamespacedName, uid types.UID) string {
 	})
 }
 
-// Begin says that a pod is about to be made, whatever was last seen under that name. What becomes of it is to be told by Made or Failed before the next one of that name begins.
+// Begin says that a pod is about to be made, or to take more. Of what was last seen under that name nothing is free before the cache has said so:
+// a pod that was made smaller may still have it. What becomes of it is to be told by Made or Failed before the next one of that name begins.
 func (l *Ledger) Begin(key types.NamespacedName, user string, usage corev1.ResourceList, now time.Time) string {
 	return l.change(key, func() { l.ahead[key] = writing{entry: entry{user: user, usage: usage}, since: now} })
 }
@@ -111,10 +112,15 @@ func (l *Ledger) Open(before time.Time) []types.NamespacedName {
 
 // at returns what counts under a name.
 func (l *Ledger) at(key types.NamespacedName) entry {
-	if w, open := l.ahead[key]; open {
-		return w.entry
+	w, open := l.ahead[key]
+	seen := l.seen[key]
+	switch {
+	case !open:
+		return seen
+	case w.user == seen.user:
+		w.usage = greater(w.usage, seen.usage)
 	}
-	return l.seen[key]
+	return w.entry
 }
 
 // change does something to a name, moves the sums along and returns the user who has more room by that.

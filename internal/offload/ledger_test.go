@@ -285,3 +285,26 @@ func TestLedgerForgets(t *testing.T) {
 		t.Errorf("what is left: %+v", l)
 	}
 }
+
+// A pod that was made smaller, and that its node has not made smaller yet, is made greater again: what it has does not become free by that.
+func TestLedgerFreesNothingThatIsStillThere(t *testing.T) {
+	l, key := NewLedger(), types.NamespacedName{Namespace: "shop", Name: "web"}
+	l.See(key, "a", "rome", cpus(8))
+	if freed := l.Begin(key, "rome", cpus(2), time.Unix(0, 0)); freed != "" {
+		t.Errorf("a resize gave room to %q", freed)
+	}
+	used := func(want int64) {
+		t.Helper()
+		if got := l.used["rome"]; !equality.Semantic.DeepEqual(got, cpus(want)) {
+			t.Errorf("%v are used, want %d", got, want)
+		}
+	}
+	used(8)
+	if rest := l.Used("rome", key); len(rest) > 0 {
+		t.Errorf("its own name counts: %v", rest)
+	}
+	if freed := l.See(key, "a", "rome", cpus(1)); freed != "rome" {
+		t.Errorf("its node made it smaller, and gave room to %q", freed)
+	}
+	used(2)
+}

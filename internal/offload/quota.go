@@ -18,11 +18,12 @@ import (
 // RuntimeClass, for where the specification does not tell it yet.
 //
 // An API server that does not know pod-level resources drops them: the greater of both sums counts, so that nothing is hidden behind them.
+// What is below zero is nothing: no API server makes such a Pod, but until it has said so it must not stand for room.
 func Usage(spec *corev1.PodSpec, overhead corev1.ResourceList) corev1.ResourceList {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		Containers: defaulted(spec.Containers), InitContainers: defaulted(spec.InitContainers), Overhead: spec.Overhead,
 	}}
-	if pod.Spec.Overhead == nil {
+	if len(pod.Spec.Overhead) == 0 { // as the API server sees it
 		pod.Spec.Overhead = overhead
 	}
 	usage := schedulerresource.PodRequests(pod, schedulerresource.PodResourcesOptions{SkipPodLevelResources: true})
@@ -34,8 +35,27 @@ func Usage(spec *corev1.PodSpec, overhead corev1.ResourceList) corev1.ResourceLi
 			}
 		}
 	}
+	maps.DeleteFunc(usage, func(_ corev1.ResourceName, quantity resource.Quantity) bool { return quantity.Sign() < 0 })
 	usage[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
 	return usage
+}
+
+// PodUsage returns what a Pod counts for: its Usage, and while it is resized no less than what its node has not given back yet.
+func PodUsage(pod *corev1.Pod) corev1.ResourceList {
+	return greater(Usage(&pod.Spec, nil), schedulerresource.PodRequests(pod, schedulerresource.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	}))
+}
+
+// greater returns, of each resource, the greater of two amounts.
+func greater(a, b corev1.ResourceList) corev1.ResourceList {
+	all := Growth(a, b)
+	for name, quantity := range a {
+		if _, more := all[name]; !more {
+			all[name] = quantity
+		}
+	}
+	return all
 }
 
 // defaulted returns the containers with nothing but what Usage looks at.
@@ -56,6 +76,46 @@ func requests(r *corev1.ResourceRequirements) corev1.ResourceList {
 	all := maps.Clone(r.Limits)
 	maps.Copy(all, r.Requests)
 	return all
+}
+
+// Negative tells which amount that a pod names is below zero, nil when none is. In a Pod the API server would refuse it, the specification in a
+// ShadowPod has no schema.
+func Negative(spec *corev1.PodSpec) error {
+	if err := below("overhead", spec.Overhead); err != nil {
+		return err
+	}
+	if spec.Resources != nil {
+		if err := belowIn("resources", spec.Resources); err != nil {
+			return err
+		}
+	}
+	for i := range spec.InitContainers {
+		if err := belowIn(fmt.Sprintf("initContainers[%d].resources", i), &spec.InitContainers[i].Resources); err != nil {
+			return err
+		}
+	}
+	for i := range spec.Containers {
+		if err := belowIn(fmt.Sprintf("containers[%d].resources", i), &spec.Containers[i].Resources); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func belowIn(field string, r *corev1.ResourceRequirements) error {
+	if err := below(field+".requests", r.Requests); err != nil {
+		return err
+	}
+	return below(field+".limits", r.Limits)
+}
+
+func below(field string, amounts corev1.ResourceList) error {
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		if q := amounts[name]; q.Sign() < 0 {
+			return fmt.Errorf("spec.pod.%s[%s] is %s, and no pod can have less than nothing: set it to 0 or more", field, name, q.String())
+		}
+	}
+	return nil
 }
 
 // Undeclared tells what a pod does not say of itself and an enforcement demands, nil when it says enough: with Soft every container requests cpu

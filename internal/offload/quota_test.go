@@ -63,6 +63,8 @@ initContainers:
 - {name: j, resources: {requests: {cpu: "3"}}}
 containers: [{name: a, resources: {requests: {cpu: "2"}}}]`, nil, map[string]string{"cpu": "4", "pods": "1"}},
 		"overhead":                     {`{overhead: {cpu: 250m}, containers: [{name: a, resources: {requests: {cpu: "1"}}}]}`, list("cpu", "1"), map[string]string{"cpu": "1250m", "pods": "1"}},
+		"an empty one hides no class":  {`{overhead: {}, containers: [{name: a, resources: {requests: {cpu: "1"}}}]}`, list("cpu", "1"), map[string]string{"cpu": "2", "pods": "1"}},
+		"less than nothing is nothing": {`{overhead: {cpu: "-1000"}, resources: {requests: {memory: -8Gi}}, containers: [{name: a, resources: {requests: {cpu: "1", nvidia.com/gpu: "-8"}}}]}`, nil, map[string]string{"pods": "1"}},
 		"overhead of its class":        {`{containers: [{name: a, resources: {requests: {cpu: "1"}}}]}`, list("cpu", "1"), map[string]string{"cpu": "2", "pods": "1"}},
 		"of the pod":                   {`{resources: {requests: {cpu: "3"}}, containers: [{name: a, resources: {requests: {cpu: "1"}}}]}`, nil, map[string]string{"cpu": "3", "pods": "1"}},
 		"of the pod, by its limit":     {`{resources: {limits: {memory: 3Gi}}, containers: [{name: a}]}`, nil, map[string]string{"memory": "3Gi", "pods": "1"}},
@@ -78,6 +80,39 @@ containers: [{name: a, resources: {requests: {cpu: "2"}}}]`, nil, map[string]str
 				t.Errorf("it changed what it looked at:\n%s", diff)
 			}
 		})
+	}
+}
+
+// A pod that its node can't make smaller yet takes what it had.
+func TestPodUsage(t *testing.T) {
+	const gpus = "nvidia.com/gpu"
+	had := corev1.ContainerStatus{Name: "a", AllocatedResources: list("memory", "1Gi"), Resources: &corev1.ResourceRequirements{Requests: list("memory", "8Gi", "cpu", "500m")}}
+	pod := &corev1.Pod{
+		Spec:   *podSpec(t, `{overhead: {memory: 1Gi}, containers: [{name: a, resources: {requests: {memory: 1Gi, cpu: "1"}, limits: {nvidia.com/gpu: "2"}}}]}`),
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{had}},
+	}
+	if diff := cmp.Diff(map[string]string{"memory": "9Gi", "cpu": "1", gpus: "2", "pods": "1"}, quantities(PodUsage(pod))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	pod.Status.ContainerStatuses[0].Resources.Requests = list("memory", "1Gi", "cpu", "1")
+	if diff := cmp.Diff(map[string]string{"memory": "2Gi", "cpu": "1", gpus: "2", "pods": "1"}, quantities(PodUsage(pod))); diff != "" {
+		t.Errorf("once it is smaller (-want +got):\n%s", diff)
+	}
+}
+
+func TestNegative(t *testing.T) {
+	for spec, says := range map[string]string{
+		`{overhead: {cpu: "1"}, resources: {limits: {cpu: "2"}}, containers: [{name: a, resources: {requests: {cpu: "0"}}}]}`: "",
+		`{overhead: {cpu: "-1000"}}`:            "spec.pod.overhead[cpu] is -1k, and no pod can have less than nothing",
+		`{resources: {requests: {memory: -1}}}`: "spec.pod.resources.requests[memory] is -1,",
+		`{resources: {limits: {memory: -1Gi}}}`: "spec.pod.resources.limits[memory] is -1Gi,",
+		`{containers: [{name: a}, {name: b, resources: {limits: {nvidia.com/gpu: -8}, requests: {cpu: 1}}}]}`: "spec.pod.containers[1].resources.limits[nvidia.com/gpu] is -8,",
+		`{containers: [{name: a}], initContainers: [{name: i, resources: {requests: {cpu: -1m}}}]}`:           "spec.pod.initContainers[0].resources.requests[cpu] is -1m,",
+	} {
+		err := Negative(podSpec(t, spec))
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", spec, err, says)
+		}
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 const fieldOwner = "liqo-shadowpod"
 
 // stripPod keeps of a cached Pod what the controllers read. Of its labels and annotations only those stay that were written from the
-// ShadowPod (the API server keeps book of that): what admission, the CNI or a person put beside them is theirs. Without its containers, what they
-// take is told as overhead, so that the pod counts for as much.
+// ShadowPod (the API server keeps book of that): what admission, the CNI or a person put beside them is theirs. Without its containers and
+// their status, what they take is told as overhead, so that the pod counts for as much.
 func stripPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok || len(pod.Spec.Containers) == 0 { // every Pod has containers: this one was stripped already, an informer may do it twice
@@ -27,7 +27,7 @@ func stripPod(obj any) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading who wrote what of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	taken := offload.Usage(&pod.Spec, nil)
+	taken := offload.PodUsage(pod)
 	if delete(taken, corev1.ResourcePods); len(taken) == 0 {
 		taken = nil
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -49,5 +50,25 @@ func TestStripPodTwiceIsStripPodOnce(t *testing.T) {
 	}
 	if diff := cmp.Diff(once, again); diff != "" {
 		t.Errorf("the second time changed it (-once +twice):\n%s", diff)
+	}
+}
+
+// What a node has not given back yet is not free.
+func TestStripPodCountsWhatIsNotGivenBack(t *testing.T) {
+	pod := written()
+	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Resources: &corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("8Gi")},
+	}}}
+	got, err := stripPod(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stripped := got.(*corev1.Pod)
+	if memory := stripped.Spec.Overhead[corev1.ResourceMemory]; memory.String() != "8Gi" {
+		t.Errorf("it takes %s of memory, want 8Gi", memory.String())
+	}
+	if len(stripped.Status.ContainerStatuses) > 0 {
+		t.Error("the status is kept")
 	}
 }

@@ -143,6 +143,30 @@ func TestQuotasOnAPIServer(t *testing.T) {
 		q.Spec.Resources[corev1.ResourceCPU] = *resource.NewQuantity(limit+2, resource.DecimalSI)
 	})
 	eventually(t, c, later, "the pod to grow", has(limit+2))
+
+	// What its node has not made smaller yet takes what it had, also when it is made greater again meanwhile.
+	still := func(cpu int64) {
+		t.Helper()
+		report(t, c, later, func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: p.Spec.Containers[0].Name, Resources: &corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpu, resource.DecimalSI)},
+			}}}
+		})
+	}
+	still(limit + 2)
+	resize(1)
+	eventually(t, c, later, "the pod to be made smaller", has(1))
+	other := shadowPod("crowd", "other", corev1.RestartPolicyNever)
+	other.Labels[offloadingv1beta1.LabelCreatorUser] = user
+	other.Spec.Pod.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(limit, resource.DecimalSI)}
+	c.create(t, other)
+	waits := func() bool { return len(c.pods(t)) == wanted+1 }
+	c.stays(t, "a pod got what another one still has", waits)
+	resize(2)
+	eventually(t, c, later, "the pod to be made greater", has(2))
+	c.stays(t, "a pod got what another one still has, and has more of than a moment ago", waits)
+	still(2)
+	eventually(t, c, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "crowd", Name: "other"}}, "the pod, once there is room", anything)
 }
 
 func (c *cluster) pods(t *testing.T) []corev1.Pod {

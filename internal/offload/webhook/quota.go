@@ -76,9 +76,12 @@ func (q *quotas) miss(obj any) {
 // errNoQuota tells that nothing is granted to a user.
 var errNoQuota = errors.New("no Quota is for that user: it is made when the resources of a ResourceSlice are accepted")
 
-// refusal tells why a user may not have a ShadowPod, nil if it may. before is what it was, nil for a new one: of that only what grows is asked
-// about.
+// refusal tells why a user may not have a ShadowPod, nil if it may. before is what it was, nil for a new one: only what grows is counted, and
+// what a pod declared it goes on declaring, for its Pod may be made again. One that is older than the enforcement never did.
 func (q *quotas) refusal(ctx context.Context, key types.NamespacedName, creator string, sp, before *offloadingv1beta1.ShadowPod) (refused, err error) {
+	if refused = offload.Negative(&sp.Spec.Pod); refused != nil {
+		return refused, nil
+	}
 	overhead, err := q.overhead(ctx, &sp.Spec.Pod)
 	if err != nil {
 		return nil, err
@@ -87,23 +90,22 @@ func (q *quotas) refusal(ctx context.Context, key types.NamespacedName, creator 
 	if before != nil {
 		wanted = offload.Growth(offload.Usage(&before.Spec.Pod, overhead), wanted)
 	}
-	if len(wanted) == 0 {
-		return nil, nil
-	}
+	grows := len(wanted) > 0
 	found, err := q.of(ctx, creator)
 	if err != nil {
 		return nil, err
 	}
-	if len(found) == 0 {
+	if len(found) == 0 && grows {
 		return errNoQuota, nil
 	}
 	used := q.used(creator, key)
 	for _, quota := range found {
+		enforcement := quota.Spec.LimitsEnforcement
 		switch {
-		case quota.Spec.Cordoned != nil && *quota.Spec.Cordoned:
+		case grows && quota.Spec.Cordoned != nil && *quota.Spec.Cordoned:
 			refused = errors.New("it is cordoned, no further pods are accepted: ask the administrator of this cluster")
-		default:
-			if refused = offload.Undeclared(&sp.Spec.Pod, quota.Spec.LimitsEnforcement); refused == nil {
+		case grows || offload.Undeclared(&before.Spec.Pod, enforcement) == nil:
+			if refused = offload.Undeclared(&sp.Spec.Pod, enforcement); refused == nil {
 				refused = offload.Exceeded(&quota.Spec, used, wanted)
 			}
 		}

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -255,3 +257,58 @@ func stricter(t *testing.T, config *rest.Config) {
 type warnings struct{ told []string }
 
 func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.told = append(w.told, text) }
+
+// TestQuotaOnUpdate asks about ShadowPods that become smaller, whose Pods are made again by what is left of them.
+func TestQuotaOnUpdate(t *testing.T) {
+	const (
+		whole = `{"requests":{"cpu":"2","memory":"2Gi"},"limits":{"cpu":"2","memory":"2Gi"}}`
+		less  = `{"requests":{"cpu":"1","memory":"1Gi"},"limits":{"cpu":"1","memory":"1Gi"}}`
+		burst = `{"requests":{"cpu":"2","memory":"2Gi"},"limits":{"cpu":"8","memory":"2Gi"}}`
+		owing = `{"requests":{"cpu":"2","memory":"2Gi","nvidia.com/gpu":"-8"},"limits":{"cpu":"2","memory":"2Gi"}}`
+	)
+	for name, c := range map[string]struct {
+		enforcement   offloadingv1beta1.LimitsEnforcement
+		before, after string
+		cordoned      bool
+		says          string
+	}{
+		"less":                             {offloadingv1beta1.EnforcementHard, whole, less, false, ""},
+		"less, of what is cordoned":        {offloadingv1beta1.EnforcementHard, whole, less, true, ""},
+		"nothing":                          {offloadingv1beta1.EnforcementHard, whole, `{}`, false, "container web requests no cpu, which enforcement Hard demands"},
+		"nothing, of what is cordoned":     {offloadingv1beta1.EnforcementHard, whole, `{}`, true, "container web requests no cpu"},
+		"nothing, with Soft":               {offloadingv1beta1.EnforcementSoft, whole, `{}`, false, "container web requests no cpu, which enforcement Soft demands"},
+		"nothing, with None":               {offloadingv1beta1.EnforcementNone, whole, `{}`, false, ""},
+		"a higher limit":                   {offloadingv1beta1.EnforcementHard, whole, burst, false, "requests 2 of cpu and its limit is 8"},
+		"a higher limit, with Soft":        {offloadingv1beta1.EnforcementSoft, whole, burst, false, ""},
+		"older than the enforcement":       {offloadingv1beta1.EnforcementSoft, `{"requests":{"cpu":"2"}}`, `{"requests":{"cpu":"1"}}`, false, ""},
+		"less than nothing, with None":     {offloadingv1beta1.EnforcementNone, whole, owing, false, "spec.pod.containers[0].resources.requests[nvidia.com/gpu] is -8"},
+		"a new one with less than nothing": {offloadingv1beta1.EnforcementNone, "", owing, false, "spec.pod.containers[0].resources.requests[nvidia.com/gpu] is -8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shadow := func(resources string) *offloadingv1beta1.ShadowPod {
+				if resources == "" {
+					return nil
+				}
+				sp := &offloadingv1beta1.ShadowPod{Spec: offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "web"}}}}}
+				if err := json.Unmarshal([]byte(resources), &sp.Spec.Pod.Containers[0].Resources); err != nil {
+					t.Fatal(err)
+				}
+				return sp
+			}
+			quota := &offloadingv1beta1.Quota{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: pool},
+				Spec: offloadingv1beta1.QuotaSpec{User: pool, LimitsEnforcement: c.enforcement, Cordoned: &c.cordoned, Resources: corev1.ResourceList{
+					corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("2Gi"),
+				}},
+			}
+			q := &quotas{cached: reader(quota), live: reader(), synced: func() bool { return true }, ledger: offload.NewLedger()}
+			refused, err := q.refusal(t.Context(), types.NamespacedName{Namespace: "shop-rome", Name: "web"}, offloadingv1beta1.CreatorLabel(pool), shadow(c.after), shadow(c.before))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (refused == nil) != (c.says == "") || refused != nil && !strings.Contains(refused.Error(), c.says) {
+				t.Errorf("%v, want %q", refused, c.says)
+			}
+		})
+	}
+}
