@@ -82,7 +82,7 @@ func TestReflectionValues(t *testing.T) {
 		}
 		values[key] = row.value
 	}
-	before, after := install(t, map[string]any{}), install(t, set)
+	before, after := install(t, map[string]any{}), install(t, map[string]any{"reflection": set})
 	for path, row := range rows {
 		if before, after := row.effect(before), row.effect(after); before == row.want || after != row.want {
 			t.Errorf("%s: %s by default, %s with %v, want %s", path, before, after, row.value, row.want)
@@ -96,14 +96,15 @@ type installed struct {
 	kubelet *virtualKubeletOptions
 }
 
-func install(t *testing.T, reflection map[string]any) *installed {
+// install is an installation with these values of the chart about offloading.
+func install(t *testing.T, offloading map[string]any) *installed {
 	t.Helper()
 	loaded, err := installer.Chart("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	manifest, err := installer.Render(loaded, "liqo", map[string]any{
-		"discovery": map[string]any{"config": map[string]any{"clusterID": "rome"}}, "offloading": map[string]any{"reflection": reflection},
+		"discovery": map[string]any{"config": map[string]any{"clusterID": "rome"}}, "offloading": offloading,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -162,7 +162,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 // pods are the facts about the virtual node and the provider that its pods depend on.
 func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider, homes *homeServer) kinds.PodOptions {
 	out := kinds.PodOptions{
-		Origin: o.clusterID, Destination: o.foreignClusterID, Node: o.nodeName, HostIP: o.nodeIP,
+		Origin: o.clusterID, Destination: o.foreignClusterID, Node: o.nodeName, HostIP: o.nodeIP, RuntimeClass: o.runtimeClass,
 		LabelsNotReflected: o.labelsNotReflected, AnnotationsNotReflected: o.annotationsNotReflected,
 		TranslateIP: there.podIP, Unavailable: virtual.Unavailable(), ConfigMapsReflected: o.workers("configmap") > 0,
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
 	"liqo.io/liqo/internal/offload/reflect"
 )
@@ -40,6 +42,8 @@ type provider struct {
 	loaded chan struct{}
 	once   sync.Once
 	mu     sync.Mutex
+	// later reads again when time alone makes another one lead.
+	later *time.Timer
 }
 
 // providerState is what is known at one moment.
@@ -53,7 +57,7 @@ type providerState struct {
 	ours []netip.Prefix
 	// taken are the ranges and addresses that mean something here.
 	taken []netip.Prefix
-	// nodes stand for the provider, by name; the first one's virtual kubelet leads.
+	// nodes stand for the provider, by name; the virtual kubelet of leader takes care of what follows namespaces.
 	nodes  []string
 	leader string
 	// balancers and ingresses are the classes that the provider offers by default, if it offers any.
@@ -103,7 +107,12 @@ func (p *provider) read() {
 		return
 	}
 	now := &providerState{ready: true}
-	p.readNodes(now)
+	if p.later != nil {
+		p.later.Stop()
+	}
+	if again := p.readNodes(now, time.Now()); again > 0 {
+		p.later = time.AfterFunc(again, p.read)
+	}
 	if p.opts.translateIPs {
 		p.readTranslation(now)
 	}
@@ -122,24 +131,22 @@ func (s *providerState) equal(o *providerState) bool {
 		slices.Equal(s.translation.Pods, o.translation.Pods) && slices.Equal(s.translation.External, o.translation.External)
 }
 
-func (p *provider) readNodes(s *providerState) {
+// readNodes returns after which time to do so again, zero if only news matter.
+func (p *provider) readNodes(s *providerState, now time.Time) (again time.Duration) {
+	var nodes []*offv1.VirtualNode
 	for _, obj := range p.virtuals.List() {
 		v, ok := obj.(*offv1.VirtualNode)
 		if !ok || v.Spec.ClusterID != p.opts.foreignClusterID {
 			continue
 		}
-		s.nodes = append(s.nodes, v.Name)
+		nodes, s.nodes = append(nodes, v), append(s.nodes, v.Name)
 		if v.Name == p.opts.virtualNode {
 			s.readClasses(v)
 		}
-		if v.DeletionTimestamp == nil && (s.leader == "" || v.Name < s.leader) {
-			s.leader = v.Name
-		}
 	}
 	slices.Sort(s.nodes)
-	if s.leader == "" && len(s.nodes) > 0 { // all are on their way out
-		s.leader = s.nodes[0]
-	}
+	s.leader, again = offload.Leader(nodes, now)
+	return again
 }
 
 // readClasses reads what a VirtualNode says that its provider offers.

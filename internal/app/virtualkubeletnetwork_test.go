@@ -150,6 +150,36 @@ func TestOneVirtualKubeletLeads(t *testing.T) {
 	}
 }
 
+// TestOneThatDoesNotRunLeadsNobody: the next one takes over without any news, when the first has been away for too long, and gives way when it is back.
+func TestOneThatDoesNotRunLeadsNobody(t *testing.T) {
+	first := virtualNode("milan-0", "milan")
+	first.Status.Conditions = []offv1.VirtualNodeCondition{{
+		Type: offv1.VirtualNodeVirtualKubelet, Status: offv1.VirtualNodeCreating, LastTransitionTime: metav1.NewTime(time.Now().Add(-57 * time.Second)),
+	}}
+	second := virtualNode("milan-a", "milan")
+	second.Status.Conditions = []offv1.VirtualNodeCondition{{Type: offv1.VirtualNodeVirtualKubelet, Status: offv1.VirtualNodeRunning}}
+	p, c, _ := runProvider(t, virtualKubeletOptions{}, first, second)
+	if o := p.services(); !strings.Contains(o.Waiting, "milan-0") {
+		t.Errorf("it does not wait for the first, which may come back: %q", o.Waiting)
+	}
+	liqotesting.Eventually(t, 10*time.Second, "the second to lead", func() error {
+		if o := p.services(); o.Waiting != "" {
+			return &waiting{o.Waiting}
+		}
+		return nil
+	})
+	first.Status.Conditions[0].Status = offv1.VirtualNodeRunning
+	if err := c.Update(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	liqotesting.Eventually(t, 10*time.Second, "the first to lead again", func() error {
+		if o := p.services(); !strings.Contains(o.Waiting, "milan-0") {
+			return &waiting{"for nobody"}
+		}
+		return nil
+	})
+}
+
 type waiting struct{ what string }
 
 func (w *waiting) Error() string { return "it waits: " + w.what }

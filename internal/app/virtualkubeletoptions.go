@@ -21,6 +21,7 @@ type virtualKubeletOptions struct {
 	reflectIPs, translateIPs                                  bool
 	apiServerSupport                                          bool
 	homeAPIServerHost, homeAPIServerPort                      string
+	runtimeClass                                              string
 	reflection                                                map[string]*reflection
 	labelsNotReflected, annotationsNotReflected               []string
 	nodeExtraLabels, nodeExtraAnnotations                     map[string]string
@@ -89,6 +90,7 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	fs.StringVar(&o.homeAPIServerHost, "home-api-server-host", "", "host by which offloaded pods reach the API server of this cluster; through the network between the clusters if empty")
 	fs.StringVar(&o.homeAPIServerPort, "home-api-server-port", "", "port of that; that of Service default/kubernetes if empty")
 	fs.BoolVar(&o.apiServerSupport, "enable-apiserver-support", true, "let offloaded pods speak to the API server of this cluster, with tokens of their service accounts")
+	fs.StringVar(&o.runtimeClass, "runtime-class", kinds.DefaultRuntimeClass, "RuntimeClass that asks for a virtual node, and means nothing in the provider")
 	o.reflection = addReflectionFlags(fs)
 	fs.Func("labels-not-reflected", "keys of labels that stay here, separated by commas; a trailing * matches the rest", commaList(&o.labelsNotReflected))
 	fs.Func("annotations-not-reflected", "the same for annotations", commaList(&o.annotationsNotReflected))

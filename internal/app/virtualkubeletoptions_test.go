@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"liqo.io/liqo/internal/offload/node"
 )
 
 func TestVirtualKubeletOptions(t *testing.T) {
@@ -13,7 +15,7 @@ func TestVirtualKubeletOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.nodeName != "vn" || o.listen != ":10250" || o.workers("pod") != 4 || o.workers("service") != 3 || o.workers("endpointslice") != 10 || o.workers("secret") != 0 || o.workers("networkpolicy") != 0 || o.reflection["service"].only != "AllowList" || o.reflection["secret"].only != "DenyList" || !o.apiServerSupport || !o.reflectIPs || !o.translateIPs || !o.createNode {
+	if o.nodeName != "vn" || o.listen != ":10250" || o.workers("pod") != 4 || o.workers("service") != 3 || o.workers("endpointslice") != 10 || o.workers("secret") != 0 || o.workers("networkpolicy") != 0 || o.reflection["service"].only != "AllowList" || o.reflection["secret"].only != "DenyList" || !o.apiServerSupport || !o.reflectIPs || !o.translateIPs || !o.createNode || o.runtimeClass != "liqo" {
 		t.Errorf("%+v", o)
 	}
 	if diff := cmp.Diff([]string{"a", "b*"}, o.labelsNotReflected); diff != "" {
@@ -33,6 +35,24 @@ func TestVirtualKubeletOptions(t *testing.T) {
 	for _, bad := range []string{"--pod-reflection-workers=-1", "--service-reflection-type=Some", "--node-extra-labels=x", "--no-such-flag"} {
 		if _, err := parseVirtualKubelet(append(required, bad)); err == nil {
 			t.Errorf("%s was accepted", bad)
+		}
+	}
+}
+
+// TestRuntimeClassOfAnInstallation: the class that the chart makes is the one that pods are told apart by, at the webhook and on their way to the provider.
+func TestRuntimeClassOfAnInstallation(t *testing.T) {
+	for want, offloading := range map[string]map[string]any{
+		"liqo":      {},
+		"elsewhere": {"runtimeClass": map[string]any{"name": "elsewhere"}},
+	} {
+		told := install(t, offloading)
+		virtual, err := node.New(node.Options{Listen: told.kubelet.listen})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods := told.kubelet.pods(virtual, newProvider(told.kubelet, nil), newHome(told.kubelet, func() bool { return false }, nil))
+		if told.manager.RuntimeClass != want || pods.RuntimeClass != want {
+			t.Errorf("class %s: the controller manager is told of %s, virtual kubelets of %s", want, told.manager.RuntimeClass, pods.RuntimeClass)
 		}
 	}
 }

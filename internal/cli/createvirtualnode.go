@@ -45,7 +45,7 @@ func (a *app) createVirtualNodeCommand() *cobra.Command {
 			# For a ResourceSlice that was made with --no-virtual-node
 			%[1]s create virtualnode milan-gpu --remote-cluster-id milan --resource-slice-name milan-gpu
 			# With a kubeconfig and amounts of one's own
-			%[1]s create virtualnode milan-2 --remote-cluster-id milan --kubeconfig-secret-name kubeconfig-controlplane-milan --cpu 4 --memory 8Gi`),
+			%[1]s create virtualnode milan-2 --remote-cluster-id milan --kubeconfig-secret-name kubeconfig-resourceslice-milan --cpu 4 --memory 8Gi`),
 		Args:              exactlyOne("the name of the virtual node"),
 		ValidArgsFunction: cobra.NoFileCompletions, // a new name
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -120,8 +120,8 @@ func (c *cluster) createVirtualNode(ctx context.Context, name string, o *virtual
 			o.fill(node, nil)
 			offload.Fill(node, slice, secret)
 		}
-	} else if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.secret}, &corev1.Secret{}); apierrors.IsNotFound(err) {
-		return fmt.Errorf("--kubeconfig-secret-name %s: there is no such Secret in namespace %s", o.secret, namespace)
+	} else if err := c.offloads(ctx, namespace, o.secret); err != nil {
+		return fmt.Errorf("--kubeconfig-secret-name %s: %w", o.secret, err)
 	}
 	node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if o.output.format != "" {
@@ -132,6 +132,21 @@ func (c *cluster) createVirtualNode(ctx context.Context, name string, o *virtual
 		return err
 	}
 	return c.nodeReady(ctx, namespace, name)
+}
+
+// offloads tells why no virtual kubelet can work with the kubeconfig of a Secret, as far as the Secret shows that.
+func (c *cluster) offloads(ctx context.Context, namespace, name string) error {
+	secret := &corev1.Secret{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret); apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no such Secret in namespace %s", namespace)
+	}
+	if secret.Labels[authv1beta1.LabelIdentityType] == string(authv1beta1.IdentityControlPlane) {
+		// Its node would be Ready, and no pod of it ever run.
+		return fmt.Errorf("that is the identity of this cluster's controllers, which may not run pods in the provider: give that of a ResourceSlice, %s%sNAME, "+
+			"or the ResourceSlice itself with --resource-slice-name (liqoctl create resourceslice asks for one)",
+			authv1beta1.KubeconfigSecretPrefix, authv1beta1.IdentityResourceSlicePrefix)
+	}
+	return nil
 }
 
 // granted is a ResourceSlice that the provider accepted, and the Secret with the kubeconfig for it.

@@ -62,6 +62,7 @@ func TestPeeringByHandOnAPIServer(t *testing.T) {
 		},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": "the CA"}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-turin", Name: "kubeconfig-x"}, Data: map[string][]byte{"kubeconfig": []byte("to turin\n")}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-turin", Name: "kubeconfig-controlplane-turin", Labels: map[string]string{authv1beta1.LabelIdentityType: "ControlPlane"}}},
 	)
 	identity := &authv1beta1.Identity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-turin", Name: "resourceslice-mine", Labels: map[string]string{api.LabelRemoteClusterID: "turin"}},
@@ -120,6 +121,7 @@ func TestPeeringByHandOnAPIServer(t *testing.T) {
 	refused("get kubeconfig resourceslice-mine --remote-cluster-id turin", "has no kubeconfig yet")
 	refused("create virtualnode v --remote-cluster-id turin", "give either --resource-slice-name or --kubeconfig-secret-name")
 	refused("create virtualnode v --remote-cluster-id turin --kubeconfig-secret-name no", "--kubeconfig-secret-name no: there is no such Secret in namespace tenant-of-turin")
+	refused("create virtualnode v --remote-cluster-id turin --kubeconfig-secret-name kubeconfig-controlplane-turin", "may not run pods in the provider: give that of a ResourceSlice, kubeconfig-resourceslice-NAME")
 	refused("create virtualnode v --remote-cluster-id turin --kubeconfig-secret-name x --vk-options-template y", "--vk-options-template y: want namespace/name")
 	refused("create virtualnode v --remote-cluster-id turin --resource-slice-name no", "there is no ResourceSlice no in namespace tenant-of-turin")
 	refused("create virtualnode v --remote-cluster-id turin --resource-slice-name mine", "is not granted: Authentication: no verdict yet; Resources: no verdict yet")

@@ -31,8 +31,8 @@ const (
 	// AnnotationLabels, on a ShadowPod, lists the keys of the labels that came from the local Pod, separated by commas: it is how a label
 	// that was removed here is told from one that the provider added, by a process that remembers nothing.
 	AnnotationLabels = "offloading.liqo.io/labels"
-	// RuntimeClass sends Pods to virtual nodes, and means nothing in the provider.
-	RuntimeClass = "liqo"
+	// DefaultRuntimeClass is the name of PodOptions.RuntimeClass where an installation gives it no other.
+	DefaultRuntimeClass = "liqo"
 	// rootCA is the ConfigMap with the API server's CA that every namespace has, so that the reflected one needs another name.
 	rootCA = "kube-root-ca.crt"
 )
@@ -45,6 +45,8 @@ type PodOptions struct {
 	Node string
 	// HostIP is the address that local pods report as their host's: the virtual node's.
 	HostIP string
+	// RuntimeClass is the class that sends Pods to virtual nodes, and means nothing in the provider.
+	RuntimeClass string
 	// LabelsNotReflected and AnnotationsNotReflected are keys that stay here. A key that ends with * stands for all that begin so.
 	LabelsNotReflected, AnnotationsNotReflected []string
 	// Patch is what the VirtualNode changes in every pod; may be nil.
@@ -76,8 +78,9 @@ func ShadowPod(local *corev1.Pod, namespace string, o PodOptions) *offv1.ShadowP
 }
 
 func podMetadata(local *corev1.Pod, o PodOptions) (labels, annotations map[string]string) {
-	labels = without(local.Labels, offv1.LabelShadowPod, LabelRemoteUnavailable)
-	// Of a pod that is offloaded here, or whose manifest is that of one, some would be read there as if this node had written them.
+	// Of a pod that is offloaded here, or whose manifest is that of one, some would be read there as if this node had written them, or are the
+	// provider's to write.
+	labels = without(local.Labels, offv1.LabelShadowPod, LabelRemoteUnavailable, offv1.LabelCreatorUser, offv1.LabelManagedBy)
 	annotations = without(local.Annotations, AnnotationRestarts, AnnotationOffloaded, AnnotationRemoteUID, AnnotationSpec, AnnotationGates, AnnotationGrace)
 	drop(labels, o.LabelsNotReflected)
 	drop(annotations, o.AnnotationsNotReflected)
@@ -172,7 +175,7 @@ func podSpec(local *corev1.Pod, namespace string, labels map[string]string, o Po
 		Tolerations:                   tolerations(in.Tolerations, o.Patch),
 		AutomountServiceAccountToken:  &useRemoteAPI,
 		Affinity:                      affinity(local, namespace, labels, o.Patch),
-		RuntimeClassName:              runtimeClass(local, o.Patch),
+		RuntimeClassName:              runtimeClass(local, o),
 	}
 	if o.Patch != nil {
 		out.NodeSelector = maps.Clone(o.Patch.NodeSelector)
@@ -215,15 +218,15 @@ func tolerations(in []corev1.Toleration, patch *offv1.OffloadingPatch) []corev1.
 	return out
 }
 
-func runtimeClass(local *corev1.Pod, patch *offv1.OffloadingPatch) *string {
+func runtimeClass(local *corev1.Pod, o PodOptions) *string {
 	if name := local.Annotations[AnnotationRemoteRuntimeClass]; name != "" {
 		return &name
 	}
-	if name := local.Spec.RuntimeClassName; name != nil && *name != RuntimeClass {
+	if name := local.Spec.RuntimeClassName; name != nil && *name != o.RuntimeClass {
 		return new(*name)
 	}
-	if patch != nil && patch.RuntimeClassName != nil {
-		return new(*patch.RuntimeClassName)
+	if o.Patch != nil && o.Patch.RuntimeClassName != nil {
+		return new(*o.Patch.RuntimeClassName)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-var options = PodOptions{Origin: "rome", Destination: "milan", Node: "milan-node", HostIP: "10.0.0.1"}
+var options = PodOptions{Origin: "rome", Destination: "milan", Node: "milan-node", HostIP: "10.0.0.1", RuntimeClass: "elsewhere"}
 
 func pod(change func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
@@ -242,9 +242,18 @@ func TestShadowPod(t *testing.T) {
 			want:  &corev1.Affinity{PodAntiAffinity: propagated, NodeAffinity: nodeAffinity},
 		},
 		"runtime class of virtual nodes": {
-			change: func(p *corev1.Pod) { p.Spec.RuntimeClassName = new(RuntimeClass) },
+			change: func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("elsewhere") },
+			got:    func(s *offv1.ShadowPod) any { return s.Spec.Pod.RuntimeClassName }, want: (*string)(nil),
+		},
+		"runtime class of the provider's pods": {
+			change: func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("elsewhere") },
 			patch:  &offv1.OffloadingPatch{RuntimeClassName: new("gvisor")},
 			got:    func(s *offv1.ShadowPod) any { return *s.Spec.Pod.RuntimeClassName }, want: "gvisor",
+		},
+		"another runtime class": {
+			change: func(p *corev1.Pod) { p.Spec.RuntimeClassName = new(DefaultRuntimeClass) },
+			patch:  &offv1.OffloadingPatch{RuntimeClassName: new("gvisor")},
+			got:    func(s *offv1.ShadowPod) any { return *s.Spec.Pod.RuntimeClassName }, want: DefaultRuntimeClass,
 		},
 		"runtime class by annotation": {
 			change: func(p *corev1.Pod) {
