@@ -7,21 +7,23 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // DesiredMapping returns what the NamespaceMap towards one provider has to ask for: the remote name of every local namespace whose
-// NamespaceOffloading lives and selects one of the provider's virtual nodes. nodes are the VirtualNodes of that provider only.
-func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, consumer string) map[string]string {
+// NamespaceOffloading lives and picks one of the provider's virtual nodes. nodes are the VirtualNodes of that provider only; of lost see Picked.
+func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string],
+	consumer string) map[string]string {
 	desired := map[string]string{}
 	for i := range offloadings {
 		o := &offloadings[i]
 		if o.Name != offloadingv1beta1.NamespaceOffloadingName || !o.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if len(Selected(o.Spec.ClusterSelector, nodes)) > 0 {
+		if len(Picked(o, nodes, lost)) > 0 {
 			desired[o.Namespace] = RemoteNamespace(&o.Spec, o.Namespace, consumer)
 		}
 	}
@@ -119,9 +121,9 @@ func Dress(meta *metav1.ObjectMeta, m *offloadingv1beta1.NamespaceMap, consumer,
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationOriginalName, local)
 }
 
-// Compile returns the status of a NamespaceOffloading. nodes are all VirtualNodes, maps the current mapping by provider; now is when a
-// condition that changes did so. A cluster that has no virtual node any more is shown only while it still holds the namespace.
-func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode,
+// Compile returns the status of a NamespaceOffloading. nodes are all VirtualNodes, current the mapping by provider; now is when a
+// condition that changes did so; of lost see Picked. A cluster that has no virtual node any more is shown only while it still holds the namespace.
+func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string],
 	current map[string]map[string]offloadingv1beta1.RemoteNamespaceStatus, consumer string, now metav1.Time) offloadingv1beta1.NamespaceOffloadingStatus {
 	name := RemoteNamespace(&o.Spec, o.Namespace, consumer)
 	result := offloadingv1beta1.NamespaceOffloadingStatus{
@@ -131,7 +133,7 @@ func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1
 	deleting := !o.DeletionTimestamp.IsZero()
 	var selected []string
 	if !deleting {
-		selected = Selected(o.Spec.ClusterSelector, nodes)
+		selected = Picked(o, nodes, lost)
 	}
 	clusters := Clusters(nodes)
 	for id, mapping := range current {

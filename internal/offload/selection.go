@@ -41,6 +41,24 @@ func Selected(selector *corev1.NodeSelector, nodes []offloadingv1beta1.VirtualNo
 	return sets.List(ids)
 }
 
+// Picked returns the IDs of the clusters that a NamespaceOffloading picks, sorted. Some labels only the Node has: while one is gone (clusters with one
+// are in lost), as after kubectl delete node or where a cloud removes Nodes that it does not know, what was picked for this very specification
+// stays picked. Else the twin would be deleted with all it holds.
+func Picked(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string]) []string {
+	ids := sets.New(Selected(o.Spec.ClusterSelector, nodes)...)
+	if o.Status.ObservedGeneration != o.Generation {
+		return sets.List(ids)
+	}
+	for _, id := range Clusters(nodes) {
+		if lost.Has(id) && slices.ContainsFunc(o.Status.RemoteNamespacesConditions[id], func(c offloadingv1beta1.RemoteNamespaceCondition) bool {
+			return c.Type == offloadingv1beta1.RemoteNamespaceRequired && c.Status == corev1.ConditionTrue
+		}) {
+			ids.Insert(id)
+		}
+	}
+	return sets.List(ids)
+}
+
 // Clusters returns the IDs of all clusters that have a virtual node, sorted.
 func Clusters(nodes []offloadingv1beta1.VirtualNode) []string { return Selected(nil, nodes) }
 

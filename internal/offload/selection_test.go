@@ -1,11 +1,13 @@
 package offload
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -58,5 +60,33 @@ func TestSelected(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestPickedWhileANodeIsLost: what a selector found on a Node is not forgotten with the Node, and nothing else is found because of it.
+func TestPickedWhileANodeIsLost(t *testing.T) {
+	plain := []offloadingv1beta1.VirtualNode{virtualNode("naples", "naples", nil), virtualNode("turin", "turin", nil)}
+	labelled := []offloadingv1beta1.VirtualNode{virtualNode("naples", "naples", map[string]string{"region": "south"}), plain[1]}
+	lost := sets.New("naples", "turin")
+	o := offloading("demo", inRegion("south"))
+	if got := Picked(&o, plain, lost); len(got) != 0 {
+		t.Errorf("never found, and picked: %v", got)
+	}
+	o.Status = Compile(&o, labelled, nil, nil, "rome", noon)
+	for range 2 { // and it stays so
+		if got := Picked(&o, plain, lost); !slices.Equal(got, []string{"naples"}) {
+			t.Errorf("while the Node is lost %v is picked", got)
+		}
+		o.Status = Compile(&o, plain, lost, nil, "rome", noon)
+	}
+	if got := DesiredMapping([]offloadingv1beta1.NamespaceOffloading{o}, plain[:1], lost, "rome"); got["demo"] != "demo-rome" {
+		t.Errorf("the provider is asked for %v", got)
+	}
+	if got := Picked(&o, plain, nil); len(got) != 0 {
+		t.Errorf("the Node is back without the label, and picked is %v", got)
+	}
+	o.Generation++
+	if got := Picked(&o, plain, lost); len(got) != 0 {
+		t.Errorf("another specification, and picked is %v", got)
 	}
 }

@@ -55,7 +55,7 @@ func TestCompile(t *testing.T) {
 			if c.deleting {
 				o.DeletionTimestamp = &noon
 			}
-			got := Compile(&o, c.nodes, c.current, "rome", noon)
+			got := Compile(&o, c.nodes, nil, c.current, "rome", noon)
 			if got.OffloadingPhase != c.phase || got.ObservedGeneration != 4 {
 				t.Errorf("phase %s, observed generation %d", got.OffloadingPhase, got.ObservedGeneration)
 			}
@@ -81,11 +81,11 @@ func TestCompile(t *testing.T) {
 func TestCompileKeepsTimesAndSettles(t *testing.T) {
 	nodes := []offloadingv1beta1.VirtualNode{virtualNode("naples", "naples", nil)}
 	o := offloading("demo", offloadingv1beta1.NamespaceOffloadingSpec{})
-	o.Status = Compile(&o, nodes, nil, "rome", midnight)
-	if diff := cmp.Diff(o.Status, Compile(&o, nodes, nil, "rome", noon)); diff != "" {
+	o.Status = Compile(&o, nodes, nil, nil, "rome", midnight)
+	if diff := cmp.Diff(o.Status, Compile(&o, nodes, nil, nil, "rome", noon)); diff != "" {
 		t.Errorf("nothing changed, but the status did:\n%s", diff)
 	}
-	o.Status = Compile(&o, nodes, map[string]map[string]offloadingv1beta1.RemoteNamespaceStatus{
+	o.Status = Compile(&o, nodes, nil, map[string]map[string]offloadingv1beta1.RemoteNamespaceStatus{
 		"naples": {"demo": {RemoteNamespace: "demo-rome", Phase: offloadingv1beta1.MappingAccepted}},
 	}, "rome", noon)
 	conditions := o.Status.RemoteNamespacesConditions["naples"]

@@ -97,16 +97,19 @@ type Mapping struct {
 
 // MappingOf reads where the twin of a namespace is from a NamespaceMap, nil if there is none: then nothing can be concluded about pods that
 // run already, and no new one is offloaded.
+//
+// What was asked for is said here, what became of it by the provider: it does not get a namespace by saying that it has one. One that it was not
+// asked for, or is not asked for any more, is on its way out.
 func MappingOf(m *offv1.NamespaceMap, namespace string) Mapping {
 	if m == nil {
 		return Mapping{State: MappingWanted}
 	}
-	_, desired := m.Spec.DesiredMapping[namespace]
+	wanted, desired := m.Spec.DesiredMapping[namespace]
 	current, found := m.Status.CurrentMapping[namespace]
 	switch {
-	case found && current.Phase == offv1.MappingAccepted:
+	case found && current.Phase == offv1.MappingAccepted && desired && current.RemoteNamespace == wanted:
 		return Mapping{State: Mapped, Namespace: current.RemoteNamespace}
-	case found && current.Phase == offv1.MappingTerminating:
+	case found && (current.Phase == offv1.MappingAccepted || current.Phase == offv1.MappingTerminating):
 		return Mapping{State: MappingTerminating, Namespace: current.RemoteNamespace}
 	case found && current.Phase == offv1.MappingCreationLoopBackOff:
 		return Mapping{State: MappingWanted, Problem: "namespace " + current.RemoteNamespace + " can't be made there: " + whyNoTwin}
@@ -155,7 +158,7 @@ func Next(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env En
 		return leaving(local, shadow, remote, ours, env)
 	case kinds.Finished(local):
 		return finished(local, shadow, remote, ours, env)
-	case env.Mapping.State != Mapped && (!env.RemoteSynced || shadow == nil):
+	case env.Mapping.State != Mapped && (!env.RemoteSynced || shadow == nil || !kinds.Offloaded(local)):
 		return homeless(local, env)
 	case !env.RemoteSynced && env.Pod.Unavailable && kinds.Offloaded(local):
 		return showStatus(local, kinds.Unreachable(local), "the provider is out of reach")

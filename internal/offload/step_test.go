@@ -44,6 +44,7 @@ func labelled(p *corev1.Pod) {
 // pasted makes a new Pod of the manifest of one that was offloaded.
 func pasted(p *corev1.Pod) {
 	p.Labels[offv1.LabelShadowPod] = "true"
+	p.Labels[offv1.LabelCreatorUser], p.Labels[offv1.LabelManagedBy] = "naples-0a1b", offv1.ManagedByShadowPod // of one that was offloaded to here
 	p.Annotations = map[string]string{
 		kinds.AnnotationOffloaded: "u0", kinds.AnnotationRestarts: "c=7",
 		kinds.AnnotationSpec: "image=1", kinds.AnnotationGates: "gate=True", kinds.AnnotationGrace: "0", // of a pod that was offloaded to here
@@ -416,14 +417,17 @@ func TestStartIsShownAtOnceOrLater(t *testing.T) {
 
 func TestMappingOf(t *testing.T) {
 	m := &offv1.NamespaceMap{
-		Spec: offv1.NamespaceMapSpec{DesiredMapping: map[string]string{"a": "a-rome", "b": "b-rome", "c": "c-rome", "d": "d-rome"}},
+		Spec: offv1.NamespaceMapSpec{DesiredMapping: map[string]string{"a": "a-rome", "b": "b-rome", "c": "c-rome", "d": "d-rome", "other": "other-rome"}},
 		Status: offv1.NamespaceMapStatus{CurrentMapping: map[string]offv1.RemoteNamespaceStatus{
 			"a": {RemoteNamespace: "a-rome", Phase: offv1.MappingAccepted}, "b": {RemoteNamespace: "b-rome", Phase: offv1.MappingTerminating},
-			"c": {RemoteNamespace: "c-rome", Phase: offv1.MappingCreationLoopBackOff},
+			"c":      {RemoteNamespace: "c-rome", Phase: offv1.MappingCreationLoopBackOff},
+			"secret": {RemoteNamespace: "x", Phase: offv1.MappingAccepted}, "other": {RemoteNamespace: "other", Phase: offv1.MappingAccepted},
 		}},
 	}
 	for namespace, want := range map[string]Mapping{
 		"a": {State: Mapped, Namespace: "a-rome"}, "b": {State: MappingTerminating, Namespace: "b-rome"}, "d": {State: MappingWanted}, "e": {State: Unmapped},
+		// What was not asked for, or under another name, is none of ours.
+		"secret": {State: MappingTerminating, Namespace: "x"}, "other": {State: MappingTerminating, Namespace: "other"},
 	} {
 		if got := MappingOf(m, namespace); got != want {
 			t.Errorf("%s: %+v", namespace, got)
@@ -434,6 +438,20 @@ func TestMappingOf(t *testing.T) {
 	}
 	if got := MappingOf(nil, "a"); got.State != MappingWanted {
 		t.Errorf("without a map: %+v", got)
+	}
+}
+
+// TestWhatAProviderSaysItHas: a pod that was not offloaded does not become so because its provider has a ShadowPod in a namespace that nobody asked for.
+func TestWhatAProviderSaysItHas(t *testing.T) {
+	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}
+	local := localPod("u1", nil)
+	shadow, _ := Next(local, nil, nil, env).Object.(*offv1.ShadowPod)
+	env.Mapping.State = MappingTerminating
+	for name, s := range map[string]*offv1.ShadowPod{"with a ShadowPod": shadow, "without": nil} {
+		step := Next(local, s, nil, env)
+		if shown, _ := step.Object.(*corev1.Pod); step.Action != PatchLocalStatus || shown == nil || shown.Status.Reason != offv1.PodOffloadingBackOff {
+			t.Errorf("%s: %s (%s)", name, step.Action, step.Why)
+		}
 	}
 }
 
@@ -451,6 +469,12 @@ func TestCopyOfAnOffloadedPodIsNew(t *testing.T) {
 			t.Errorf("annotation %s went to the provider", key)
 		}
 	}
+	for _, key := range []string{offv1.LabelShadowPod, offv1.LabelCreatorUser, offv1.LabelManagedBy} {
+		if _, found := shadow.Labels[key]; found {
+			t.Errorf("label %s went to the provider", key)
+		}
+	}
+	shadow.Labels[offv1.LabelCreatorUser] = "rome-2c3d" // which the provider keeps as it is
 	step = Next(localPod("u1", pasted), shadow, remoteFor(shadow, remoteRuns), env)
 	shown, _ := step.Object.(*corev1.Pod)
 	if step.Action != PatchLocalStatus || !kinds.Offloaded(shown) || shown.Annotations[kinds.AnnotationRestarts] != "" {

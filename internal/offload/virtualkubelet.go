@@ -87,12 +87,14 @@ func KubeletRights(node *offloadingv1beta1.VirtualNode) (rbacv1.RoleRef, []rbacv
 }
 
 // OffloadedRights returns the RoleBinding, in an offloaded namespace, that lets the virtual kubelets of the clusters it extends to read what
-// they copy.
-func OffloadedRights(nodes []offloadingv1beta1.VirtualNode, clusters []string) (rbacv1.RoleRef, []rbacv1.Subject) {
+// they copy: those that are asked for a twin, and of those that hold one and are not asked any more who had the right before.
+func OffloadedRights(nodes []offloadingv1beta1.VirtualNode, asked, held []string, before []rbacv1.Subject) (rbacv1.RoleRef, []rbacv1.Subject) {
 	var subjects []rbacv1.Subject
 	for i := range nodes {
-		if node := &nodes[i]; slices.Contains(clusters, node.Spec.ClusterID) {
-			subjects = append(subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: node.Namespace, Name: node.Name})
+		node := &nodes[i]
+		subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: node.Namespace, Name: node.Name}
+		if slices.Contains(asked, node.Spec.ClusterID) || slices.Contains(held, node.Spec.ClusterID) && slices.Contains(before, subject) {
+			subjects = append(subjects, subject)
 		}
 	}
 	slices.SortFunc(subjects, func(a, b rbacv1.Subject) int {

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -146,5 +147,26 @@ func TestUpdateKubelet(t *testing.T) {
 	}
 	if have.Annotations["deployment.kubernetes.io/revision"] != "1" {
 		t.Error("an annotation of somebody else is lost")
+	}
+}
+
+// TestOffloadedRights: who says to hold a namespace keeps the right to read it that it had, and gets none.
+func TestOffloadedRights(t *testing.T) {
+	nodes := []offloadingv1beta1.VirtualNode{virtualNode("turin", "turin", nil), virtualNode("naples", "naples", nil)}
+	naples := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "liqo-tenant-naples", Name: "naples"}
+	turin := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "liqo-tenant-turin", Name: "turin"}
+	both := []string{"naples", "turin"}
+	for name, c := range map[string]struct {
+		asked, held  []string
+		before, want []rbacv1.Subject
+	}{
+		"asked":                   {both, nil, nil, []rbacv1.Subject{naples, turin}},
+		"asked, and another says": {[]string{"turin"}, both, []rbacv1.Subject{turin}, []rbacv1.Subject{turin}},
+		"asked no more":           {nil, both, []rbacv1.Subject{naples}, []rbacv1.Subject{naples}},
+		"gone":                    {nil, nil, []rbacv1.Subject{naples, turin}, nil},
+	} {
+		if _, got := OffloadedRights(nodes, c.asked, c.held, c.before); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,7 +68,7 @@ func (r *mappings) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 }
 
 func (r *mappings) reconcile(ctx context.Context, cluster string) error {
-	nodes, err := nodesOf(ctx, r.Client, cluster)
+	nodes, lost, err := nodesOf(ctx, r.Client, cluster)
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (r *mappings) reconcile(ctx context.Context, cluster string) error {
 		m.Labels = merge(m.Labels, r.GlobalLabels, map[string]string{
 			api.LabelReplication: api.True, api.LabelRemoteID: cluster, api.LabelRemoteClusterID: cluster,
 		})
-		m.Spec.DesiredMapping = offload.DesiredMapping(offloadings.Items, active, r.ClusterID)
+		m.Spec.DesiredMapping = offload.DesiredMapping(offloadings.Items, active, lost, r.ClusterID)
 		return nil
 	})
 	if changed && err == nil {
@@ -129,17 +130,17 @@ func clusterRequest(id string) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: id}}}
 }
 
-// nodesOf lists the VirtualNodes of a cluster, by namespace and name.
-func nodesOf(ctx context.Context, c client.Client, cluster string) ([]offloadingv1beta1.VirtualNode, error) {
-	list, err := selectable(ctx, c)
+// nodesOf lists the VirtualNodes of a cluster, by namespace and name; of lost see selectable.
+func nodesOf(ctx context.Context, c client.Client, cluster string) (nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string], err error) {
+	list, lost, err := selectable(ctx, c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	nodes := slices.DeleteFunc(list, func(n offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID != cluster })
+	nodes = slices.DeleteFunc(list, func(n offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID != cluster })
 	slices.SortFunc(nodes, func(a, b offloadingv1beta1.VirtualNode) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
-	return nodes, nil
+	return nodes, lost, nil
 }
 
 // mapsTowards lists the NamespaceMaps of ours towards a cluster.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -65,11 +66,11 @@ func (r *namespaceOffloadings) sync(ctx context.Context, o *offloadingv1beta1.Na
 		return err
 	}
 	observed := o.Status.ObservedGeneration
-	involved, err := r.report(ctx, o)
+	asked, held, err := r.report(ctx, o)
 	if err != nil {
 		return err
 	}
-	if err := r.letRead(ctx, o, involved); err != nil {
+	if err := r.letRead(ctx, o, asked, held); err != nil {
 		return err
 	}
 	if !follows || observed == o.Generation {
@@ -106,25 +107,25 @@ func (r *namespaceOffloadings) finalize(ctx context.Context, o *offloadingv1beta
 	if _, err := r.label(ctx, o.Namespace, false); err != nil {
 		return err
 	}
-	left, err := r.report(ctx, o)
+	asked, held, err := r.report(ctx, o)
 	if err != nil {
 		return err
 	}
-	if len(left) > 0 {
+	if left := sets.List(sets.New(asked...).Insert(held...)); len(left) > 0 {
 		return kube.Wait(offloadingv1beta1.ReasonTerminating, "waiting for clusters %v to delete the twins of namespace %s", left, o.Namespace)
 	}
 	return nil
 }
 
-// report compiles the status, and returns the clusters that hold the namespace or are asked to.
-func (r *namespaceOffloadings) report(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) (involved []string, err error) {
-	nodes, err := selectable(ctx, r.Client)
+// report compiles the status, and returns the clusters that are asked for a twin, and those that say that they have one.
+func (r *namespaceOffloadings) report(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) (asked, held []string, err error) {
+	nodes, lost, err := selectable(ctx, r.Client)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var maps offloadingv1beta1.NamespaceMapList
 	if err := r.List(ctx, &maps); err != nil {
-		return nil, fmt.Errorf("listing NamespaceMaps: %w", err)
+		return nil, nil, fmt.Errorf("listing NamespaceMaps: %w", err)
 	}
 	current := map[string]map[string]offloadingv1beta1.RemoteNamespaceStatus{}
 	for i := range maps.Items {
@@ -133,14 +134,15 @@ func (r *namespaceOffloadings) report(ctx context.Context, o *offloadingv1beta1.
 			continue
 		}
 		current[m.Name] = m.Status.CurrentMapping
-		_, held := m.Status.CurrentMapping[o.Namespace]
-		_, asked := m.Spec.DesiredMapping[o.Namespace]
-		if held || asked {
-			involved = append(involved, m.Name)
+		if _, told := m.Status.CurrentMapping[o.Namespace]; told {
+			held = append(held, m.Name)
+		}
+		if _, wanted := m.Spec.DesiredMapping[o.Namespace]; wanted {
+			asked = append(asked, m.Name)
 		}
 	}
-	o.Status = offload.Compile(o, nodes, current, r.ClusterID, r.now())
-	return involved, nil
+	o.Status = offload.Compile(o, nodes, lost, current, r.ClusterID, r.now())
+	return asked, held, nil
 }
 
 // label marks, or unmarks, a namespace as one whose pods admission looks at, and tells whether that was news.
@@ -165,23 +167,27 @@ func (r *namespaceOffloadings) label(ctx context.Context, name string, on bool) 
 }
 
 // selectable lists the VirtualNodes with the labels that their Nodes really have beside their own: a cluster selector is held against Nodes by the
-// scheduler, too.
-func selectable(ctx context.Context, c client.Client) ([]offloadingv1beta1.VirtualNode, error) {
+// scheduler, too. lost are the clusters of those that have none at the moment and should.
+func selectable(ctx context.Context, c client.Client) (nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string], err error) {
 	var list offloadingv1beta1.VirtualNodeList
 	if err := c.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("listing VirtualNodes: %w", err)
+		return nil, nil, fmt.Errorf("listing VirtualNodes: %w", err)
 	}
+	lost = sets.New[string]()
 	for i := range list.Items {
-		host := &corev1.Node{}
-		found, err := exists(ctx, c, host, client.ObjectKey{Name: list.Items[i].Name})
+		node, host := &list.Items[i], &corev1.Node{}
+		found, err := exists(ctx, c, host, client.ObjectKey{Name: node.Name})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if found && host.Labels[api.LabelRemoteClusterID] == list.Items[i].Spec.ClusterID {
-			list.Items[i].Labels = merge(list.Items[i].Labels, host.Labels)
+		switch {
+		case found && host.Labels[api.LabelRemoteClusterID] == node.Spec.ClusterID:
+			node.Labels = merge(node.Labels, host.Labels)
+		case !found && node.DeletionTimestamp.IsZero() && (node.Spec.CreateNode == nil || *node.Spec.CreateNode):
+			lost.Insert(node.Spec.ClusterID)
 		}
 	}
-	return list.Items, nil
+	return list.Items, lost, nil
 }
 
 // all returns every NamespaceOffloading: a virtual node that changed may be selected by any.

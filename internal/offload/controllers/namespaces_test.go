@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -102,7 +103,22 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 	}}}
 	c.create(t, host)
 	phase(offloadingv1beta1.PhaseReady)
+	// Somebody's mistake, or a cloud's that does not know the Node: it is back soon, and the twin would be gone with all in it.
+	asked := func(m *offloadingv1beta1.NamespaceMap) error {
+		return has(m.Spec.DesiredMapping, map[string]string{"demo": "demo-rome"})
+	}
+	eventually(t, c, m, "the twin to be asked for", asked)
+	before := m.Generation
 	c.remove(t, host)
+	time.Sleep(time.Second) // that nothing happens takes a time
+	eventually(t, c, m, "the NamespaceMap to be there", asked)
+	if m.Generation != before {
+		t.Errorf("what the provider is asked for changed, generation %d to %d", before, m.Generation)
+	}
+	phase(offloadingv1beta1.PhaseReady)
+	change(t, c, offloading, func(o *offloadingv1beta1.NamespaceOffloading) {
+		o.Spec.ClusterSelector.NodeSelectorTerms[0].MatchExpressions[0].Values = []string{"riscv64"}
+	})
 	phase(offloadingv1beta1.PhaseNoClusterSelected)
 	change(t, c, offloading, func(o *offloadingv1beta1.NamespaceOffloading) { o.Spec.ClusterSelector = nil })
 	phase(offloadingv1beta1.PhaseReady)

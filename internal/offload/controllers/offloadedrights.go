@@ -17,9 +17,10 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-virtual-kubelet-offloaded
 
-// letRead lets the virtual kubelets of clusters read what they copy from the namespace, and nobody else's. It goes with the NamespaceOffloading,
-// whose finalizer holds it until the twins are gone.
-func (r *namespaceOffloadings) letRead(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading, clusters []string) error {
+// letRead lets the virtual kubelets of the clusters that are asked for a twin read what they copy from the namespace. Those of clusters that only say
+// that they have one, in held, keep what they had and get nothing. It goes with the NamespaceOffloading, whose finalizer holds it until the twins
+// are gone.
+func (r *namespaceOffloadings) letRead(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading, asked, held []string) error {
 	var nodes offloadingv1beta1.VirtualNodeList
 	if err := r.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("listing VirtualNodes: %w", err)
@@ -31,7 +32,7 @@ func (r *namespaceOffloadings) letRead(ctx context.Context, o *offloadingv1beta1
 		rights.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "NamespaceOffloading", Name: o.Name, UID: o.UID,
 		}}
-		rights.RoleRef, rights.Subjects = offload.OffloadedRights(nodes.Items, clusters)
+		rights.RoleRef, rights.Subjects = offload.OffloadedRights(nodes.Items, asked, held, rights.Subjects)
 		return nil
 	})
 	if err != nil && !apierrors.IsAlreadyExists(err) { // made a moment ago, the cache has not heard of it yet

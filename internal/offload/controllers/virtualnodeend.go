@@ -146,7 +146,7 @@ func (r *virtualNodes) stopKubelet(ctx context.Context, node *offloadingv1beta1.
 // releaseMap waits for the NamespaceMap to be gone when no other virtual node of that cluster needs it. Of several that go together each one
 // that comes here last sees the others gone or done, so one of them deletes it whatever the order.
 func (r *virtualNodes) releaseMap(ctx context.Context, node *offloadingv1beta1.VirtualNode, unreachable bool) error {
-	siblings, err := nodesOf(ctx, r.Client, node.Spec.ClusterID)
+	siblings, _, err := nodesOf(ctx, r.Client, node.Spec.ClusterID)
 	if err != nil {
 		return err
 	}

@@ -392,6 +392,40 @@ func copiesForeign(t *testing.T, w *world) {
 	}
 }
 
+// copiesNotAskedFor: a provider that says to have a twin of a namespace that is not offloaded to it gets nothing of it, until it is.
+func copiesNotAskedFor(t *testing.T, w *world) {
+	private := metav1.ObjectMeta{Namespace: w.localNS + "-private", Name: "private"}
+	w.create(w.near, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: private.Namespace}})
+	w.create(w.near, &corev1.Secret{ObjectMeta: private})
+	w.create(w.near, &corev1.Service{ObjectMeta: private, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
+	there := metav1.ObjectMeta{Namespace: w.twinNS + "-private", Name: "private"}
+	w.create(w.far, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: there.Namespace}})
+	m := &offv1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.tenant, Name: providerID}}
+	if err := w.near.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+		t.Fatal(err)
+	}
+	m.Status.CurrentMapping[private.Namespace] = offv1.RemoteNamespaceStatus{RemoteNamespace: there.Namespace, Phase: offv1.MappingAccepted}
+	if err := w.near.Status().Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	w.service("web", nil)
+	w.there(&corev1.Service{}, "web", "the service that is offloaded to follow", func() error { return nil })
+	time.Sleep(500 * time.Millisecond)
+	for _, obj := range []client.Object{&corev1.Secret{ObjectMeta: there}, &corev1.Service{ObjectMeta: there}} {
+		if err := w.far.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); !apierrors.IsNotFound(err) {
+			t.Errorf("%T went to the provider: %v", obj, err)
+		}
+	}
+	m.Spec.DesiredMapping[private.Namespace] = there.Namespace
+	if err := w.near.Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	liqotesting.Eventually(t, 20*time.Second, "it to follow once it is asked for", func() error {
+		return w.far.Get(t.Context(), client.ObjectKeyFromObject(&corev1.Secret{ObjectMeta: there}), &corev1.Secret{})
+	})
+}
+
 func copiesAnyRequestMayFail(t *testing.T, w *world) {
 	var mu sync.Mutex
 	requests, victim, after := 0, -1, false

@@ -254,7 +254,7 @@ func (w *world) letWork() {
 	node := offv1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: w.tenant, Name: w.nodeName}, Spec: offv1.VirtualNodeSpec{ClusterID: providerID}}
 	role, subjects := offload.KubeletRights(&node)
 	w.create(w.near, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.nodeName}, RoleRef: role, Subjects: subjects})
-	role, subjects = offload.OffloadedRights([]offv1.VirtualNode{node}, []string{providerID})
+	role, subjects = offload.OffloadedRights([]offv1.VirtualNode{node}, []string{providerID}, nil, nil)
 	w.create(w.near, &rbacv1.RoleBinding{ObjectMeta: w.at("offloaded"), RoleRef: role, Subjects: subjects})
 	role, subjects = offload.TwinRights(consumerID)
 	w.create(w.far, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: "twin"}, RoleRef: role, Subjects: subjects})

@@ -45,6 +45,7 @@ func TestEngineOnAPIServers(t *testing.T) {
 		"copies, foreign ones stay":         copiesForeign,
 		"copies, any request may fail":      copiesAnyRequestMayFail,
 		"copies, one does it":               copiesOneDoesIt,
+		"copies, none is asked for":         copiesNotAskedFor,
 		"plain copies follow":               plainCopiesFollow,
 		"events come back":                  eventsComeBack,
 		"events, a flood":                   eventsFlood,

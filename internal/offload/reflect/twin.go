@@ -41,20 +41,22 @@ func (n Neighbours) With(value string) []client.Object {
 // twin is a mapped namespace being watched in the provider, and of Mapped kinds here.
 type twin struct {
 	local, remote string
-	cancel        context.CancelFunc
-	stores        map[*reflector][]*store
-	here          map[*reflector]*store
-	beside        map[*reflector][]*store
+	// copied tells that what Mapped kinds copy is watched here as well: not for one that only the provider says to have.
+	copied bool
+	cancel context.CancelFunc
+	stores map[*reflector][]*store
+	here   map[*reflector]*store
+	beside map[*reflector][]*store
 }
 
 // settle starts and stops the watches in the provider so that they fit the map and the health of the link.
 func (e *Engine) settle(ctx context.Context) {
-	want := map[string]string{}
+	want := map[string]offload.Mapping{}
 	if e.opts.Health.State().Up && e.nsmap.hasSynced() {
 		if m := e.namespaceMap(); m != nil {
 			for local := range m.Status.CurrentMapping {
 				if at := offload.MappingOf(m, local); at.Namespace != "" {
-					want[local] = at.Namespace
+					want[local] = at
 				}
 			}
 		}
@@ -62,14 +64,14 @@ func (e *Engine) settle(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for local, t := range e.twins {
-		if want[local] != t.remote {
+		if at := want[local]; at.Namespace != t.remote || at.State == offload.Mapped && !t.copied {
 			t.cancel()
 			delete(e.twins, local)
 		}
 	}
-	for local, namespace := range want {
+	for local, at := range want {
 		if e.twins[local] == nil {
-			e.twins[local] = e.watchTwin(ctx, local, namespace)
+			e.twins[local] = e.watchTwin(ctx, local, at)
 		}
 	}
 	// What the map says decides about objects whose namespace has no twin, too, and about some in other namespaces.
@@ -129,8 +131,9 @@ func (e *Engine) newTwin(local, namespace string) *twin {
 }
 
 // watchTwin starts the watches of one namespace, when all of its stores are there.
-func (e *Engine) watchTwin(ctx context.Context, local, namespace string) *twin {
-	t := e.newTwin(local, namespace)
+func (e *Engine) watchTwin(ctx context.Context, local string, at offload.Mapping) *twin {
+	t := e.newTwin(local, at.Namespace)
+	t.copied = at.State == offload.Mapped
 	ctx, t.cancel = context.WithCancel(ctx)
 	start := func(c client.WithWatch, where string, s *store) {
 		go func() {
@@ -141,14 +144,15 @@ func (e *Engine) watchTwin(ctx context.Context, local, namespace string) *twin {
 	}
 	for _, r := range e.kinds {
 		for _, s := range t.stores[r] {
-			start(e.opts.Remote, namespace, s)
+			start(e.opts.Remote, t.remote, s)
+		}
+		if !t.copied || !r.Mapped {
+			continue
 		}
 		for _, s := range t.beside[r] {
 			start(e.opts.Local, local, s)
 		}
-		if r.Mapped {
-			start(e.opts.Local, local, t.here[r])
-		}
+		start(e.opts.Local, local, t.here[r])
 	}
 	return t
 }

@@ -56,6 +56,7 @@ func newTold(t *testing.T) *told {
 	}})
 	w.pods, w.copies, w.events = w.engine.kinds[0], w.engine.kinds[1], w.engine.kinds[2]
 	m := &offv1.NamespaceMap{ObjectMeta: meta("tenant", "milan", "map")}
+	m.Spec.DesiredMapping = map[string]string{"shop": "shop-rome"}
 	m.Status.CurrentMapping = map[string]offv1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offv1.MappingAccepted}}
 	list(t, w.engine.nsmap, m)
 	w.twin = w.engine.newTwin("shop", "shop-rome")
