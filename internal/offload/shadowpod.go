@@ -28,7 +28,7 @@ const (
 	PodChange
 	// PodGates sets the conditions for its readiness gates, as Gates says.
 	PodGates
-	// PodEnd deletes it within the seconds that kinds.Grace says.
+	// PodEnd deletes it within the seconds that PodGrace says.
 	PodEnd
 	// PodDelete removes a Pod that an earlier ShadowPod of that name left.
 	PodDelete
@@ -46,7 +46,7 @@ const (
 // pod must be one that carries the label of ShadowPods, with only those labels and annotations that were set from ShadowPods.
 func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (PodAction, corev1.PodPhase) {
 	phase := sp.Status.Phase
-	seconds, ending := kinds.Grace(sp)
+	seconds, ending := PodGrace(sp)
 	switch {
 	case !sp.DeletionTimestamp.IsZero(), Finished(phase):
 		return PodKeep, phase
@@ -82,11 +82,20 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (PodAction, corev1
 	return PodKeep, phase
 }
 
+// longestGrace is how long a Pod may take to end, in seconds, as its specification is held to by policy liqo-shadowpod-host.
+const longestGrace = 24 * 60 * 60
+
+// PodGrace returns within how many seconds the Pod of a ShadowPod is to end, false if it is not to. Not at once, whatever the consumer says: a Pod
+// whose end nobody waits for may run on where its node does not answer, and counts for nobody. And not in years, which would hold its namespace.
+func PodGrace(sp *offloadingv1beta1.ShadowPod) (int64, bool) {
+	seconds, ending := kinds.Grace(sp)
+	return min(max(seconds, 1), longestGrace), ending
+}
+
 // Relabelled returns the labels and annotations that the Pod of a ShadowPod has. That its specification changed is noted when it has: it may be
 // refused, and labels do not wait for it.
 func Relabelled(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (labels, annotations map[string]string) {
-	annotations = map[string]string{}
-	maps.Copy(annotations, sp.Annotations)
+	annotations = podAnnotations(sp)
 	if noted := pod.Annotations[kinds.AnnotationSpec]; noted != "" {
 		annotations[kinds.AnnotationSpec] = noted
 	} else {
@@ -124,11 +133,19 @@ func Pod(sp *offloadingv1beta1.ShadowPod) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: sp.Namespace, Name: sp.Name,
-			Labels: podLabels(sp), Annotations: maps.Clone(sp.Annotations),
+			Labels: podLabels(sp), Annotations: podAnnotations(sp),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(sp, gvk)},
 		},
 		Spec: spec,
 	}
+}
+
+// podAnnotations are those of a ShadowPod but for the one by which the policy on evictions here knows Pods that run elsewhere: this one does not.
+func podAnnotations(sp *offloadingv1beta1.ShadowPod) map[string]string {
+	annotations := map[string]string{}
+	maps.Copy(annotations, sp.Annotations)
+	delete(annotations, kinds.AnnotationOffloaded)
+	return annotations
 }
 
 func podLabels(sp *offloadingv1beta1.ShadowPod) map[string]string {

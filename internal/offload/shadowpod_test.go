@@ -101,6 +101,31 @@ func TestShadow(t *testing.T) {
 	}
 }
 
+// TestPodGrace: a consumer neither removes a Pod under the feet of its kubelet nor keeps it for years.
+func TestPodGrace(t *testing.T) {
+	for said, want := range map[string]int64{"0": 1, "1": 1, "7": 7, "315360000": 86400} {
+		sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations[kinds.AnnotationGrace] = said })
+		if got, ending := PodGrace(sp); got != want || !ending {
+			t.Errorf("%s s: %d, %v", said, got, ending)
+		}
+		ends := running(corev1.PodRunning, func(p *corev1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &noon, &want })
+		if action, _ := Shadow(sp, ends); action != PodKeep {
+			t.Errorf("%s s: it is ended again and again", said)
+		}
+	}
+	if _, ending := PodGrace(shadowPod()); ending {
+		t.Error("one that nobody ends")
+	}
+}
+
+// TestPodOfAShadowPodIsNotOffloaded: a consumer does not get its Pods kept on nodes here that are tainted.
+func TestPodOfAShadowPodIsNotOffloaded(t *testing.T) {
+	sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations[kinds.AnnotationOffloaded] = "uid" })
+	if _, annotations := Relabelled(sp, running(corev1.PodRunning)); Pod(sp).Annotations[kinds.AnnotationOffloaded] != "" || annotations[kinds.AnnotationOffloaded] != "" {
+		t.Errorf("annotations %v, then %v", Pod(sp).Annotations, annotations)
+	}
+}
+
 // Whatever is reported is reported once: the status that follows from a Pod is the one that follows once more.
 func TestShadowIsIdempotentAndFinal(t *testing.T) {
 	phases := []corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown}

@@ -31,16 +31,16 @@ func NextToken(local *corev1.Pod, shadow *offv1.ShadowPod, secret *corev1.Secret
 	running := kinds.Offloaded(local)
 	switch {
 	case len(wanted) == 0 || local.DeletionTimestamp != nil || env.Mapping.State != Mapped:
-	case running != (shadow != nil) || shadow != nil && !kinds.OwnsShadowPod(shadow, env.Pod):
-		// It is refused, aborted, or another process is about to offload it.
+	case running && shadow == nil || shadow != nil && !kinds.OwnsShadowPod(shadow, env.Pod) || !running && shadow != nil && !kinds.MadeFor(shadow, local):
+		// It is refused or aborted. One that the provider holds back is none of these: its tokens end while it waits.
 	case secret == nil:
 		return Step{Action: CreateRemote, Object: kinds.TokensSecret(local, env.Mapping.Namespace, env.Pod), Why: "the pod needs tokens", Again: true}, 0, true
-	case !ours && !running:
+	case !ours && !running && shadow == nil:
 		return refuse(local, "a Secret "+secret.Name+" exists in the provider and holds no tokens of this node's pods: rename the pod, or annotate it with "+
 			kinds.AnnotationAPIServerSupport+": "+kinds.APIServerDisabled), 0, true
 	case !ours:
 	case secret.DeletionTimestamp != nil:
-		return Step{Why: "the tokens are on their way out"}, 0, !running
+		return Step{Why: "the tokens are on their way out"}, 0, !running && shadow == nil
 	default:
 		if due = kinds.TokensDue(secret, local, wanted, env.Now); due > 0 {
 			return Step{}, due, false

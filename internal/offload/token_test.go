@@ -44,7 +44,7 @@ func TestTokenLaws(t *testing.T) {
 	secrets := map[string]*corev1.Secret{
 		"none": nil, "good": filled("u1", time.Hour), "due": filled("u1", time.Minute), "of an earlier pod": filled("u0", time.Hour), "foreign": {},
 	}
-	shadows := map[string]*offv1.ShadowPod{"none": nil, "ours": shadowFor(asks(nil), "s1", nil), "foreign": shadowFor(asks(nil), "f1", func(s *offv1.ShadowPod) { s.Labels = nil })}
+	shadows := map[string]*offv1.ShadowPod{"none": nil, "ours": shadowFor(asks(nil), "s1", nil), "of an earlier pod": shadowFor(asks(func(p *corev1.Pod) { p.UID = "u0" }), "s0", nil), "foreign": shadowFor(asks(nil), "f1", func(s *offv1.ShadowPod) { s.Labels = nil })}
 	for ln, local := range locals {
 		for sn, secret := range secrets {
 			for shn, shadow := range shadows {
@@ -57,7 +57,7 @@ func TestTokenLaws(t *testing.T) {
 						t.Errorf("%s: the facts were changed", name)
 					}
 					ours := secret != nil && sn != "foreign"
-					wants := ln == "new" && shn == "none" || ln == "running" && shn == "ours"
+					wants := ln == "new" && (shn == "none" || shn == "ours") || ln == "running" && (shn == "ours" || shn == "of an earlier pod")
 					switch {
 					case !synced:
 						if found {

@@ -26,7 +26,6 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
-	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // foreignRetry is how often a ShadowPod looks whether the foreign Pod that has its name is gone: such Pods are not watched.
@@ -133,7 +132,7 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 	case offload.PodGates:
 		return r.gates(ctx, sp, pod)
 	case offload.PodEnd:
-		seconds, _ := kinds.Grace(sp)
+		seconds, _ := offload.PodGrace(sp)
 		return kube.Delete(ctx, r.Client, pod, client.GracePeriodSeconds(seconds))
 	case offload.PodDelete:
 		return kube.Delete(ctx, r.Client, pod)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -279,6 +280,13 @@ func (waitingPlan) Translation(context.Context, client.Reader, string) (func(net
 	return nil, "its Configuration", nil
 }
 
+// refusingPlan is one to which no address is the consumer's.
+type refusingPlan struct{ plan }
+
+func (refusingPlan) Translation(context.Context, client.Reader, string) (func(netip.Addr) (netip.Addr, error), string, error) {
+	return func(netip.Addr) (netip.Addr, error) { return netip.Addr{}, errors.New("it is none of its addresses") }, "", nil
+}
+
 func TestShadowPodThatWaitsHoldsNoQuota(t *testing.T) {
 	sp := shadowPod("home", "web", corev1.RestartPolicyAlways)
 	sp.UID, sp.Labels[offloadingv1beta1.LabelCreatorUser] = "1", "rome"
@@ -298,6 +306,10 @@ func TestShadowPodThatWaitsHoldsNoQuota(t *testing.T) {
 	}
 	if q.writing(client.ObjectKeyFromObject(sp)) {
 		t.Error("it counts as a pod that is being made")
+	}
+	r.events, r.addresses = events.NewFakeRecorder(9), refusingPlan{}
+	if err := r.sync(t.Context(), sp); !kube.IsWait(err) {
+		t.Errorf("while it is none of the consumer's, which may change: %v", err)
 	}
 	r.addresses = nil
 	if err := r.sync(t.Context(), sp); err != nil {

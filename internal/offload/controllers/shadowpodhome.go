@@ -32,7 +32,8 @@ func (r *shadowPods) leadHome(ctx context.Context, sp *offloadingv1beta1.ShadowP
 	}
 	if err := offload.LeadHome(pod, translate); err != nil {
 		r.events.Eventf(sp, nil, corev1.EventTypeWarning, "FailedCreatePod", "Create", "%v", err)
-		return kube.Invalid(offloadingv1beta1.ReasonAddressRefused, "%v", err)
+		// Not for ever: it may be the Configuration that is late.
+		return kube.WaitFor(foreignRetry, offloadingv1beta1.ReasonAddressRefused, "%v", err)
 	}
 	return nil
 }

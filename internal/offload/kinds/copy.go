@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -79,6 +80,27 @@ func copyMetadata(local metav1.Object, namespace string, o CopyOptions) metav1.O
 	annotations[AnnotationAnnotations] = strings.Join(slices.Sorted(maps.Keys(without(annotations, AnnotationLabels))), ",")
 	labels[api.LabelOrigin], labels[api.LabelDestination] = o.Origin, o.Destination
 	return metav1.ObjectMeta{Name: local.GetName(), Namespace: namespace, Labels: labels, Annotations: annotations}
+}
+
+// records are annotations in which controllers of clouds and load balancers keep what they did, beside those that ask for something.
+var records = []string{
+	"cloud.google.com/neg-status", "ingress.kubernetes.io/*", "kubernetes.digitalocean.com/load-balancer-id", "loadbalancer.openstack.org/load-balancer-id",
+	"metallb.universe.tf/ip-allocated-from-pool", "metallb.io/ip-allocated-from-pool",
+}
+
+// Unasked tells what an object that leads into the cluster asks of its controller by annotations that are not copied, nil if nothing. The copy goes
+// without: a load balancer that was to be internal, or an Ingress behind a password, may be neither.
+func Unasked(local metav1.Object, o CopyOptions) error {
+	asked := without(local.GetAnnotations(), annotationLastApplied, annotationIngressClass)
+	drop(asked, records)
+	copied := without(asked)
+	drop(copied, o.AnnotationsNotReflected)
+	maps.DeleteFunc(asked, func(key, _ string) bool { _, found := copied[key]; return found })
+	if len(asked) == 0 {
+		return nil
+	}
+	return fmt.Errorf("annotations %s are not copied, and what they ask for does not hold in cluster %s: if it must, keep the object here with annotation %s",
+		strings.Join(slices.Sorted(maps.Keys(asked)), ", "), o.Destination, AnnotationSkip)
 }
 
 // mergeMetadata gives have the labels and annotations of want. What the provider added stays; what came from here and is gone here is

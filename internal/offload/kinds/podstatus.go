@@ -51,9 +51,7 @@ func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	s.ResourceClaimStatuses = local.Status.ResourceClaimStatuses
 	s.NodeAllocatableResourceClaimStatuses = local.Status.NodeAllocatableResourceClaimStatuses
 	s.ExtendedResourceClaimStatus = local.Status.ExtendedResourceClaimStatus
-	if s.ObservedGeneration != 0 {
-		s.ObservedGeneration = local.Generation
-	}
+	s.ObservedGeneration = observed(s.ObservedGeneration, local.Generation, local.Status.ObservedGeneration)
 	s.Conditions = conditions(local, remote)
 	addresses(s, o)
 	restarts(out, s, remote)
@@ -125,14 +123,18 @@ func addresses(s *corev1.PodStatus, o PodOptions) {
 	if o.HostIP != "" {
 		s.HostIPs = []corev1.HostIP{{IP: o.HostIP}}
 	}
-	if o.TranslateIP == nil || s.PodIP == "" {
+	if o.TranslateIP == nil {
+		return
+	}
+	s.PodIPs = nil // also without a PodIP: the API server here would take the first of them for it
+	if s.PodIP == "" {
 		return
 	}
 	address, err := o.TranslateIP(s.PodIP)
 	if err != nil {
 		address = ""
 	}
-	s.PodIP, s.PodIPs = address, nil
+	s.PodIP = address
 	if address != "" {
 		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
 	}
@@ -147,9 +149,11 @@ func conditions(local, remote *corev1.Pod) []corev1.PodCondition {
 		if _, ours := told[c.Type]; ours && condition(local, c.Type) != nil {
 			continue
 		}
-		if c.ObservedGeneration != 0 {
-			c.ObservedGeneration = local.Generation
+		var before int64
+		if shown := condition(local, c.Type); shown != nil {
+			before = shown.ObservedGeneration
 		}
+		c.ObservedGeneration = observed(c.ObservedGeneration, local.Generation, before)
 		out = append(out, c)
 	}
 	shown := local.Annotations[AnnotationRemoteUID]
@@ -163,6 +167,15 @@ func conditions(local, remote *corev1.Pod) []corev1.PodCondition {
 		}
 	}
 	return out
+}
+
+// observed is the generation that a status, or a condition, says to be about: the local one, if that of the remote Pod says anything. If it does not,
+// what was said before stays: an API server takes that back from nobody, and it would be tried again and again.
+func observed(remote, local, before int64) int64 {
+	if remote == 0 {
+		return before
+	}
+	return local
 }
 
 // kubelets tells whether only the node's agent and the scheduler speak with this condition.

@@ -106,6 +106,26 @@ func TestPodStatus(t *testing.T) {
 			}
 		}
 	})
+	t.Run("addresses beside the address", func(t *testing.T) {
+		o := options
+		o.TranslateIP = func(string) (string, error) { return "", nil }
+		forged := running(0, t0, t0)
+		forged.Status.PodIP, forged.Status.PodIPs = "", []corev1.PodIP{{IP: "10.96.0.10"}}
+		if s := PodStatus(pod(nil), forged, o).Status; s.PodIP != "" || len(s.PodIPs) != 0 {
+			t.Errorf("%q %v", s.PodIP, s.PodIPs)
+		}
+	})
+	t.Run("generations that are not told", func(t *testing.T) {
+		told := running(0, t0, t0)
+		told.Status.ObservedGeneration, told.Status.Conditions[0].ObservedGeneration = 1, 1
+		local := pod(func(p *corev1.Pod) { p.Generation = 3 })
+		local.Status = PodStatus(local, told, options).Status
+		for name, again := range map[string]*corev1.Pod{"told": told, "not told": remote} { // an API server keeps them in both
+			if s := PodStatus(local, again, options).Status; s.ObservedGeneration != 3 || s.Conditions[0].ObservedGeneration != 3 || s.Conditions[1].ObservedGeneration != 0 {
+				t.Errorf("%s: %d, conditions %+v", name, s.ObservedGeneration, s.Conditions)
+			}
+		}
+	})
 	t.Run("conditions of others", func(t *testing.T) {
 		local := pod(func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: "lb.example/attached", Status: corev1.ConditionTrue}, {Type: corev1.PodInitialized}}

@@ -163,7 +163,7 @@ func subresource(path string) string {
 
 // authorize asks whether the user may use that subresource of this node.
 func (g *Gate) authorize(ctx context.Context, user authenticationv1.UserInfo, method, about string) (bool, error) {
-	key := strings.Join(append([]string{verb(method), about, user.Username, user.UID}, user.Groups...), "\x00")
+	key := strings.Join(append([]string{verb(method), about, user.Username, user.UID, fmt.Sprint(user.Extra)}, user.Groups...), "\x00")
 	known, found := recall(g, g.rights, key)
 	if found {
 		return known.ok, nil

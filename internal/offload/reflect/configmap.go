@@ -13,7 +13,7 @@ const ConfigMapKind = "ConfigMap"
 func ConfigMaps(workers int, options func() kinds.CopyOptions) Kind {
 	kind := plain(ConfigMapKind, workers, &corev1.ConfigMap{}, options, func(local *corev1.ConfigMap, namespace string) (*corev1.ConfigMap, string) {
 		return kinds.ConfigMap(local, namespace, options())
-	}, kinds.MergeConfigMap)
+	}, kinds.MergeConfigMap, nil)
 	o := options()
 	kind.RemoteName = func(name string) string { return kinds.ConfigMapName(name, o) }
 	kind.LocalName = func(name string) string { return kinds.LocalConfigMapName(name, o) }

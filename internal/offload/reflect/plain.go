@@ -12,8 +12,10 @@ func Kinds() []string {
 	return []string{PodKind, ServiceKind, EndpointSliceKind, IngressKind, ConfigMapKind, SecretKind, EventKind, NetworkPolicyKind}
 }
 
-// plain returns the Kind of objects whose copies are of the same type and depend on nothing else.
-func plain[T client.Object](name string, workers int, empty T, options func() kinds.CopyOptions, forward func(local T, namespace string) (T, string), differ func(have, want T) (T, kinds.Change)) Kind {
+// plain returns the Kind of objects whose copies are of the same type and depend on nothing else. problem is what the user should know of a copy; may
+// be nil.
+func plain[T client.Object](name string, workers int, empty T, options func() kinds.CopyOptions, forward func(local T, namespace string) (T, string), differ func(have, want T) (T, kinds.Change),
+	problem func(local T) error) Kind {
 	return copies(name, workers, options(), empty, empty, func(f Facts) offload.Step {
 		return offload.NextCopy(object(f.Local), object(f.Remote[0]), f.Mapping, f.RemoteSynced, offload.CopyRules{
 			Options: options(),
@@ -26,7 +28,10 @@ func plain[T client.Object](name string, workers int, empty T, options func() ki
 				if why != "" {
 					return offload.Copy{Why: why}
 				}
-				return offload.Copy{Want: want}
+				if problem == nil {
+					return offload.Copy{Want: want}
+				}
+				return offload.Copy{Want: want, Problem: problem(obj)}
 			},
 			Merge: merge(differ),
 		})

@@ -13,5 +13,5 @@ const SecretKind = "Secret"
 func Secrets(workers int, options func() kinds.CopyOptions) Kind {
 	return plain(SecretKind, workers, &corev1.Secret{}, options, func(local *corev1.Secret, namespace string) (*corev1.Secret, string) {
 		return kinds.Secret(local, namespace, options())
-	}, kinds.MergeSecret)
+	}, kinds.MergeSecret, nil)
 }

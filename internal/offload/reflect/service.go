@@ -25,7 +25,11 @@ func Services(workers int, options func() kinds.ServiceOptions) Kind {
 				if want == nil {
 					return offload.Copy{Why: why}
 				}
-				return offload.Copy{Want: want}
+				var problem error
+				if service.Spec.Type == corev1.ServiceTypeLoadBalancer {
+					problem = kinds.Unasked(service, o.CopyOptions)
+				}
+				return offload.Copy{Want: want, Problem: problem}
 			},
 			Merge: merge(kinds.MergeService),
 		})

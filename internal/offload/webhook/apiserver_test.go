@@ -226,6 +226,14 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 	context := func(s corev1.SecurityContext) func(*offloadingv1beta1.ShadowPod) {
 		return func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.Containers[0].SecurityContext = &s }
 	}
+	claims := func(change func(*corev1.PersistentVolumeClaimSpec)) func(*offloadingv1beta1.ShadowPod) {
+		claim := corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}}
+		change(&claim)
+		return func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.Volumes = []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+				VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: claim}}}}}
+		}
+	}
 	made := 0
 	shadow := func(change func(*offloadingv1beta1.ShadowPod)) *offloadingv1beta1.ShadowPod {
 		made++
@@ -253,6 +261,9 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 			sp.Spec.Pod.Volumes = []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{
 				AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-0"}}}}
 		}, "a volume is of a type that is refused"},
+		"a disk of ours": {claims(func(s *corev1.PersistentVolumeClaimSpec) { s.VolumeName = "pv-0" }), "an ephemeral volume are refused"},
+		"disks of ours":  {claims(func(s *corev1.PersistentVolumeClaimSpec) { s.Selector = &metav1.LabelSelector{} }), "an ephemeral volume are refused"},
+		"any disk":       {claims(func(s *corev1.PersistentVolumeClaimSpec) { s.StorageClassName = new("") }), "an ephemeral volume are refused"},
 		"driver": {func(sp *offloadingv1beta1.ShadowPod) {
 			sp.Spec.Pod.Volumes = []corev1.Volume{{Name: "driver", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "x"}}}}
 		}, "a volume is of a type that is refused"},
