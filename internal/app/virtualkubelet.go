@@ -83,13 +83,14 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		IP: opts.nodeIP, Listen: opts.listen, SkipNetworkCheck: opts.disableNetworkCheck,
 		ExtraLabels: opts.nodeExtraLabels, ExtraAnnotations: opts.nodeExtraAnnotations,
 		AvailabilityChanged: func() { engine.Look(reflect.PodKind) },
+		LeaseRegained:       func() { engine.Look(reflect.Kinds()...) },
 		Version:             func(ctx context.Context) (string, error) { return remote.Version(ctx, remoteConfig) },
 	})
 	if err != nil {
 		return err
 	}
 	homes := newHome(opts, func() bool { return there.state.Load().configured }, func() { engine.Look(reflect.PodKind) })
-	metrics := newReflectionMetrics(opts.foreignClusterID, opts.nodeName)
+	metrics := newReflectionMetrics(opts.foreignClusterID, opts.nodeName, func(tell func(string, string, int)) { engine.Reflected(tell) })
 	told := newEvents(local, log, opts.nodeName, opts.foreignClusterID)
 	engine = reflect.New(reflect.Options{
 		Local: local, Remote: far, Health: health, Log: log,
@@ -108,7 +109,8 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		},
 		Warn:     func(obj client.Object, message string) { told.warn(ctx, obj, message) },
 		Announce: told.announce,
-		Count:    metrics.count,
+		Failed:   metrics.fail,
+		Stale:    virtual.Lost,
 	})
 
 	// Everything that runs.

@@ -136,34 +136,41 @@ func (e *events) record(ctx context.Context, obj client.Object, kind, reason, me
 	}
 }
 
-// reflectionMetrics count what reflection does.
+// reflectionMetrics tell what is reflected, and what fails.
 type reflectionMetrics struct {
 	registry       *prometheus.Registry
-	done, failed   *prometheus.CounterVec
+	failed         *prometheus.CounterVec
+	items          *prometheus.Desc
+	reflected      func(tell func(kind, namespace string, count int))
 	cluster, where string
 }
 
-func newReflectionMetrics(cluster, node string) *reflectionMetrics {
+// newReflectionMetrics makes those of a virtual node; reflected tells how many objects the provider has.
+func newReflectionMetrics(cluster, node string, reflected func(tell func(kind, namespace string, count int))) *reflectionMetrics {
 	labels := []string{"namespace", "reflector_resource", "cluster_id", "node_name"}
 	m := &reflectionMetrics{
-		registry: prometheus.NewRegistry(), cluster: cluster, where: node,
-		done: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "liqo_virtual_kubelet_reflection_item_counter", Help: "Writes done to reflect objects, here and in the provider.",
-		}, labels),
+		registry: prometheus.NewRegistry(), reflected: reflected, cluster: cluster, where: node,
+		items: prometheus.NewDesc("liqo_virtual_kubelet_reflection_item_counter", "Resources that are reflected now.", labels, nil),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "liqo_virtual_kubelet_reflection_error_counter", Help: "Writes that failed and are tried again.",
 		}, labels),
 	}
-	m.registry.MustRegister(m.done, m.failed)
+	m.registry.MustRegister(m, m.failed)
 	return m
 }
 
-func (m *reflectionMetrics) count(kind, namespace string, err error) {
-	counter := m.done
-	if err != nil {
-		counter = m.failed
-	}
-	counter.WithLabelValues(namespace, kind, m.cluster, m.where).Inc()
+// Describe implements prometheus.Collector.
+func (m *reflectionMetrics) Describe(out chan<- *prometheus.Desc) { out <- m.items }
+
+// Collect implements prometheus.Collector. Called a counter, the number goes down as well.
+func (m *reflectionMetrics) Collect(out chan<- prometheus.Metric) {
+	m.reflected(func(kind, namespace string, count int) {
+		out <- prometheus.MustNewConstMetric(m.items, prometheus.GaugeValue, float64(count), namespace, kind, m.cluster, m.where)
+	})
+}
+
+func (m *reflectionMetrics) fail(kind, namespace string) {
+	m.failed.WithLabelValues(namespace, kind, m.cluster, m.where).Inc()
 }
 
 // serve answers with the metrics on address until ctx ends, and returns nil then.

@@ -1,11 +1,14 @@
 package app
 
 import (
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -42,4 +45,24 @@ func TestAnnouncementsHoldNothingUp(t *testing.T) {
 			t.Errorf("%d announcements were told, want the %d that there is room for", n, announcementsWaiting)
 		}
 	})
+}
+
+// TestMetricsOfReflection are those that dashboards ask for, by their names.
+func TestMetricsOfReflection(t *testing.T) {
+	pods := 3
+	m := newReflectionMetrics("milan", "pool", func(tell func(string, string, int)) { tell("Pod", "shop", pods) })
+	m.fail("Service", "shop")
+	for _, pods = range []int{3, 1, 0} {
+		want := fmt.Sprintf(`
+			# HELP liqo_virtual_kubelet_reflection_error_counter Writes that failed and are tried again.
+			# TYPE liqo_virtual_kubelet_reflection_error_counter counter
+			liqo_virtual_kubelet_reflection_error_counter{cluster_id="milan",namespace="shop",node_name="pool",reflector_resource="Service"} 1
+			# HELP liqo_virtual_kubelet_reflection_item_counter Resources that are reflected now.
+			# TYPE liqo_virtual_kubelet_reflection_item_counter gauge
+			liqo_virtual_kubelet_reflection_item_counter{cluster_id="milan",namespace="shop",node_name="pool",reflector_resource="Pod"} %d
+		`, pods)
+		if err := testutil.GatherAndCompare(m.registry, strings.NewReader(want)); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -19,6 +19,13 @@ const (
 	leaseRetry    = time.Second
 )
 
+// Lost tells that the Lease was ours and could not be renewed for as long as it lasts. The cluster takes this process for dead then, and may have
+// another one at work in its place.
+func (n *Node) Lost() bool {
+	renewed := n.renewed.Load()
+	return renewed != 0 && n.opts.Clock.Since(time.Unix(0, renewed)) > leaseDuration
+}
+
 // RunLease renews the Node's Lease until ctx ends, and returns nil then. It tells that this process lives, whether or not the provider does.
 func (n *Node) RunLease(ctx context.Context) error {
 	select {
@@ -39,6 +46,12 @@ func (n *Node) RunLease(ctx context.Context) error {
 				n.opts.Log.Error("Renewing the node's lease", "node", n.opts.Name, "error", err)
 			}
 			renewed, delay = nil, leaseRetry
+		default:
+			lost := n.Lost()
+			n.renewed.Store(n.opts.Clock.Now().UnixNano())
+			if lost && n.opts.LeaseRegained != nil {
+				n.opts.LeaseRegained()
+			}
 		}
 		lease, failing = renewed, err != nil
 		select {

@@ -43,6 +43,8 @@ type Options struct {
 	ExtraLabels, ExtraAnnotations map[string]string
 	// AvailabilityChanged is called, once Run works, when Unavailable changes; may be nil.
 	AvailabilityChanged func()
+	// LeaseRegained is called when the Lease is renewed after it was Lost; may be nil.
+	LeaseRegained func()
 	// Version asks the provider for the version of its API server.
 	Version func(context.Context) (string, error)
 	Log     *slog.Logger
@@ -71,6 +73,8 @@ type Node struct {
 	exists      chan struct{}
 	known       bool
 	unavailable atomic.Bool
+	// renewed is when the Lease was, in nanoseconds; zero before the first time.
+	renewed atomic.Int64
 	// loaded is closed when the VirtualNode, and the Node if there is one, was read for the first time.
 	loaded chan struct{}
 	read   bool

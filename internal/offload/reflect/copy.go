@@ -23,7 +23,7 @@ func copies(name string, workers int, o kinds.CopyOptions, local, remote client.
 		Name: name, Workers: workers, Mapped: true,
 		Local: Resource{Object: local},
 		// One that is not ours is let through when it is read by name: Next must see that the name is taken.
-		Remote: []Resource{{Object: remote, Labels: ours.String()}},
+		Remote: []Resource{{Object: remote, Labels: ours.String(), Counted: name}},
 		Next:   next,
 		Refused: func(_ client.Object, action offload.Action, message string) (offload.Step, bool) {
 			return offload.Step{Why: "the provider refuses it", Warning: message}, action == offload.CreateRemote || action == offload.PatchRemote

@@ -109,8 +109,11 @@ type Options struct {
 	Warn func(obj client.Object, message string)
 	// Announce tells the user that the provider has obj as it is now; may be nil.
 	Announce func(obj client.Object)
-	// Count is told about every step that was done or failed; may be nil.
-	Count func(kind, namespace string, err error)
+	// Failed is told about every step that failed; may be nil.
+	Failed func(kind, namespace string)
+	// Stale tells that what is known of this cluster may be out of date, and another process at work in our place: then nothing is decided, until Look is
+	// called. May be nil.
+	Stale func() bool
 	// RequestTimeout bounds every request but watches; 15 s if zero.
 	RequestTimeout time.Duration
 }
@@ -174,8 +177,8 @@ func New(opts Options) *Engine {
 	if opts.Announce == nil {
 		opts.Announce = func(client.Object) {}
 	}
-	if opts.Count == nil {
-		opts.Count = func(string, string, error) {}
+	if opts.Failed == nil {
+		opts.Failed = func(string, string) {}
 	}
 	e := &Engine{opts: opts, twins: map[string]*twin{}, wake: make(chan struct{}, 1)}
 	poke := func() {
@@ -308,6 +311,22 @@ func (e *Engine) mapping(namespace string) (offload.Mapping, *twin) {
 func (e *Engine) RemoteNamespace(local string) (string, bool) {
 	at, _ := e.mapping(local)
 	return at.Namespace, at.Namespace != ""
+}
+
+// Reflected tells how many objects of each kind the provider has at this moment for each local namespace, as far as is known; nothing of namespaces
+// without a twin, nor while the provider does not answer.
+func (e *Engine) Reflected(tell func(kind, namespace string, count int)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for namespace, t := range e.twins {
+		for _, r := range e.kinds {
+			for i := range r.Remote {
+				if r.Remote[i].Counted != "" {
+					tell(r.Remote[i].Counted, namespace, t.stores[r][i].count())
+				}
+			}
+		}
+	}
 }
 
 // Local returns all objects of a kind that are here; nothing of a Mapped kind. They must not be changed.

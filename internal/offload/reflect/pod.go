@@ -45,12 +45,12 @@ func Pods(workers int, options func() kinds.PodOptions) Kind {
 		},
 		Remote: []Resource{
 			// A ShadowPod of another maker is let through when it is read by name: Next must see that the name is taken.
-			{Object: &offv1.ShadowPod{}, Labels: ours.String(), Strip: stripShadowPod},
+			{Object: &offv1.ShadowPod{}, Labels: ours.String(), Strip: stripShadowPod, Counted: PodKind},
 			{Object: &corev1.Pod{}, Labels: pods.String(), Strip: stripRemotePod, Matches: func(obj client.Object) bool {
 				return labels.SelectorFromSet(pods).Matches(labels.Set(obj.GetLabels()))
 			}},
 			// One that holds no tokens is let through as well.
-			{Object: &corev1.Secret{}, Labels: ours.String() + "," + kinds.LabelServiceAccount, Strip: stripTokens, Name: kinds.TokenSecret, LocalName: kinds.PodOfTokens},
+			{Object: &corev1.Secret{}, Labels: ours.String() + "," + kinds.LabelServiceAccount, Counted: "ServiceAccount", Strip: stripTokens, Name: kinds.TokenSecret, LocalName: kinds.PodOfTokens},
 		},
 		Complete: func(ctx context.Context, here client.Client, local, obj client.Object, now time.Time) error {
 			return fillTokens(ctx, here, local, obj, options(), now)

@@ -59,8 +59,8 @@ func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
 	if step.Action != offload.Nothing && !r.Yields {
 		r.engine.wrote.Store(r.engine.opts.Clock.Now().UnixNano())
 	}
-	if step.Action != offload.Nothing || err != nil {
-		r.engine.opts.Count(r.Name, key.Namespace, err)
+	if err != nil {
+		r.engine.opts.Failed(r.Name, key.Namespace)
 	}
 	log := r.engine.opts.Log.With("kind", r.Name, "namespace", key.Namespace, "name", key.Name)
 	switch {
@@ -155,6 +155,9 @@ func refused(err error) bool {
 // facts gathers, from memory, what is known about an object.
 func (r *reflector) facts(key types.NamespacedName) (Facts, *twin) {
 	at, t := r.engine.mapping(key.Namespace)
+	if stale := r.engine.opts.Stale; stale != nil && stale() {
+		at, t = offload.Mapping{}, nil
+	}
 	facts := Facts{Remote: make([]client.Object, len(r.Remote)), Mapping: at, Now: r.engine.opts.Clock.Now()}
 	here := r.store(t)
 	if here != nil {

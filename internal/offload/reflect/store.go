@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -31,6 +32,8 @@ type Resource struct {
 	// Name is the name, there, of the object that belongs to one of that name here, and LocalName the way back, empty where there is none. Nil means
 	// as the Kind says. Only for what is watched in the provider.
 	Name, LocalName func(string) string
+	// Counted is the kind as which the objects count that are reflected here; empty if they do not. Their labels must be kept.
+	Counted string
 	// Strip removes from an object, in place, what nobody reads, before it is kept; nil keeps all.
 	Strip func(client.Object)
 	// Index returns the values by which an object, stripped, is found beside its name; nil for none.
@@ -145,6 +148,23 @@ func (s *store) keys() []types.NamespacedName {
 		out = append(out, key)
 	}
 	return out
+}
+
+// count returns how many of the objects belong to the set; others were read by name.
+func (s *store) count() int {
+	selector, err := labels.Parse(s.resource.Labels)
+	if err != nil {
+		return 0 // no list is answered either
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	n := 0
+	for _, obj := range s.objects {
+		if selector.Matches(labels.Set(obj.GetLabels())) {
+			n++
+		}
+	}
+	return n
 }
 
 // list returns all objects. They must not be changed.

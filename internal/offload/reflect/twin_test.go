@@ -174,3 +174,37 @@ func TestWhatIsKnownAlreadyIsNotTold(t *testing.T) {
 		t.Errorf("%d Events are looked at for a change of what they are about", n)
 	}
 }
+
+// TestNothingIsDecidedOnWhatMayBeStale: a process that may have been replaced leaves everything to the other one.
+func TestNothingIsDecidedOnWhatMayBeStale(t *testing.T) {
+	w := newTold(t)
+	list(t, w.pods.store(w.twin), w.pod)
+	list(t, w.copies.store(w.twin), w.service)
+	stale := false
+	w.engine.opts.Stale = func() bool { return stale }
+	for _, r := range []*reflector{w.pods, w.copies} {
+		for _, stale = range []bool{false, true} {
+			facts, _ := r.facts(types.NamespacedName{Namespace: "shop", Name: "web"})
+			if step := r.Next(facts); (step.Action == offload.Nothing) != stale {
+				t.Errorf("%s, stale %v: %s (%s)", r.Name, stale, step.Action, step.Why)
+			}
+		}
+	}
+}
+
+// TestWhatIsReflectedIsCounted: what the provider has of us, and not what has one of our names there.
+func TestWhatIsReflectedIsCounted(t *testing.T) {
+	w := newTold(t)
+	w.shadow.Labels = map[string]string{api.LabelOrigin: "rome", offv1.LabelNodeName: "milan"}
+	foreign := w.there.DeepCopy()
+	foreign.Name, foreign.Labels = "foreign", nil
+	list(t, w.twin.stores[w.pods][0], w.shadow)
+	list(t, w.twin.stores[w.copies][0], w.there, foreign)
+	got := map[string]int{}
+	w.engine.Reflected(func(kind, namespace string, count int) { got[namespace+" "+kind] = count })
+	if want := map[string]int{"shop Pod": 1, "shop ServiceAccount": 0, "shop Service": 1}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	w.engine.twins = nil
+	w.engine.Reflected(func(kind, namespace string, count int) { t.Errorf("without a twin: %d %s in %s", count, kind, namespace) })
+}
