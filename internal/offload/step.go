@@ -247,6 +247,8 @@ func homeless(local *corev1.Pod, env Env) Step {
 			"its namespace is no longer offloaded")
 	case env.Mapping.State == MappingTerminating && env.RemoteSynced:
 		return absent(local, env)
+	case env.Mapping.State == MappingTerminating && env.Pod.Unavailable:
+		return showStatus(local, kinds.Unreachable(local), "the provider is out of reach")
 	default:
 		return Step{Why: "the twin namespace is not there at the moment"}
 	}

@@ -453,6 +453,15 @@ func TestWhatAProviderSaysItHas(t *testing.T) {
 			t.Errorf("%s: %s (%s)", name, step.Action, step.Why)
 		}
 	}
+	// One that was, and is no longer while the provider is out of reach, is not ready.
+	env.RemoteSynced, env.Pod.Unavailable = false, true
+	ready := localPod("u1", func(p *corev1.Pod) {
+		labelled(p)
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	})
+	if step := Next(ready, nil, nil, env); step.Action != PatchLocalStatus {
+		t.Errorf("out of reach: %s (%s)", step.Action, step.Why)
+	}
 }
 
 // TestCopyOfAnOffloadedPodIsNew: what kubectl get -o yaml shows of an offloaded pod makes another pod, in a Deployment's template too.
@@ -474,7 +483,13 @@ func TestCopyOfAnOffloadedPodIsNew(t *testing.T) {
 			t.Errorf("label %s went to the provider", key)
 		}
 	}
-	shadow.Labels[offv1.LabelCreatorUser] = "rome-2c3d" // which the provider keeps as it is
+	shadow.Labels[offv1.LabelCreatorUser] = "rome-2c3d" // which the provider keeps as it is, also where a former release counted it among those from here
+	shadow.Annotations[kinds.AnnotationLabels] += "," + offv1.LabelCreatorUser
+	relabelled, _ := Next(localPod("u1", pasted), shadow, remoteFor(shadow, remoteRuns), env).Object.(*offv1.ShadowPod)
+	if relabelled == nil || relabelled.Labels[offv1.LabelCreatorUser] != "rome-2c3d" {
+		t.Fatalf("its creator is written over: %+v", relabelled)
+	}
+	shadow = relabelled
 	step = Next(localPod("u1", pasted), shadow, remoteFor(shadow, remoteRuns), env)
 	shown, _ := step.Object.(*corev1.Pod)
 	if step.Action != PatchLocalStatus || !kinds.Offloaded(shown) || shown.Annotations[kinds.AnnotationRestarts] != "" {

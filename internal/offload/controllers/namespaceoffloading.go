@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -183,11 +184,19 @@ func selectable(ctx context.Context, c client.Client) (nodes []offloadingv1beta1
 		switch {
 		case found && host.Labels[api.LabelRemoteClusterID] == node.Spec.ClusterID:
 			node.Labels = merge(node.Labels, host.Labels)
-		case !found && node.DeletionTimestamp.IsZero() && (node.Spec.CreateNode == nil || *node.Spec.CreateNode):
+		case !found && node.DeletionTimestamp.IsZero() && !withoutNode(node):
 			lost.Insert(node.Spec.ClusterID)
 		}
 	}
 	return list.Items, lost, nil
+}
+
+// withoutNode tells whether a VirtualNode has no Node for good reason, as its controller says: it is to have none, can't have one, or that of its name is
+// another's.
+func withoutNode(node *offloadingv1beta1.VirtualNode) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c offloadingv1beta1.VirtualNodeCondition) bool {
+		return c.Type == offloadingv1beta1.VirtualNodeNode && c.Status == offloadingv1beta1.VirtualNodeNone
+	})
 }
 
 // all returns every NamespaceOffloading: a virtual node that changed may be selected by any.

@@ -112,7 +112,10 @@ func MadeFor(shadow *offv1.ShadowPod, local *corev1.Pod) bool {
 // are removed.
 func ShadowPodMetadata(shadow *offv1.ShadowPod, local, remote *corev1.Pod, o PodOptions) (*offv1.ShadowPod, bool) {
 	labels, annotations := podMetadata(local, o)
-	newLabels := without(shadow.Labels, strings.Split(shadow.Annotations[AnnotationLabels], ",")...)
+	former := slices.DeleteFunc(strings.Split(shadow.Annotations[AnnotationLabels], ","), func(key string) bool {
+		return key == offv1.LabelCreatorUser || key == offv1.LabelManagedBy // releases before took them for the local Pod's
+	})
+	newLabels := without(shadow.Labels, former...)
 	maps.Copy(newLabels, labels)
 	newAnnotations := without(shadow.Annotations)
 	maps.Copy(newAnnotations, annotations)

@@ -421,8 +421,32 @@ func copiesNotAskedFor(t *testing.T, w *world) {
 	if err := w.near.Update(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
+	copied := &corev1.Secret{}
 	liqotesting.Eventually(t, 20*time.Second, "it to follow once it is asked for", func() error {
-		return w.far.Get(t.Context(), client.ObjectKeyFromObject(&corev1.Secret{ObjectMeta: there}), &corev1.Secret{})
+		return w.far.Get(t.Context(), client.ObjectKey{Namespace: there.Namespace, Name: there.Name}, copied)
+	})
+	// Asked for no more, and then again, before the provider has done anything about it.
+	delete(m.Spec.DesiredMapping, private.Namespace)
+	if err := w.near.Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(500 * time.Millisecond)
+	if err := w.near.Update(t.Context(), &corev1.Secret{ObjectMeta: private, Data: map[string][]byte{"a": []byte("1")}}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(500 * time.Millisecond)
+	if err := w.far.Get(t.Context(), client.ObjectKeyFromObject(copied), copied); err != nil || len(copied.Data) != 0 {
+		t.Errorf("it follows although it is not asked for: %v, %v", err, copied.Data)
+	}
+	m.Spec.DesiredMapping[private.Namespace] = there.Namespace
+	if err := w.near.Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	liqotesting.Eventually(t, 20*time.Second, "what changed meanwhile to follow", func() error {
+		if err := w.far.Get(t.Context(), client.ObjectKeyFromObject(copied), copied); err != nil || len(copied.Data) != 1 {
+			return fmt.Errorf("%v, %w", copied.Data, err)
+		}
+		return nil
 	})
 }
 

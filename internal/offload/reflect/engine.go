@@ -263,10 +263,13 @@ func (e *Engine) Look(kinds ...string) {
 		}
 		if !r.Mapped {
 			r.enqueueAll(r.local)
-			continue
 		}
 		for _, t := range e.twins {
-			r.enqueueTwin(t)
+			if r.Mapped {
+				r.enqueueTwin(t)
+			} else {
+				r.enqueueThere(t)
+			}
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (n Neighbours) With(value string) []client.Object {
 // twin is a mapped namespace being watched in the provider, and of Mapped kinds here.
 type twin struct {
 	local, remote string
-	// copied tells that what Mapped kinds copy is watched here as well: not for one that only the provider says to have.
+	// copied tells that what Mapped kinds copy is watched here as well, and followed since: not for one that only the provider says to have.
 	copied bool
 	cancel context.CancelFunc
 	stores map[*reflector][]*store
@@ -67,6 +67,8 @@ func (e *Engine) settle(ctx context.Context) {
 		if at := want[local]; at.Namespace != t.remote || at.State == offload.Mapped && !t.copied {
 			t.cancel()
 			delete(e.twins, local)
+		} else if at.State != offload.Mapped {
+			t.copied = false // what changes now is not copied: once it is mapped again, everything is looked at
 		}
 	}
 	for local, at := range want {
@@ -192,6 +194,11 @@ func (r *reflector) enqueueTwin(t *twin) {
 			r.enqueue(key)
 		}
 	}
+	r.enqueueThere(t)
+}
+
+// enqueueThere has every object looked at that the provider has of a namespace, also of those that are gone here.
+func (r *reflector) enqueueThere(t *twin) {
 	for i, s := range t.stores[r] {
 		for _, key := range s.keys() {
 			r.enqueueRemote(t, i, key)

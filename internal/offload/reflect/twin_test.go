@@ -206,5 +206,24 @@ func TestWhatIsReflectedIsCounted(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	w.engine.twins = nil
-	w.engine.Reflected(func(kind, namespace string, count int) { t.Errorf("without a twin: %d %s in %s", count, kind, namespace) })
+	w.engine.Reflected(func(kind, namespace string, count int) {
+		t.Errorf("without a twin: %d %s in %s", count, kind, namespace)
+	})
+}
+
+// TestALookFindsWhatIsGoneHere: a pod that went while nothing was decided leaves nothing in the provider.
+func TestALookFindsWhatIsGoneHere(t *testing.T) {
+	w := newTold(t)
+	list(t, w.twin.stores[w.pods][0], w.shadow)
+	for _, r := range w.engine.kinds {
+		for r.queue.Len() > 0 {
+			key, _ := r.queue.Get()
+			r.queue.Forget(key)
+			r.queue.Done(key)
+		}
+	}
+	w.engine.Look(PodKind)
+	if n := w.pods.queue.Len(); n != 1 {
+		t.Errorf("%d pods are looked at, want that of the ShadowPod", n)
+	}
 }
