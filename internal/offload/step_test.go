@@ -415,55 +415,6 @@ func TestStartIsShownAtOnceOrLater(t *testing.T) {
 	}
 }
 
-func TestMappingOf(t *testing.T) {
-	m := &offv1.NamespaceMap{
-		Spec: offv1.NamespaceMapSpec{DesiredMapping: map[string]string{"a": "a-rome", "b": "b-rome", "c": "c-rome", "d": "d-rome", "other": "other-rome"}},
-		Status: offv1.NamespaceMapStatus{CurrentMapping: map[string]offv1.RemoteNamespaceStatus{
-			"a": {RemoteNamespace: "a-rome", Phase: offv1.MappingAccepted}, "b": {RemoteNamespace: "b-rome", Phase: offv1.MappingTerminating},
-			"c":      {RemoteNamespace: "c-rome", Phase: offv1.MappingCreationLoopBackOff},
-			"secret": {RemoteNamespace: "x", Phase: offv1.MappingAccepted}, "other": {RemoteNamespace: "other", Phase: offv1.MappingAccepted},
-		}},
-	}
-	for namespace, want := range map[string]Mapping{
-		"a": {State: Mapped, Namespace: "a-rome"}, "b": {State: MappingTerminating, Namespace: "b-rome"}, "d": {State: MappingWanted}, "e": {State: Unmapped},
-		// What was not asked for, or under another name, is none of ours.
-		"secret": {State: MappingTerminating, Namespace: "x"}, "other": {State: MappingTerminating, Namespace: "other"},
-	} {
-		if got := MappingOf(m, namespace); got != want {
-			t.Errorf("%s: %+v", namespace, got)
-		}
-	}
-	if got := MappingOf(m, "c"); got.State != MappingWanted || got.Namespace != "" || got.Problem == "" {
-		t.Errorf("c: %+v", got)
-	}
-	if got := MappingOf(nil, "a"); got.State != MappingWanted {
-		t.Errorf("without a map: %+v", got)
-	}
-}
-
-// TestWhatAProviderSaysItHas: a pod that was not offloaded does not become so because its provider has a ShadowPod in a namespace that nobody asked for.
-func TestWhatAProviderSaysItHas(t *testing.T) {
-	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}
-	local := localPod("u1", nil)
-	shadow, _ := Next(local, nil, nil, env).Object.(*offv1.ShadowPod)
-	env.Mapping.State = MappingTerminating
-	for name, s := range map[string]*offv1.ShadowPod{"with a ShadowPod": shadow, "without": nil} {
-		step := Next(local, s, nil, env)
-		if shown, _ := step.Object.(*corev1.Pod); step.Action != PatchLocalStatus || shown == nil || shown.Status.Reason != offv1.PodOffloadingBackOff {
-			t.Errorf("%s: %s (%s)", name, step.Action, step.Why)
-		}
-	}
-	// One that was, and is no longer while the provider is out of reach, is not ready.
-	env.RemoteSynced, env.Pod.Unavailable = false, true
-	ready := localPod("u1", func(p *corev1.Pod) {
-		labelled(p)
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	})
-	if step := Next(ready, nil, nil, env); step.Action != PatchLocalStatus {
-		t.Errorf("out of reach: %s (%s)", step.Action, step.Why)
-	}
-}
-
 // TestCopyOfAnOffloadedPodIsNew: what kubectl get -o yaml shows of an offloaded pod makes another pod, in a Deployment's template too.
 func TestCopyOfAnOffloadedPodIsNew(t *testing.T) {
 	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}

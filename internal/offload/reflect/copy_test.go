@@ -392,64 +392,6 @@ func copiesForeign(t *testing.T, w *world) {
 	}
 }
 
-// copiesNotAskedFor: a provider that says to have a twin of a namespace that is not offloaded to it gets nothing of it, until it is.
-func copiesNotAskedFor(t *testing.T, w *world) {
-	private := metav1.ObjectMeta{Namespace: w.localNS + "-private", Name: "private"}
-	w.create(w.near, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: private.Namespace}})
-	w.create(w.near, &corev1.Secret{ObjectMeta: private})
-	w.create(w.near, &corev1.Service{ObjectMeta: private, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
-	there := metav1.ObjectMeta{Namespace: w.twinNS + "-private", Name: "private"}
-	w.create(w.far, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: there.Namespace}})
-	m := &offv1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.tenant, Name: providerID}}
-	if err := w.near.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
-		t.Fatal(err)
-	}
-	m.Status.CurrentMapping[private.Namespace] = offv1.RemoteNamespaceStatus{RemoteNamespace: there.Namespace, Phase: offv1.MappingAccepted}
-	if err := w.near.Status().Update(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
-	w.start()
-	w.service("web", nil)
-	w.there(&corev1.Service{}, "web", "the service that is offloaded to follow", func() error { return nil })
-	time.Sleep(500 * time.Millisecond)
-	for _, obj := range []client.Object{&corev1.Secret{ObjectMeta: there}, &corev1.Service{ObjectMeta: there}} {
-		if err := w.far.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); !apierrors.IsNotFound(err) {
-			t.Errorf("%T went to the provider: %v", obj, err)
-		}
-	}
-	m.Spec.DesiredMapping[private.Namespace] = there.Namespace
-	if err := w.near.Update(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
-	copied := &corev1.Secret{}
-	liqotesting.Eventually(t, 20*time.Second, "it to follow once it is asked for", func() error {
-		return w.far.Get(t.Context(), client.ObjectKey{Namespace: there.Namespace, Name: there.Name}, copied)
-	})
-	// Asked for no more, and then again, before the provider has done anything about it.
-	delete(m.Spec.DesiredMapping, private.Namespace)
-	if err := w.near.Update(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(500 * time.Millisecond)
-	if err := w.near.Update(t.Context(), &corev1.Secret{ObjectMeta: private, Data: map[string][]byte{"a": []byte("1")}}); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(500 * time.Millisecond)
-	if err := w.far.Get(t.Context(), client.ObjectKeyFromObject(copied), copied); err != nil || len(copied.Data) != 0 {
-		t.Errorf("it follows although it is not asked for: %v, %v", err, copied.Data)
-	}
-	m.Spec.DesiredMapping[private.Namespace] = there.Namespace
-	if err := w.near.Update(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
-	liqotesting.Eventually(t, 20*time.Second, "what changed meanwhile to follow", func() error {
-		if err := w.far.Get(t.Context(), client.ObjectKeyFromObject(copied), copied); err != nil || len(copied.Data) != 1 {
-			return fmt.Errorf("%v, %w", copied.Data, err)
-		}
-		return nil
-	})
-}
-
 func copiesAnyRequestMayFail(t *testing.T, w *world) {
 	var mu sync.Mutex
 	requests, victim, after := 0, -1, false

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -320,8 +321,9 @@ func (e *Engine) RemoteNamespace(local string) (string, bool) {
 // without a twin, nor while the provider does not answer.
 func (e *Engine) Reflected(tell func(kind, namespace string, count int)) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	for namespace, t := range e.twins {
+	twins := maps.Clone(e.twins)
+	e.mu.Unlock() // every decision waits for it
+	for namespace, t := range twins {
 		for _, r := range e.kinds {
 			for i := range r.Remote {
 				if r.Remote[i].Counted != "" {
