@@ -356,12 +356,11 @@ func deleteShadow(shadow *offv1.ShadowPod, why string, confirm bool) Step {
 	return Step{Action: DeleteRemote, Object: shadow, Why: why, Confirm: confirm}
 }
 
-// refuse says on the Pod why it is not offloaded.
+// refuse says on the Pod why it is not offloaded. The user hears it as well where the Pod says so already: whoever wrote that may have gone before
+// it told him.
 func refuse(local *corev1.Pod, message string) Step {
 	s := showStatus(local, kinds.Refused(local, message), message)
-	if s.Action != Nothing {
-		s.Warning = message
-	}
+	s.Warning = message
 	return s
 }
 

@@ -33,13 +33,27 @@ func TestTheUserIsToldOnce(t *testing.T) {
 	told := 0
 	options := func() kinds.PodOptions { return kinds.PodOptions{Origin: "rome", Destination: "milan", Node: "milan"} }
 	engine := New(Options{Local: c, Remote: c, Kinds: []Kind{Pods(1, options)}, Warn: func(client.Object, string) { told++ }})
-	for _, want := range []error{down, down, nil} {
+	refuse := func(want error) {
+		t.Helper()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			t.Fatal(err)
+		}
 		if err := engine.kinds[0].do(t.Context(), nil, client.ObjectKeyFromObject(pod), pod, offload.Refuse(pod, "no")); !errors.Is(err, want) {
 			t.Fatalf("got %v, want %v", err, want)
 		}
 	}
+	for _, want := range []error{down, down, nil, nil, nil} {
+		refuse(want)
+	}
 	if told != 1 {
 		t.Errorf("told %d times", told)
+	}
+	// The one before may have ended after the write and before the telling.
+	engine = New(engine.opts)
+	refuse(nil)
+	refuse(nil)
+	if told != 2 {
+		t.Errorf("told %d times after another start", told)
 	}
 }
 
