@@ -221,19 +221,19 @@ func (r Replica) outdone(s Seen, t Timing) bool {
 	return false
 }
 
-// patience is how long a standby client leaves it to others to dial.
+// patience is how long a standby client leaves it to others to dial: to those of them that are there, and that come before it.
 func (r Replica) patience(s Seen, t Timing) time.Duration {
 	if len(s.Siblings) == 0 {
 		return 0
 	}
 	rank := 0
 	for name, h := range s.Siblings {
-		if r.yielded || (name < s.Self && h.alive(s.Now, t)) {
+		if h.alive(s.Now, t) && (r.yielded || name < s.Self) {
 			rank++
 		}
 	}
-	if r.yielded {
-		rank++
+	if r.yielded && rank > 0 {
+		rank++ // the others don't know, and wait for it
 	}
 	return t.Silence + time.Duration(rank)*t.Rank
 }

@@ -14,23 +14,7 @@ func TestElectionSettles(t *testing.T) {
 	worst := time.Duration(0)
 	for seed := range uint64(300) {
 		w := newTunnelWorld(seed, 1+int(seed%3), 1+int(seed/3%3))
-		all := slices.Concat(w.clients, w.servers)
-		for range 20 { // 20 to 60 seconds of trouble
-			w.loss, w.stale = []float64{0, 0.05, 0.4}[w.random.IntN(3)], w.random.IntN(2) == 0
-			switch a, b := all[w.random.IntN(len(all))], all[w.random.IntN(len(all))]; w.random.IntN(4) {
-			case 0:
-				w.crash(a)
-			case 1:
-				w.cut[[2]string{a.name, b.name}] = true
-			case 2:
-				clear(w.cut)
-			case 3:
-				a.dead = false
-			}
-			w.run(time.Second + time.Duration(w.random.IntN(200))*tick)
-		}
-		w.loss, w.stale = 0, false
-		clear(w.cut)
+		w.trouble(0, 0.05, 0.4)
 		for _, side := range [][]*replica{w.clients, w.servers} { // one of each survives at least
 			side[w.random.IntN(len(side))].dead = false
 		}
@@ -51,17 +35,31 @@ func TestElectionSettles(t *testing.T) {
 }
 
 // TestTakeOver: with the default timing a lost replica is replaced, and everybody routes to the other one, within a second; within 1.4 s
-// while the Service still leads to a server that is gone, half of the time. TCP sends again after 0.2, 0.6 and 1.4 s and then after 3.
+// while the Service still leads to a server that is gone, half of the time, and after troubles that are over: TCP sends again after 0.2, 0.6
+// and 1.4 s and then after 3.
 func TestTakeOver(t *testing.T) {
 	for _, test := range []struct {
-		side  Role
-		stale bool
-		want  time.Duration
-	}{{Client, false, time.Second}, {Server, false, time.Second}, {Server, true, 1400 * time.Millisecond}} {
+		side            Role
+		stale, troubled bool
+		want            time.Duration
+	}{
+		{Client, false, false, time.Second},
+		{Server, false, false, time.Second},
+		{Server, true, false, 1400 * time.Millisecond},
+		{Client, false, true, 1400 * time.Millisecond},
+		{Server, false, true, 1400 * time.Millisecond},
+	} {
 		side := test.side
 		worst := time.Duration(0)
 		for seed := range uint64(200) {
 			w := newTunnelWorld(seed, 2, 2)
+			if test.troubled {
+				w.trouble(0, 0.05)
+				for _, r := range slices.Concat(w.clients, w.servers) {
+					r.dead = false
+				}
+				w.run(10 * time.Second)
+			}
 			w.run(5*time.Second + time.Duration(w.random.IntN(100))*tick)
 			if why := w.works(); why != "" {
 				t.Fatalf("seed %d: it did not come up: %s\n%s", seed, why, w)
@@ -78,7 +76,7 @@ func TestTakeOver(t *testing.T) {
 			}
 			worst = max(worst, w.now.Sub(began))
 		}
-		if t.Logf("%s lost, stale %t: replaced within %s at worst", side, test.stale, worst); worst > test.want {
+		if t.Logf("%s lost, stale %t, troubled %t: replaced within %s at worst", side, test.stale, test.troubled, worst); worst > test.want {
 			t.Errorf("a lost %s is replaced within %s at worst, want %s", side, worst, test.want)
 		}
 	}

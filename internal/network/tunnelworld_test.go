@@ -278,6 +278,28 @@ func (w *tunnelWorld) crash(r *replica) {
 	}
 }
 
+// trouble lets 20 to 60 seconds pass in which replicas crash and come back, lose sight of each other, and packets get lost, at one of these
+// rates. What is dead in the end stays so; the rest is over.
+func (w *tunnelWorld) trouble(losses ...float64) {
+	all := slices.Concat(w.clients, w.servers)
+	for range 20 {
+		w.loss, w.stale = losses[w.random.IntN(len(losses))], w.random.IntN(2) == 0
+		switch a, b := all[w.random.IntN(len(all))], all[w.random.IntN(len(all))]; w.random.IntN(4) {
+		case 0:
+			w.crash(a)
+		case 1:
+			w.cut[[2]string{a.name, b.name}] = true
+		case 2:
+			clear(w.cut)
+		case 3:
+			a.dead = false
+		}
+		w.run(time.Second + time.Duration(w.random.IntN(200))*tick)
+	}
+	w.loss, w.stale = 0, false
+	clear(w.cut)
+}
+
 // works says what is wrong, or nothing: one active replica on each side, a session between the two, everybody routes to them.
 func (w *tunnelWorld) works() string {
 	active := func(all []*replica) (found []*replica) {
