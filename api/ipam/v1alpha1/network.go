@@ -12,6 +12,9 @@ const (
 	LabelNetworkNotRemapped = "ipam.liqo.io/network-not-remapped"
 	// LabelNetworkShared ("true") marks a Network that may overlap other ranges of this cluster.
 	LabelNetworkShared = "ipam.liqo.io/network-shared"
+	// LabelNetworkNegotiated ("true") marks a Network whose range only the peer named, in a NetworkRequest: no administrator of this cluster
+	// entered it. Its place here is always chosen from the pools, away from addresses that this cluster depends on.
+	LabelNetworkNegotiated = "ipam.liqo.io/network-negotiated"
 )
 
 // NetworkType is a value of LabelNetworkType.

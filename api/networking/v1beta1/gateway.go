@@ -19,6 +19,9 @@ const (
 	LabelGatewayNamespace = "networking.liqo.io/gateway-namespace"
 	// LabelGatewayTemplate is "true" on the CustomResourceDefinitions of gateway templates.
 	LabelGatewayTemplate = "networking.liqo.io/gatewaytemplate"
+	// LabelNegotiated is "true" on the Configuration, PublicKey and gateway that were made for a NetworkRequest: only the peer named what is in them. Whoever
+	// removes it, and the owner references to NetworkRequests, makes the object an administrator's.
+	LabelNegotiated = "networking.liqo.io/negotiated"
 	// LabelHostUnreachable is "true" on an IP that gateways must not map.
 	LabelHostUnreachable = "networking.liqo.io/host-unreachable"
 )

@@ -60,13 +60,15 @@ type RemoteNamespaceConditionType string
 
 // Remote namespace condition types and reasons.
 const (
-	// RemoteNamespaceRequired tells whether the cluster was selected: ReasonClusterSelected or ReasonClusterNotSelected.
+	// RemoteNamespaceRequired tells whether the cluster was selected: ReasonClusterSelected, ReasonClusterNotSelected, or ReasonNamespaceProtected
+	// where no cluster may hold the namespace.
 	RemoteNamespaceRequired RemoteNamespaceConditionType = "OffloadingRequired"
 	// RemoteNamespaceReady tells whether the twin namespace exists.
 	RemoteNamespaceReady RemoteNamespaceConditionType = "Ready"
 
 	ReasonClusterSelected     = "ClusterSelected"
 	ReasonClusterNotSelected  = "ClusterNotSelected"
+	ReasonNamespaceProtected  = "NamespaceProtected"
 	ReasonNamespaceCreated    = "NamespaceCreated"
 	ReasonCreationLoopBackOff = "CreationLoopBackOff"
 	ReasonTerminating         = "Terminating"

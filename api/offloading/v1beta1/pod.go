@@ -42,6 +42,12 @@ type ShadowPodStatus struct {
 	// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Failed;Unknown
 	// +kubebuilder:default=Unknown
 	Phase corev1.PodPhase `json:"phase"`
+	// Pod is what the consumer must learn although the Pod does not, or no longer, report it: the end of a Pod that has finished (conditions, reason, exit
+	// codes of its containers), and the condition PodResizePending of a change of resources that this cluster refused.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Pod *corev1.PodStatus `json:"pod,omitempty"`
 }
 
 // ShadowPod keeps a Pod of the same name present in the provider, whether or not the consumer can be reached.
