@@ -36,8 +36,8 @@ type Builder struct {
 	// Report is told about each step when it is done, and about its start.
 	Report func(Step)
 	Start  func(name string)
-	// Wait is told, if it is set, when another command is building.
-	Wait func()
+	// Wait is told, if it is set, which other command is building.
+	Wait func(holder string)
 }
 
 // CacheDir returns the folder for a Builder's Cache: $PLAYGROUND_CACHE, else $XDG_CACHE_HOME/liqo-playground, else

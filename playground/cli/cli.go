@@ -124,7 +124,7 @@ func (e *env) set(ctx context.Context, metricsServer, verbose bool) (string, err
 	builder := build.Builder{
 		Cache: cache, Sources: e.sources,
 		Start: func(name string) { e.report("building %s ...", name) },
-		Wait:  func() { e.report("waiting for another command that builds ...") },
+		Wait:  func(holder string) { e.report("waiting for %s, which builds ...", holder) },
 		Report: func(s build.Step) {
 			switch {
 			case !s.Cached:

@@ -26,3 +26,17 @@ func TestEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestDeletable: a cluster that is not there is an error that lists those that are.
+func TestDeletable(t *testing.T) {
+	known := []string{"milan", "rome"}
+	if err := deletable("rome", known); err != nil {
+		t.Error(err)
+	}
+	if err := deletable("nope", known); err == nil || !strings.Contains(err.Error(), `there is no cluster "nope", there are: milan, rome`) {
+		t.Errorf("says %v", err)
+	}
+	if err := deletable("nope", nil); err == nil || !strings.Contains(err.Error(), "nor any other") {
+		t.Errorf("says %v", err)
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -112,12 +114,12 @@ func (e *env) existing(ctx context.Context, machine cluster.Machine, name string
 
 func (e *env) delete() *cobra.Command {
 	var name string
-	var all bool
+	var all, ifExists bool
 	cmd := &cobra.Command{
 		Use:   "cluster (--name NAME | --all)",
 		Short: "Delete a cluster with everything it has",
 		Long: `Delete a cluster: its processes, mounts, namespaces, control groups, interfaces and disks. With the last one goes what clusters
-share, and the machine's settings are put back. Deleting a cluster that is not there is fine.`,
+share, and the machine's settings are put back.`,
 		Example: "  playground delete cluster --name rome\n  playground delete cluster --all",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -125,11 +127,15 @@ share, and the machine's settings are put back. Deleting a cluster that is not t
 			if err != nil {
 				return err
 			}
+			known, err := machine.Names()
+			if err != nil {
+				return err
+			}
 			names := []string{name}
 			if all {
-				if names, err = machine.Names(); err != nil {
-					return err
-				}
+				names = known
+			} else if err := deletable(name, known); err != nil && !ifExists {
+				return err
 			}
 			var group errgroup.Group
 			for _, name := range names {
@@ -137,7 +143,11 @@ share, and the machine's settings are put back. Deleting a cluster that is not t
 					if err := machine.Delete(cmd.Context(), name); err != nil {
 						return err
 					}
-					e.report("cluster %s is gone", name)
+					if slices.Contains(known, name) {
+						e.report("cluster %s is gone", name)
+					} else {
+						e.report("there is no cluster %s", name)
+					}
 					return nil
 				})
 			}
@@ -146,7 +156,19 @@ share, and the machine's settings are put back. Deleting a cluster that is not t
 	}
 	named(cmd, &name, false)
 	cmd.Flags().BoolVar(&all, "all", false, "delete all clusters")
+	cmd.Flags().BoolVar(&ifExists, "if-exists", false, "it is no error if there is no such cluster")
 	cmd.MarkFlagsOneRequired("name", "all")
 	cmd.MarkFlagsMutuallyExclusive("name", "all")
 	return group("delete", "Delete a cluster", cmd)
+}
+
+// deletable is the error about a cluster that is none of those that there are, or nil.
+func deletable(name string, known []string) error {
+	switch {
+	case slices.Contains(known, name):
+		return nil
+	case len(known) == 0:
+		return fmt.Errorf("there is no cluster %q, nor any other (--if-exists makes that no error)", name)
+	}
+	return fmt.Errorf("there is no cluster %q, there are: %s (--if-exists makes that no error)", name, strings.Join(known, ", "))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -85,8 +86,11 @@ func (m Machine) begin(ctx context.Context, want component.Cluster, set string) 
 	state, err := m.Get(want.Name)
 	fresh := errors.Is(err, ErrNotFound)
 	switch {
+	case err == nil && len(state.Lacks(want)) > 0:
+		return state, fmt.Errorf("cluster %q exists with other options: it has %s; playground delete cluster --name %s deletes it, or give the new one another --name",
+			want.Name, strings.Join(state.Lacks(want), ", "), want.Name)
 	case err == nil && state.Complete:
-		return state, fmt.Errorf("cluster %q: %w", want.Name, ErrExists)
+		return state, fmt.Errorf("cluster %q %w: --if-not-exists uses it, playground delete cluster --name %s deletes it", want.Name, ErrExists, want.Name)
 	case err == nil:
 		m.Report("carrying on with the creation of %s that was begun at %s", want.Name, state.Created.Format(time.TimeOnly))
 		state.Set = set

@@ -155,9 +155,9 @@ func (m Machine) lock(ctx context.Context, name string) (unlock func(), err erro
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making folder of locks: %w", err)
 	}
-	var waiting func()
+	var waiting func(holder string)
 	if name != machineLock { // which is held for moments
-		waiting = func() { m.Report("waiting for another command on %s ...", name) }
+		waiting = func(holder string) { m.Report("waiting for %s, which works on %s ...", holder, name) }
 	}
 	return process.Lock(ctx, filepath.Join(dir, name), waiting)
 }

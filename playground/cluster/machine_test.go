@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"liqo.io/playground/component"
@@ -116,6 +117,35 @@ func TestBeginKeepsWhatMayRun(t *testing.T) {
 		}
 		if _, err := m.Get("rome"); begun != (err == nil) {
 			t.Errorf("begun before: %v, afterwards: %v", begun, err)
+		}
+	}
+}
+
+// TestBeginRefusesOtherOptions: a cluster is not used, or carried on with, where another one of that name is wanted, and nothing is changed.
+func TestBeginRefusesOtherOptions(t *testing.T) {
+	for _, complete := range []bool{true, false} {
+		m := Machine{Home: t.TempDir(), Report: t.Logf}
+		state, err := m.allocate(rome(), "set")
+		if err != nil {
+			t.Fatal(err)
+		}
+		state.Complete = complete
+		if err := m.save(state); err != nil {
+			t.Fatal(err)
+		}
+		want := rome()
+		want.Nodes, want.MetricsServer, want.CNI = 2, true, component.PointToPoint
+		_, err = m.begin(t.Context(), want, "set")
+		if err == nil || errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "it has --nodes 1, not 2, no --metrics-server; playground delete cluster --name rome") {
+			t.Errorf("complete %t: %v", complete, err)
+		}
+		if got, err := m.Get("rome"); err != nil || got.Cluster != state.Cluster {
+			t.Errorf("it was changed: %+v, %v", got, err)
+		}
+		if complete {
+			if _, err := m.begin(t.Context(), rome(), "set"); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "--if-not-exists") {
+				t.Errorf("with the same options: %v", err)
+			}
 		}
 	}
 }

@@ -88,6 +88,32 @@ func CheckName(name string) error {
 	return nil
 }
 
+// Lacks says what of the options of another cluster this one does not have, each with both values. Auditing and metrics-server that nobody asks for do no harm.
+func (c Cluster) Lacks(want Cluster) []string {
+	var lacks []string
+	differs := func(differ bool, format string, args ...any) {
+		if differ {
+			lacks = append(lacks, fmt.Sprintf(format, args...))
+		}
+	}
+	cni := func(c Cluster) string {
+		if c.CNI == "" {
+			return PointToPoint
+		}
+		return c.CNI
+	}
+	differs(c.Nodes != want.Nodes, "--nodes %d, not %d", c.Nodes, want.Nodes)
+	differs(c.PodCIDR != want.PodCIDR, "--pod-cidr %s, not %s", c.PodCIDR, want.PodCIDR)
+	differs(c.ServiceCIDR != want.ServiceCIDR, "--service-cidr %s, not %s", c.ServiceCIDR, want.ServiceCIDR)
+	differs(cni(c) != cni(want), "--cni %s, not %s", cni(c), cni(want))
+	differs(c.ControlPlaneOnly != want.ControlPlaneOnly, "--control-plane-only=%t, not %t", c.ControlPlaneOnly, want.ControlPlaneOnly)
+	differs(c.FakeNodes != want.FakeNodes, "--fake-nodes %d, not %d", c.FakeNodes, want.FakeNodes)
+	differs(c.PodSecurity != want.PodSecurity, "--pod-security %q, not %q", c.PodSecurity, want.PodSecurity)
+	differs(want.MetricsServer && !c.MetricsServer, "no --metrics-server")
+	differs(want.Audit && !c.Audit, "no --audit")
+	return lacks
+}
+
 // Validate says what is wrong with the cluster, all at once, or nil.
 func (c Cluster) Validate() error {
 	var errs []error

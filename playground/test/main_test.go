@@ -96,7 +96,7 @@ func create(t *testing.T, name string, flags ...string) cluster {
 }
 
 func remove(t *testing.T, name string) {
-	if _, err := try(context.Background(), "delete", "cluster", "--name", name); err != nil {
+	if _, err := try(context.Background(), "delete", "cluster", "--if-exists", "--name", name); err != nil {
 		t.Error(err)
 	}
 }

@@ -55,7 +55,10 @@ func TestTwelveClusters(t *testing.T) {
 	playground(t, "delete", "cluster", "--all")
 	t.Logf("%d clusters were gone after %.1f s", many, time.Since(began).Seconds())
 	playground(t, "delete", "cluster", "--all")
-	playground(t, "delete", "cluster", "--name", names[0])
+	playground(t, "delete", "cluster", "--if-exists", "--name", names[0])
+	if _, err := try(t.Context(), "delete", "cluster", "--name", names[0]); err == nil || !strings.Contains(err.Error(), "there is no cluster") {
+		t.Errorf("deleting it again: %v", err)
+	}
 	if diff := cmp.Diff(before, snapshot(t)); diff != "" {
 		t.Errorf("left behind:\n%s", diff)
 	}
