@@ -66,6 +66,7 @@ func Tune(cfg *rest.Config) {
 		watchLink(rt)
 		return rt
 	})
+	RelistAfterOutages(cfg)
 }
 
 // watchLink arms the HTTP/2 health check of the transport below rt, if it has one that was not armed yet.

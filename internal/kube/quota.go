@@ -1,0 +1,46 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// CountQuota writes the usage of custom resources in a ResourceQuota for which none is known; lists names them as the quota does ("count/RESOURCE.GROUP").
+//
+// An API server refuses every object of a kind whose usage is not known. The controller manager of Kubernetes counts when a quota is created, but leaves out custom
+// resources that it has not discovered yet, and counts again after five minutes: whoever peers right after an installation would wait that long.
+func CountQuota(ctx context.Context, c client.Client, quota *corev1.ResourceQuota, lists map[corev1.ResourceName]client.ObjectList) error {
+	before := quota.DeepCopy()
+	for name, list := range lists {
+		hard, wanted := quota.Spec.Hard[name]
+		_, limited := quota.Status.Hard[name]
+		_, known := quota.Status.Used[name]
+		if !wanted || known && limited {
+			continue
+		}
+		if err := c.List(ctx, list, client.InNamespace(quota.Namespace)); err != nil {
+			return fmt.Errorf("counting %s in namespace %s: %w", KindsOf(list), quota.Namespace, err)
+		}
+		if quota.Status.Hard == nil {
+			quota.Status.Hard = corev1.ResourceList{}
+		}
+		if quota.Status.Used == nil {
+			quota.Status.Used = corev1.ResourceList{}
+		}
+		quota.Status.Hard[name], quota.Status.Used[name] = hard, *resource.NewQuantity(int64(meta.LenList(list)), resource.DecimalSI)
+	}
+	if equality.Semantic.DeepEqual(before.Status, quota.Status) {
+		return nil
+	}
+	// The lock keeps what Kubernetes has counted meanwhile.
+	if err := c.Status().Patch(ctx, quota, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("writing the usage of %s: %w", describe(c, quota), err)
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package remote
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// How long lists are consistent reads after a watch was refused, and how many sets of objects are remembered before unused ones are dropped.
+const (
+	consistentFor = time.Minute
+	maxRemembered = 1000
+)
+
+// RelistAfterOutages makes every watch over cfg that was cut off, or could not be started, begin with a list.
+//
+// Clients resume a watch at the last resource version that they saw. After etcd was restored from a backup that version lies in the future, or belongs to
+// another history: the API server then sends nothing until it is passed, and nothing of what differs, and a cache keeps objects that do not exist. Kubernetes
+// asks to stop every API server for a restore, so a client's connection breaks; a watch that ended in order resumes as always.
+func RelistAfterOutages(cfg *rest.Config) {
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return &relister{next: rt, now: time.Now, sets: map[string]*watchedSet{}}
+	})
+}
+
+// relister is the transport that RelistAfterOutages adds.
+type relister struct {
+	next http.RoundTripper
+	now  func() time.Time
+
+	mu   sync.Mutex
+	sets map[string]*watchedSet
+}
+
+// watchedSet is what is known of the watches of one set of objects: a path with its selectors. Several caches of a process may watch the same one.
+type watchedSet struct {
+	// running counts the watches that are open, most is how many there were at once.
+	running, most int
+	// broken counts the watches that were cut off and have not been refused since.
+	broken int
+	// consistentUntil is until when lists must not name the version that they are not older than: it may belong to another history.
+	consistentUntil time.Time
+}
+
+// WrappedRoundTripper returns the transport below, for those who look for one of a certain type.
+func (r *relister) WrappedRoundTripper() http.RoundTripper { return r.next }
+
+// RoundTrip is part of http.RoundTripper.
+func (r *relister) RoundTrip(req *http.Request) (*http.Response, error) {
+	query := req.URL.Query()
+	if req.Method != http.MethodGet || !query.Has("resourceVersion") && !query.Has("watch") {
+		return r.next.RoundTrip(req)
+	}
+	key := req.URL.Path + "?" + query.Get("labelSelector") + "&" + query.Get("fieldSelector")
+	version := query.Get("resourceVersion")
+	watches := query.Get("watch") == "true" || query.Get("watch") == "1"
+	// A watch that sends the objects first is a list.
+	lists := !watches || query.Get("sendInitialEvents") == "true"
+	if !lists && version != "" && version != "0" && r.refuse(key) {
+		return expired(req, version), nil
+	}
+	if lists && r.consistent(key) {
+		query.Del("resourceVersion")
+		if !watches {
+			query.Del("resourceVersionMatch")
+		}
+		req = req.Clone(req.Context())
+		req.URL.RawQuery = query.Encode()
+	}
+	resp, err := r.next.RoundTrip(req)
+	if !watches {
+		return resp, err
+	}
+	switch {
+	case err != nil || resp.StatusCode >= http.StatusInternalServerError:
+		if req.Context().Err() == nil {
+			r.broke(key)
+		}
+	case resp.StatusCode == http.StatusOK:
+		r.started(key)
+		resp.Body = &watchBody{ReadCloser: resp.Body, req: req, ended: func(cut bool) { r.ended(key, cut) }}
+	}
+	return resp, err
+}
+
+// set returns what is known of the watches of key. The caller holds the lock.
+func (r *relister) set(key string) *watchedSet {
+	if r.sets[key] == nil {
+		if len(r.sets) >= maxRemembered {
+			for name, s := range r.sets {
+				if s.running == 0 && s.broken == 0 {
+					delete(r.sets, name)
+				}
+			}
+		}
+		r.sets[key] = &watchedSet{}
+	}
+	return r.sets[key]
+}
+
+// refuse tells whether a watch must begin with a list.
+func (r *relister) refuse(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.sets[key]
+	if s == nil || s.broken == 0 {
+		return false
+	}
+	s.broken--
+	s.consistentUntil = r.now().Add(consistentFor)
+	return true
+}
+
+// consistent tells whether a list must be one of the present.
+func (r *relister) consistent(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.sets[key]
+	return s != nil && r.now().Before(s.consistentUntil)
+}
+
+func (r *relister) started(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.set(key)
+	s.running++
+	s.most = max(s.most, s.running)
+}
+
+func (r *relister) ended(key string, cut bool) {
+	r.mu.Lock()
+	r.set(key).running--
+	r.mu.Unlock()
+	if cut {
+		r.broke(key)
+	}
+}
+
+// broke notes that one watch has to begin with a list. The same one may fail many times before it reaches the API server.
+func (r *relister) broke(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.set(key)
+	s.broken = min(s.broken+1, max(s.most, 1))
+}
+
+// expired is how API servers refuse to resume a watch, upon which clients list.
+func expired(req *http.Request, version string) *http.Response {
+	status := apierrors.NewResourceExpired(fmt.Sprintf("the connection to the API server was lost since resource version %s", version)).Status()
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	body, _ := json.Marshal(status) // strings and numbers
+	return &http.Response{
+		Status: http.StatusText(http.StatusGone), StatusCode: http.StatusGone, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}},
+		Body:   io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: req,
+	}
+}
+
+// watchBody reports how a watch ended: cut off, or in order, by either side.
+type watchBody struct {
+	io.ReadCloser
+	req   *http.Request
+	once  sync.Once
+	ended func(cut bool)
+}
+
+func (b *watchBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.once.Do(func() { b.ended(err != io.EOF && b.req.Context().Err() == nil) })
+	}
+	return n, err
+}
+
+func (b *watchBody) Close() error {
+	b.once.Do(func() { b.ended(false) })
+	return b.ReadCloser.Close()
+}
