@@ -18,7 +18,10 @@ func Canonical(s State) State {
 		r.Destination = maskedPrefix(r.Destination)
 		return r
 	}), compareRoutes)
-	s.Rules = sorted(s.Rules, compareRules)
+	s.Rules = sorted(changed(s.Rules, func(r Rule) Rule {
+		r.Source, r.Destination = maskedPrefix(r.Source), maskedPrefix(r.Destination)
+		return r
+	}), compareRules)
 	s.WireGuard = slices.Clone(s.WireGuard)
 	slices.SortFunc(s.WireGuard, func(a, b WireGuard) int { return strings.Compare(a.Link, b.Link) })
 	for i := range s.WireGuard {
@@ -187,7 +190,7 @@ func compareNeighbours(a, b Neighbour) int {
 
 func compareRules(a, b Rule) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), strings.Compare(a.InLink, b.InLink), cmp.Compare(a.Table, b.Table),
-		strings.Compare(a.Foreign, b.Foreign))
+		comparePrefixes(a.Source, b.Source), comparePrefixes(a.Destination, b.Destination), strings.Compare(a.Foreign, b.Foreign))
 }
 
 func compareRoutes(a, b Route) int {

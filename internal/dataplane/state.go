@@ -63,11 +63,13 @@ type Neighbour struct {
 	Underlay netip.Addr // where the encapsulated packets go
 }
 
-// Rule of policy routing: packets (that come in by InLink) are routed by Table. The link need not exist.
+// Rule of policy routing: packets that match are routed by Table. The link need not exist.
 type Rule struct {
 	Priority int
 	InLink   string // empty: every packet
-	Table    int
+	// Source and Destination are masked and not 0.0.0.0/0; not valid: every address. What a host sends itself may have no source yet.
+	Source, Destination netip.Prefix
+	Table               int
 
 	Foreign string // read only: what else the rule asks for, in words
 }

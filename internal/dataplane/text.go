@@ -82,7 +82,11 @@ func (n Neighbour) String() string {
 }
 
 func (r Rule) String() string {
-	return line(fmt.Sprintf("rule %d:", r.Priority), "from all", option("iif", r.InLink), fmt.Sprint("lookup ", r.Table), foreign(r.Foreign))
+	from := "all"
+	if r.Source.IsValid() {
+		from = r.Source.String()
+	}
+	return line(fmt.Sprintf("rule %d:", r.Priority), "from "+from, option("to", r.Destination), option("iif", r.InLink), fmt.Sprint("lookup ", r.Table), foreign(r.Foreign))
 }
 
 func (r Route) String() string {

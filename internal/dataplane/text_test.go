@@ -49,7 +49,8 @@ func gateway() dataplane.State {
 			{Table: dataplane.OverlayTable, Destination: netip.MustParsePrefix("0.0.0.0/0"), Type: dataplane.Unreachable},
 			{Table: dataplane.TunnelTable, Destination: netip.MustParsePrefix("10.200.1.0/24"), Via: addr("172.16.0.1"), Link: dataplane.OverlayLink, OnLink: true, Source: addr("10.200.1.9"), MTU: 1300},
 		},
-		Rules: []dataplane.Rule{{Priority: 18952, InLink: dataplane.OverlayLink, Table: dataplane.OverlayTable}, {Priority: 18953, InLink: dataplane.TunnelLink, Table: dataplane.TunnelTable}},
+		Rules: []dataplane.Rule{{Priority: 18952, InLink: dataplane.OverlayLink, Table: dataplane.OverlayTable}, {Priority: 18953, InLink: dataplane.TunnelLink, Table: dataplane.TunnelTable},
+			{Priority: 18954, Source: netip.MustParsePrefix("10.200.0.0/16"), Destination: netip.MustParsePrefix("10.0.0.0/8"), Table: dataplane.OverlayTable}},
 		Table: &dataplane.Table{
 			Name: dataplane.FilterTable,
 			Sets: []dataplane.AddressSet{{Name: "pods", Intervals: true, Elements: prefixes("10.200.1.0/24", "10.200.0.0/24")}, {Name: "members", Elements: prefixes("172.16.0.1/32")}},

@@ -43,6 +43,9 @@ func Validate(want State, own Ownership) error {
 		v.check(slices.Contains(own.Tables, r.Table), r, fmt.Sprintf("the table is not ours; use one of %v", own.Tables))
 		v.check(r.Priority > 0 && r.Priority < 32766, r, "the priority is not between 1 and 32765")
 		v.check(r.Foreign == "", r, "a foreign rule can't be wanted")
+		for _, p := range []netip.Prefix{r.Source, r.Destination} {
+			v.check(p == netip.Prefix{} || p.IsValid() && p.Addr().Is4() && p == p.Masked() && p.Bits() > 0, r, "a prefix is not a masked IPv4 one of at least one bit")
+		}
 	}
 	if want.Table != nil {
 		v.check(want.Table.Name == own.Table && want.Table.Foreign == "", want.Table.Name, fmt.Sprintf("the table is not ours; use %q", own.Table))

@@ -3,6 +3,7 @@ package ipam
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ func DefaultPools() []netip.Prefix {
 	}
 }
 
-// Host is an address that is in use around the cluster, such as that of a node: no range that is chosen holds it.
+// Host is an address that is in use around the cluster, such as that of a node or of an API server: no range that is chosen holds it.
 type Host struct {
 	// Name tells people whose address it is.
 	Name string
@@ -40,7 +41,7 @@ type NetworkObjects struct {
 type NetworkPlan struct {
 	// CIDR is its range; invalid while it can have none.
 	CIDR netip.Prefix
-	// Instead names, where the range was chosen now and is not the wanted one, what the wanted one overlaps.
+	// Instead says, where the range was chosen now and is not the wanted one, why: "overlaps 10.70.0.0/16 (Network liqo/external-cidr)".
 	Instead string
 	// Problem is none when all is well. With a range, it tells what that collides with.
 	Problem Problem
@@ -58,6 +59,8 @@ type network struct {
 	tolerant bool
 	// local tells that it is one of this cluster, not a peer's.
 	local bool
+	// negotiated tells that only the peer named the range: it must not choose what is led to it.
+	negotiated bool
 }
 
 func (n *network) String() string { return fmt.Sprintf("Network %s", keyOf(&n.ObjectMeta)) }
@@ -73,13 +76,17 @@ type taken struct {
 // stays as it is. Everyone else gets the wanted range if nothing overlaps it, else the next free one of the same length out of the
 // pools, beginning after the wanted one. Wanted ranges go before chosen ones, those of this cluster before those of peers.
 //
+// A range that only the peer named (label ipam.liqo.io/network-negotiated) decides nothing but its length: its place is always chosen from the
+// pools, away from the hosts, and neither what the peer names nor how often it changes its mind says where. Where one that was given before
+// lies outside the pools, or where anything else here needs, the problem says so. It comes after all others.
+//
 // Two ranges never overlap, but for shared and reserved ones among those of this cluster. The plan depends on the objects alone, not on
 // their order; planning again with what was given changes nothing.
 func Networks(objects NetworkObjects) map[types.NamespacedName]NetworkPlan {
 	out := make(map[types.NamespacedName]NetworkPlan, len(objects.Networks))
 	objects.Hosts = slices.DeleteFunc(slices.Clone(objects.Hosts), func(h Host) bool { return !h.Addr.Is4() })
 	slices.SortFunc(objects.Hosts, func(a, b Host) int { return cmp.Or(a.Addr.Compare(b.Addr), strings.Compare(a.Name, b.Name)) })
-	var settled, pending []*network
+	var settled, negotiated, pending []*network
 	var inUse []taken
 	for _, object := range ordered(objects.Networks) {
 		n, problem := read(object)
@@ -89,14 +96,16 @@ func Networks(objects NetworkObjects) map[types.NamespacedName]NetworkPlan {
 			if n.given.IsValid() { // what it has, it has
 				inUse = append(inUse, taken{n.given, n, n.String()})
 			}
+		case n.negotiated && n.given.IsValid():
+			negotiated = append(negotiated, n)
 		case n.fixed || n.given.IsValid():
 			settled = append(settled, n)
 		case n.DeletionTimestamp.IsZero():
 			pending = append(pending, n)
 		}
 	}
-	for _, n := range settled {
-		plan := n.settle(inUse, objects.Hosts)
+	for _, n := range append(settled, negotiated...) {
+		plan := n.settle(inUse, objects.Hosts, objects.Pools)
 		inUse = append(inUse, taken{n.at(), n, n.String()})
 		out[keyOf(&n.ObjectMeta)] = plan
 	}
@@ -107,8 +116,23 @@ func Networks(objects NetworkObjects) map[types.NamespacedName]NetworkPlan {
 		inUse = append(inUse, taken{netip.PrefixFrom(host.Addr, 32), nil, "the address of " + host.Name})
 	}
 	slices.SortFunc(pending, func(a, b *network) int { return older(&a.ObjectMeta, &b.ObjectMeta, a.local, b.local) })
-	choose(pending, inUse, objects.Pools, out)
+	choose(pending, inUse, neighbourhoods(objects.Hosts), objects, out)
 	return out
+}
+
+// neighbourhood is the length of the prefix that a host's network is taken to have: nothing tells how large the network of a node or of an API
+// server is, or where its routers, resolvers and storage are. A range too many costs no more than another place for a peer.
+const neighbourhood = 16
+
+// neighbourhoods are the private networks that the hosts may be part of.
+func neighbourhoods(hosts []Host) []taken {
+	var near []taken
+	for _, host := range hosts {
+		if prefix := netip.PrefixFrom(host.Addr, neighbourhood).Masked(); Private(prefix) && overlapped(prefix, near) == nil {
+			near = append(near, taken{prefix, nil, "the network around " + host.Name})
+		}
+	}
+	return near
 }
 
 // ordered are the Networks in the order in which they are served.
@@ -123,11 +147,12 @@ func ordered(networks []ipamv1alpha1.Network) []*ipamv1alpha1.Network {
 	return out
 }
 
-// choose gives ranges to those that have none.
-func choose(pending []*network, inUse []taken, pools []netip.Prefix, out map[types.NamespacedName]NetworkPlan) {
+// choose gives ranges to those that have none. near is avoided where there is room elsewhere.
+func choose(pending []*network, inUse, near []taken, objects NetworkObjects, out map[types.NamespacedName]NetworkPlan) {
+	pools := objects.Pools
 	var elsewhere []*network
 	for _, n := range pending {
-		if overlapped(n.wanted, inUse) != nil {
+		if n.hindrance(inUse) != "" {
 			elsewhere = append(elsewhere, n)
 			continue
 		}
@@ -135,17 +160,65 @@ func choose(pending []*network, inUse []taken, pools []netip.Prefix, out map[typ
 		out[keyOf(&n.ObjectMeta)] = NetworkPlan{CIDR: n.wanted}
 	}
 	for _, n := range elsewhere {
-		instead := overlapped(n.wanted, inUse)
-		chosen, ok := next(n.wanted, inUse, pools)
+		instead, from := n.hindrance(inUse), n.wanted
+		if n.negotiated {
+			from = somewhere(n, objects)
+		}
+		chosen, ok := next(from, slices.Concat(near, inUse), pools)
+		if !ok {
+			chosen, ok = next(from, inUse, pools)
+		}
 		if !ok {
 			out[keyOf(&n.ObjectMeta)] = NetworkPlan{Problem: problem(ReasonExhausted,
-				"spec.cidr %s overlaps %s (%s), and no other range of length /%d is free in the pools %s: delete Networks that are not needed, or add a pool (chart value ipam.pools)",
-				n.wanted, instead.prefix, instead.name, n.wanted.Bits(), listed(pools))}
+				"spec.cidr %s %s, and no other range of length /%d is free in the pools %s: delete Networks that are not needed, or add a pool (chart value ipam.pools)",
+				n.wanted, instead, n.wanted.Bits(), listed(pools))}
 			continue
 		}
 		inUse = append(inUse, taken{chosen, n, n.String()})
-		out[keyOf(&n.ObjectMeta)] = NetworkPlan{CIDR: chosen, Instead: fmt.Sprintf("%s (%s)", instead.prefix, instead.name)}
+		out[keyOf(&n.ObjectMeta)] = NetworkPlan{CIDR: chosen, Instead: instead}
 	}
+}
+
+// hindrance says why a Network does not get the range that it wants, empty if it does.
+func (n *network) hindrance(inUse []taken) string {
+	if in := overlapped(n.wanted, inUse); in != nil {
+		return fmt.Sprintf("overlaps %s (%s)", in.prefix, in.name)
+	}
+	if n.negotiated {
+		return "was named by the peer alone, which must not choose the addresses that lead to it"
+	}
+	return ""
+}
+
+// somewhere is a range of the length of the wanted one, before the place in the pools where the search for the ranges of this peer begins. It is the
+// same for all of them and for ever, and depends on what only this cluster knows: the UIDs of its own Networks.
+func somewhere(n *network, objects NetworkObjects) netip.Prefix {
+	var known []string
+	for i := range objects.Networks {
+		if own := &objects.Networks[i]; own.Labels[ipamv1alpha1.LabelNetworkType] != "" {
+			known = append(known, string(own.UID))
+		}
+	}
+	slices.Sort(known)
+	hash := fnv.New64a()
+	for _, text := range append(known, n.Namespace) {
+		_, _ = hash.Write([]byte(text + "/")) // it never fails
+	}
+	var all uint64
+	for _, pool := range objects.Pools {
+		all += size(pool)
+	}
+	if all == 0 {
+		return n.wanted
+	}
+	at := hash.Sum64() % all
+	for _, pool := range objects.Pools {
+		if at < size(pool) {
+			return blockAt(spanOf(pool).first+at, n.wanted.Bits()).Masked()
+		}
+		at -= size(pool)
+	}
+	return n.wanted
 }
 
 // next is the first free range of the length of wanted: after it in the pool that holds it, then from the beginning of that pool, then in
@@ -195,7 +268,7 @@ func (n *network) at() netip.Prefix {
 }
 
 // settle plans a Network that is where it is; those before it are older.
-func (n *network) settle(before []taken, hosts []Host) NetworkPlan {
+func (n *network) settle(before []taken, hosts []Host, pools []netip.Prefix) NetworkPlan {
 	plan := NetworkPlan{CIDR: n.at()}
 	for i := range before {
 		other := before[i].by
@@ -209,6 +282,10 @@ func (n *network) settle(before []taken, hosts []Host) NetworkPlan {
 		return plan
 	}
 	if n.fixed {
+		return plan
+	}
+	if n.negotiated && !within(pools, plan.CIDR) {
+		plan.Problem = problem(ReasonConflict, "%s is in none of the pools %s, and only the peer named it: delete the Network, another range is chosen", plan.CIDR, listed(pools))
 		return plan
 	}
 	for _, prefix := range unusable() {
@@ -231,6 +308,7 @@ func read(object *ipamv1alpha1.Network) (*network, Problem) {
 	n.fixed = object.Labels[ipamv1alpha1.LabelNetworkNotRemapped] == api.True
 	kind := object.Labels[ipamv1alpha1.LabelNetworkType]
 	n.local = kind != ""
+	n.negotiated = object.Labels[ipamv1alpha1.LabelNetworkNegotiated] == api.True && !n.fixed
 	n.tolerant = object.Labels[ipamv1alpha1.LabelNetworkShared] == api.True || kind == ipamv1alpha1.NetworkTypeReserved
 	var err error
 	if object.Status.CIDR != "" {

@@ -238,6 +238,45 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
+// TestNegotiatedNetworks: a range that only the peer named never gets the place that it wants, keeps away from hosts, and loses what it was given to
+// whatever this cluster needs.
+func TestNegotiatedNetworks(t *testing.T) {
+	local := []ipamv1alpha1.Network{pods("pod-cidr 10.244.0.0/16"), fixed("service-cidr 10.96.0.0/12"), reserved("reserved 10.64.0.0/11")}
+	hosts := []Host{{"node rome-1", netip.MustParseAddr("172.16.1.2")}, {"the API server", netip.MustParseAddr("10.130.0.7")}}
+	plan := func(pools []netip.Prefix, text string) NetworkPlan {
+		n := net(text, 1, ipamv1alpha1.LabelNetworkNegotiated)
+		return Networks(NetworkObjects{Networks: append(slices.Clone(local), n), Pools: pools, Hosts: hosts})[keyOf(&n.ObjectMeta)]
+	}
+	for _, pools := range [][]netip.Prefix{DefaultPools(), pools("10.128.0.0/14"), pools("100.64.0.0/10")} {
+		first := plan(pools, "evil/a 10.20.0.0/16")
+		if first.Problem != (Problem{}) || !within(pools, first.CIDR) || !strings.Contains(first.Instead, "was named by the peer alone") {
+			t.Errorf("pools %v: %+v", pools, first)
+		}
+		for _, host := range neighbourhoods(hosts) {
+			if host.prefix.Overlaps(first.CIDR) {
+				t.Errorf("pools %v: %s is in %s", pools, first.CIDR, host.name)
+			}
+		}
+		for _, wanted := range []string{"10.19.0.0/16", "10.240.0.0/16", "192.168.0.0/16", "100.64.0.0/16"} {
+			if got := plan(pools, "evil/a "+wanted); got.CIDR != first.CIDR {
+				t.Errorf("pools %v: %s is seen as %s, others as %s", pools, wanted, got.CIDR, first.CIDR)
+			}
+		}
+	}
+	// No room elsewhere than around the API server: still not over it.
+	if got := plan(pools("10.130.0.0/24"), "evil/a 10.20.0.0/25"); got.CIDR != netip.MustParsePrefix("10.130.0.128/25") {
+		t.Errorf("beside the API server: %+v", got)
+	}
+	for given, says := range map[string]string{
+		"8.8.8.0/24": "is in none of the pools", "10.96.7.0/24": "overlaps 10.96.0.0/12", "10.70.7.0/24": "overlaps 10.64.0.0/11 of Network liqo/reserved",
+		"172.16.1.0/24": "the address of node rome-1", "10.130.0.0/24": "the address of the API server", "10.20.0.0/24": "",
+	} {
+		if got := plan(DefaultPools(), "evil/a 10.20.0.0/24 "+given); !strings.Contains(got.Problem.Message, says) || (got.Problem == Problem{}) != (says == "") {
+			t.Errorf("given %s before: %+v", given, got.Problem)
+		}
+	}
+}
+
 // TestLawsOfNetworks lives through random histories: Networks come and go, in any order, with planners that start anew each time.
 func TestLawsOfNetworks(t *testing.T) {
 	for seed := range uint64(200) {

@@ -3,6 +3,7 @@ package ipam
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // unusable are the ranges that no network between clusters may use: "this" network, loopback, link-local (the tunnels' own addresses are
@@ -12,6 +13,22 @@ func unusable() []netip.Prefix {
 		netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
 		netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("240.0.0.0/4"),
 	}
+}
+
+// PrivateRanges are the address ranges that networks use inside and the Internet does not route (RFC 1918).
+func PrivateRanges() []netip.Prefix {
+	return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16")}
+}
+
+// Private tells whether a whole range is one that a cluster may have on the word of a peer alone: private, or shared address space (RFC 6598),
+// which clouds give to pods.
+func Private(p netip.Prefix) bool {
+	return within(append(PrivateRanges(), netip.MustParsePrefix("100.64.0.0/10")), p)
+}
+
+// within tells whether one of the ranges contains all of p.
+func within(ranges []netip.Prefix, p netip.Prefix) bool {
+	return slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Bits() <= p.Bits() && r.Contains(p.Addr()) })
 }
 
 // Special says what an address is that no cluster may have, empty for all others.

@@ -177,13 +177,14 @@ func TestPlansGrowWithPeersAndNodes(t *testing.T) {
 		node, gateway := count(at.peers, at.nodes)
 		// A node: two routes and one member for each peer. A gateway: its peer's two ranges and the end of a table, two routes for each node
 		// and two for each other peer; members are nodes and other gateways.
-		want := []int{2 * at.peers, at.peers, 3 + 2*at.nodes + 2*(at.peers-1), at.nodes + at.peers - 1}
+		// Other peers' ranges are there twice: nodes of the peer get there through the gateway's own node.
+		want := []int{2 * at.peers, at.peers, 3 + 2*at.nodes + 4*(at.peers-1), at.nodes + at.peers - 1}
 		got := []int{len(node.Routes), len(node.Neighbours), len(gateway.Routes), len(gateway.Neighbours)}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%d peers, %d nodes: node routes, members, gateway routes, members (-want +got):\n%s", at.peers, at.nodes, diff)
 		}
 		one, two := count(1, 2)
-		if rules(node) != rules(one) || rules(gateway) != rules(two) || len(node.Rules) != 1 || len(gateway.Rules) != 3 {
+		if rules(node) != rules(one) || rules(gateway) != rules(two) || len(node.Rules) != 4 || len(gateway.Rules) != 3+min(1, at.peers-1) {
 			t.Errorf("%d peers, %d nodes: the number of rules changed", at.peers, at.nodes)
 		}
 	}

@@ -70,12 +70,12 @@ func Explain(clusters []Cluster, from, to End) Explanation {
 	w := &walk{clusters: clusters}
 	c := w.cluster(from.Cluster)
 	if c == nil || w.cluster(to.Cluster) == nil {
-		e.Fault = &Fault{Cluster: either(c == nil, from.Cluster, to.Cluster), Object: "cluster", Text: "its facts are not known here"}
+		e.Fault = &Fault{Cluster: either(c == nil, from.Cluster, to.Cluster), Object: "cluster", Text: "its facts are not known here; give its kubeconfig too (--remote-kubeconfig), or its folder"}
 		return e
 	}
 	node, ok := c.Facts.Node(from.Node)
 	if !ok {
-		e.Fault = &Fault{Cluster: from.Cluster, Object: "Node " + from.Node, Text: fmt.Sprintf("%s does not run on a node of this cluster", from)}
+		e.Fault = &Fault{Cluster: from.Cluster, Object: "Node " + from.Node, Text: fmt.Sprintf("%s does not run on a node of this cluster; start from a pod or a node that does", from)}
 		return e
 	}
 	if e.Address = w.seenFrom(c, to); w.fault != nil {
@@ -101,7 +101,7 @@ func Explain(clusters []Cluster, from, to End) Explanation {
 	case home == nil:
 		e.Fault = w.fault
 	case home.packet.Source != sent.Destination || home.packet.Destination != sent.Source:
-		e.Fault = &Fault{Cluster: from.Cluster, Object: "Node " + home.node.Name, Text: fmt.Sprintf("the answer to %s comes as %s: whoever asked does not take it", sent, home.packet)}
+		e.Fault = &Fault{Cluster: from.Cluster, Object: "Node " + home.node.Name, Text: fmt.Sprintf("the answer to %s comes as %s: whoever asked does not take it; compare the Configurations of both clusters: each must have the ranges of the other", sent, home.packet)}
 	}
 	return e
 }

@@ -3,6 +3,7 @@ package network
 import (
 	"math/rand/v2"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -39,6 +40,7 @@ func TestWalks(t *testing.T) {
 			all[0].Facts.expose(Exposed{Kind: KindHost, Real: service.Address, Object: "liqo/api-server"})
 			return all
 		}, remote(1, 7), func([]Cluster) End { return service }, "10.74.0.3", "172.16.0.1"},
+		{"node through the hub", hubList, func(all []Cluster) End { return nodeEnd(&all[1], 1) }, func(all []Cluster) End { return pod(&all[2], 1, 9) }, "10.74.0.4", "10.72.0.1"},
 		{"through the hub", hubList, remote(0, 7), func(all []Cluster) End { return pod(&all[2], 1, 9) }, "10.74.0.4", "10.72.0.3"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -63,7 +65,10 @@ func remote(node int, host byte) func([]Cluster) End {
 	return func(all []Cluster) End { return pod(&all[1], node, host) }
 }
 
-// TestFaults: what is broken is found, and the text says where.
+// cure is what a fault ends with: something to do.
+var cure = regexp.MustCompile(`[;:] (add|call|compare|connect|correct|create|delete|give|run|see|start|take|wait) `)
+
+// TestFaults: what is broken is found, and the text says where and what cures it.
 func TestFaults(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -92,6 +97,9 @@ func TestFaults(t *testing.T) {
 			if e.Fault == nil || !strings.HasPrefix(e.Fault.String(), test.want) {
 				t.Errorf("fault %v, want %q", e.Fault, test.want)
 			}
+			if e.Fault != nil && !cure.MatchString(e.Fault.Text) && e.Fault.Text != "status.remote is empty" { // that is a text of this test
+				t.Errorf("no cure in %q", e.Fault)
+			}
 			if !strings.Contains(e.String(), "broken: ") {
 				t.Errorf("the text does not tell:\n%s", e)
 			}
@@ -100,7 +108,7 @@ func TestFaults(t *testing.T) {
 	t.Run("a node called", func(t *testing.T) {
 		all := togetherList()
 		e := Explain(all, pod(&all[0], 0, 5), nodeEnd(&all[1], 1))
-		if e.Fault == nil || e.Fault.Object != "Node milan-2" {
+		if e.Fault == nil || e.Fault.Object != "Node milan-2" || !strings.HasSuffix(e.Fault.Text, "create an IP object with spec.ip 172.16.0.2") {
 			t.Errorf("fault %v", e.Fault)
 		}
 	})

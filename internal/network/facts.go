@@ -33,7 +33,7 @@ type Facts struct {
 type Options struct {
 	// OverlayPort is the UDP port of the overlay; 0 means DefaultOverlayPort.
 	OverlayPort uint16
-	// RulePriority is where our rule stands among the policy routing rules of the nodes; 0 means DefaultRulePriority.
+	// RulePriority is what our rules come right before among the policy routing rules of the nodes; 0 means DefaultRulePriority.
 	RulePriority int
 	// FullMasquerade lets peers see all traffic of a node, that of its pods included, as coming from the node.
 	FullMasquerade bool
@@ -103,6 +103,8 @@ type Peer struct {
 	Namespace string
 	// Pods and External pair the prefixes as the peer knows them with those under which we see them.
 	Pods, External []ipam.Remap
+	// Negotiated tells that only the peer named its ranges: see Admitted.
+	Negotiated bool
 	// Gateway is the name of the GatewayServer or GatewayClient, Role which one it is.
 	Gateway string
 	Role    Role

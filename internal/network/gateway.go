@@ -89,9 +89,39 @@ func CompileGateway(f *Facts, self Self, tunnel Tunnel, active map[string]netip.
 		routes.add(dataplane.Route{Table: dataplane.OverlayTable, Destination: view.Masked(), Via: far.Addr(), Link: dataplane.TunnelLink})
 	}
 	gatewayRoutes(f, self, active, routes)
+	state.Rules = append(state.Rules, throughNode(f, &p, self, routes)...)
 	routes.add(dataplane.Route{Table: dataplane.TunnelTable, Destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Type: dataplane.Unreachable})
 	state.Routes = routes.all()
 	return state
+}
+
+// throughNode leads what nodes of the peer send to other peers through the gateway's own node: a call of a node port, where the endpoint runs at
+// another provider of ours. The other peer does not know these nodes and they have no address of our external CIDR, so our node masquerades them. What an
+// IP object exposes has an address that the other peer knows, and is answered under it.
+func throughNode(f *Facts, p *Peer, self Self, routes routes) []dataplane.Rule {
+	own, ok := f.Node(self.Node)
+	if !ok || len(f.Peers) < 2 {
+		return nil
+	}
+	for i := range f.Peers {
+		if f.Peers[i].ClusterID == p.ClusterID {
+			continue
+		}
+		for _, view := range f.Peers[i].Views() {
+			// By the table of packets from the overlay, which are never for another peer: they may only leave by the tunnel.
+			routes.add(dataplane.Route{Table: dataplane.OverlayTable, Destination: view.Masked(), Via: own.IP, Link: dataplane.OverlayLink, OnLink: true})
+		}
+	}
+	var rules []dataplane.Rule
+	for _, external := range p.External {
+		for _, e := range f.Exposed {
+			if external.View.Contains(e.Real) {
+				rules = append(rules, dataplane.Rule{Priority: DefaultRulePriority - 1, InLink: dataplane.TunnelLink, Source: single(e.Real), Table: dataplane.TunnelTable})
+			}
+		}
+		rules = append(rules, dataplane.Rule{Priority: DefaultRulePriority, InLink: dataplane.TunnelLink, Source: external.View.Masked(), Table: dataplane.OverlayTable})
+	}
+	return rules
 }
 
 // overlayNeighbours are the nodes and the gateways of other peers.

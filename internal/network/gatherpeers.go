@@ -41,7 +41,7 @@ func (g *gathering) configured() []Peer {
 		if c.DeletionTimestamp != nil {
 			continue
 		}
-		p := Peer{ClusterID: clusterOf(c), Namespace: c.Namespace}
+		p := Peer{ClusterID: clusterOf(c), Namespace: c.Namespace, Negotiated: Negotiated(c)}
 		if n := len(peers); n > 0 && peers[n-1].ClusterID == p.ClusterID {
 			g.problem("", named("Configuration", c), "it is about cluster %q, and so is another, older one in namespace %s: delete one of them", p.ClusterID, peers[n-1].Namespace)
 			continue
@@ -79,6 +79,9 @@ func (g *gathering) remaps(c *networkingv1beta1.Configuration, p *Peer, others [
 				continue
 			}
 			r, why := remap(real, views[i])
+			if why == "" && p.Negotiated && !ipam.Private(r.Real) {
+				why = "is not private, and only the peer named it: an administrator of this cluster who wants it creates the Configuration (liqoctl create configuration)"
+			}
 			if why == "" {
 				why = g.collision(r, others, &Peer{ClusterID: p.ClusterID, Pods: slices.Concat(p.Pods, pairs)})
 			}

@@ -16,6 +16,8 @@ type Host struct {
 	MTU int
 	// Addresses are all IPv4 addresses of the host's links: also those that the API does not tell of, like that of the CNI's bridge.
 	Addresses []netip.Addr
+	// Dependencies are the networks of its links, its next hops, the destinations of its routes and its resolvers.
+	Dependencies []Dependency
 }
 
 // CompileNode is what a node needs in its kernel. active are the gateway pods to route to, by cluster ID; see Choose. While there is no
@@ -27,17 +29,17 @@ func CompileNode(f *Facts, host Host, active map[string]netip.Addr) dataplane.St
 	}
 	state := dataplane.State{
 		Links: []dataplane.Link{overlay(f, node.IP, host.MTU)},
-		Rules: []dataplane.Rule{{Priority: f.rulePriority(), Table: dataplane.OverlayTable}},
-		Table: nodeTable(f, node, host),
 	}
-	routes, gateways := routes{}, []netip.Addr{}
+	routes, gateways, remotes := routes{}, []netip.Addr{}, []netip.Prefix{}
 	for i := range f.Peers {
 		p := &f.Peers[i]
 		for _, c := range p.Candidates {
 			gateways = append(gateways, c.IP)
 		}
 		gateway, has := active[p.ClusterID]
-		for _, view := range p.Views() {
+		views, _ := Admitted(p, host)
+		remotes = append(remotes, views...)
+		for _, view := range views {
 			// Without a gateway the peer is unreachable, and says so: its packets must not go astray by the default route.
 			route := dataplane.Route{Table: dataplane.OverlayTable, Destination: view.Masked(), Type: dataplane.Unreachable}
 			if has {
@@ -48,17 +50,15 @@ func CompileNode(f *Facts, host Host, active map[string]netip.Addr) dataplane.St
 		}
 	}
 	state.Neighbours, state.Routes = neighbours(node.IP, gateways), routes.all()
+	state.Rules, state.Table = nodeRules(f, remotes), nodeTable(f, node, host, remotes)
 	return state
 }
 
 // nodeTable keeps the overlay to its members and remote addresses to the overlay, keeps other translations off what crosses it, and lets
 // peers answer this node but not call it.
-func nodeTable(f *Facts, node Node, host Host) *dataplane.Table {
+func nodeTable(f *Facts, node Node, host Host, remotes []netip.Prefix) *dataplane.Table {
 	overlay, elsewhere := dataplane.LinkName{Name: dataplane.OverlayLink}, dataplane.LinkName{Name: dataplane.OverlayLink, Not: true}
-	members, remotes := f.members(""), []netip.Prefix{}
-	for i := range f.Peers {
-		remotes = append(remotes, f.Peers[i].Views()...)
-	}
+	members := f.members("")
 	local := node.Pods
 	if len(node.Running) > 0 {
 		local = singles(node.Running)

@@ -227,7 +227,8 @@ func (p *passage) route() (dataplane.Route, bool) {
 	rules := slices.Clone(p.state.Rules)
 	slices.SortStableFunc(rules, func(a, b dataplane.Rule) int { return cmp.Compare(a.Priority, b.Priority) })
 	for _, rule := range rules {
-		if rule.InLink != "" && rule.InLink != p.in {
+		if rule.InLink != "" && rule.InLink != p.in || rule.Source.IsValid() && !rule.Source.Contains(p.packet.Source) ||
+			rule.Destination.IsValid() && !rule.Destination.Contains(p.packet.Destination) {
 			continue
 		}
 		var best dataplane.Route

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/ipam"
@@ -64,7 +65,8 @@ func RemoteNetworks(c *networkingv1beta1.Configuration) ([]RemoteNetwork, error)
 
 // RemoteRanges fills in, of a Configuration's status, where the ranges of the peer appear here. status.ranges says of each range that has a place where
 // that is; what has one keeps it while others wait. The lists of status.remote go by the order of the specification and can't leave one out, so
-// they end before the first that has none, and are nil as long as pods or the outside would have none. The condition tells, with the words of
+// they end before the first that has none, and are nil as long as pods or the outside would have none. A range that only the peer named has none
+// while its Network is not ready. The condition tells, with the words of
 // the Networks, what is waited for or what collides; its time and generation are left to the caller.
 func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Network, status *networkingv1beta1.ConfigurationStatus) metav1.Condition {
 	condition := metav1.Condition{
@@ -83,7 +85,7 @@ func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Netw
 				wrong = appendOnce(wrong, fmt.Sprintf("Network %s: %s", w.Name, ready.Message))
 			}
 		}
-		if network == nil || network.Status.CIDR == "" {
+		if network == nil || network.Status.CIDR == "" || refused(network) {
 			waiting = appendOnce(waiting, w.Name)
 			ended[w.Type] = true
 			continue
@@ -104,6 +106,11 @@ func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Netw
 		status.Remote = nil
 	}
 	return condition
+}
+
+// refused tells whether a range that only the peer named has a place that something here needs, by now or since an earlier version gave it.
+func refused(n *ipamv1alpha1.Network) bool {
+	return n.Labels[ipamv1alpha1.LabelNetworkNegotiated] == api.True && meta.IsStatusConditionFalse(n.Status.Conditions, "Ready")
 }
 
 // InTheWay is the name of a Network on its way out that has, or asks for, addresses of the range; empty when there is none.

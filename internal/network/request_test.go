@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
@@ -53,13 +56,22 @@ func TestFactsOfPeersAreChecked(t *testing.T) {
 			CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.244.0.0/16"}, External: []string{"10.70.0.0/16"}}, PublicKey: make([]byte, KeyLength),
 			Endpoint: &networkingv1beta1.Endpoint{Addresses: []string{"198.51.100.7"}, Port: 51840},
 		}},
-		"everything there is": {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: []string{"0.0.0.0/0"}}}, want: "0.0.0.0/0"},
-		"no range":            {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{External: []string{"here"}}}, want: `"here"`},
-		"bits after it":       {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.244.0.1/16"}}}, want: "10.244.0.1/16"},
-		"IPv6":                {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: []string{"fd00::/64"}}}, want: "fd00"},
-		"too many":            {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: make([]string, maxRanges+1)}}, want: "65 ranges"},
-		"a short key":         {facts: networkingv1beta1.NetworkFacts{PublicKey: []byte("key")}, want: "3 bytes"},
-		"nowhere":             {facts: networkingv1beta1.NetworkFacts{Endpoint: &networkingv1beta1.Endpoint{Port: 1}}, want: "0 addresses"},
+		"shared address space":        {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: []string{"100.64.0.0/16"}, External: []string{"192.168.0.0/16"}}}},
+		"everything there is":         {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: []string{"0.0.0.0/0"}}}, want: "0.0.0.0/0"},
+		"the Internet":                {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: []string{"8.8.8.0/24"}}}, want: "range 8.8.8.0/24 is not private"},
+		"one address outside":         {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{External: []string{"203.0.113.7/32"}}}, want: "range 203.0.113.7/32 is not private"},
+		"more than private":           {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: []string{"172.0.0.0/8"}}}, want: "range 172.0.0.0/8 is not private"},
+		"metadata":                    {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: []string{"169.254.169.254/32"}}}, want: "is not private"},
+		"all that is private":         {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.0.0.0/8"}}}, want: "more than 2097152 addresses"},
+		"piece by piece":              {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.0.0.0/12", "10.16.0.0/12"}, External: []string{"10.70.0.0/16"}}}, want: "together with 10.70.0.0/16"},
+		"a gateway that is this host": {facts: networkingv1beta1.NetworkFacts{Endpoint: &networkingv1beta1.Endpoint{Addresses: []string{"127.0.0.1"}, Port: 1}}, want: "127.0.0.1"},
+		"a gateway next door":         {facts: networkingv1beta1.NetworkFacts{Endpoint: &networkingv1beta1.Endpoint{Addresses: []string{"fe80::1"}, Port: 1}}, want: "fe80::1"},
+		"no range":                    {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{External: []string{"here"}}}, want: `"here"`},
+		"bits after it":               {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.244.0.1/16"}}}, want: "10.244.0.1/16"},
+		"IPv6":                        {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: []string{"fd00::/64"}}}, want: "fd00"},
+		"too many":                    {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: make([]string, maxRanges+1)}}, want: "65 ranges"},
+		"a short key":                 {facts: networkingv1beta1.NetworkFacts{PublicKey: []byte("key")}, want: "3 bytes"},
+		"nowhere":                     {facts: networkingv1beta1.NetworkFacts{Endpoint: &networkingv1beta1.Endpoint{Port: 1}}, want: "0 addresses"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := CheckFacts(&test.facts)
@@ -67,5 +79,25 @@ func TestFactsOfPeersAreChecked(t *testing.T) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+// TestNegotiatedStays: what only a peer named stays so when the owner reference to its request is gone, and with an owner reference alone, as earlier versions had it.
+func TestNegotiatedStays(t *testing.T) {
+	owners := []metav1.OwnerReference{{Kind: "NetworkRequest", Name: "milan"}}
+	label := map[string]string{networkingv1beta1.LabelNegotiated: api.True}
+	for name, test := range map[string]struct {
+		meta metav1.ObjectMeta
+		want bool
+	}{
+		"an administrator's":   {metav1.ObjectMeta{}, false},
+		"another owner":        {metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Tenant"}}}, false},
+		"owned":                {metav1.ObjectMeta{OwnerReferences: owners, Labels: label}, true},
+		"its owner is gone":    {metav1.ObjectMeta{Labels: label}, true},
+		"an earlier version's": {metav1.ObjectMeta{OwnerReferences: owners}, true},
+	} {
+		if got := Negotiated(&networkingv1beta1.Configuration{ObjectMeta: test.meta}); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }

@@ -66,7 +66,7 @@ func (w *walk) leave(c *Cluster, node Node, packet Packet, in string, fresh bool
 	p := &passage{state: &state, packet: packet, in: in, fresh: fresh}
 	if in != "" && !p.filter(dataplane.Prerouting) {
 		w.hop(c, "node", node.Name, p.steps)
-		return w.broken(c, "Node "+node.Name, "the node drops packets from %s: only the overlay may bring addresses of peers", packet.Source)
+		return w.broken(c, "Node "+node.Name, "the node drops packets from %s: only the overlay may bring addresses of peers; give the pod or host an address that is not in a range where a peer is seen", packet.Source)
 	}
 	if !fresh {
 		w.untranslate(c, node, p)
@@ -77,11 +77,26 @@ func (w *walk) leave(c *Cluster, node Node, packet Packet, in string, fresh bool
 		if ok {
 			return w.noGateway(c, p.packet.Destination)
 		}
-		return w.broken(c, "Node "+node.Name, "the node has no route of ours to %s: it is no address under which this cluster sees a peer", p.packet.Destination)
+		return w.broken(c, "Node "+node.Name, "the node has no route of ours to %s: it is no address under which this cluster sees a peer; call the address that explain prints for the pod, or connect its cluster with liqoctl network connect", p.packet.Destination)
 	}
 	if !p.packet.Source.IsValid() {
 		p.packet.Source = route.Source
 	}
+	return w.onward(c, node, p, route)
+}
+
+// forward takes a packet that came by the overlay, and is for a peer, back into it.
+func (w *walk) forward(c *Cluster, node Node, p *passage) *arrival {
+	route, ok := p.route()
+	if !ok || route.Type == dataplane.Unreachable {
+		w.hop(c, "node", node.Name, p.steps)
+		return w.noGateway(c, p.packet.Destination)
+	}
+	return w.onward(c, node, p, route)
+}
+
+// onward takes a packet from a node into the overlay.
+func (w *walk) onward(c *Cluster, node Node, p *passage, route dataplane.Route) *arrival {
 	before := p.packet
 	p.filter(dataplane.Forward)
 	p.translate(node.IP)
@@ -96,11 +111,11 @@ func (w *walk) leave(c *Cluster, node Node, packet Packet, in string, fresh bool
 func (w *walk) outward(c *Cluster, via netip.Addr, packet Packet) *arrival {
 	peer, candidate, ok := c.gateway(via)
 	if !ok {
-		return w.broken(c, "Pod with address "+via.String(), "no gateway has the address that the route leads to")
+		return w.broken(c, "Pod with address "+via.String(), "no gateway has the address that the route leads to; wait for the agent of the node to follow, or restart its liqo-fabric pod")
 	}
 	p, done := w.throughGateway(c, &peer, candidate, packet, dataplane.OverlayLink)
 	if !done {
-		return w.broken(c, "Pod "+peer.Namespace+"/"+candidate.Pod, "the gateway drops %s: %s is neither a pod of this cluster nor exposed by an IP object, or the destination is not cluster %q's", packet, packet.Source, peer.ClusterID)
+		return w.broken(c, "Pod "+peer.Namespace+"/"+candidate.Pod, "the gateway drops %s: %s is neither a pod of this cluster nor exposed by an IP object, or the destination is not cluster %q's; create an IP object with spec.ip %s, or call an address of that cluster", packet, packet.Source, peer.ClusterID, packet.Source)
 	}
 	return w.tunnel(c, &peer, p.packet)
 }
@@ -121,19 +136,19 @@ func (w *walk) tunnel(c *Cluster, peer *Peer, packet Packet) *arrival {
 		return w.broken(c, "cluster "+peer.ClusterID, "its facts are not known here: give its kubeconfig too")
 	}
 	if peer.Connection != "Connected" {
-		return w.broken(c, "Connection "+peer.Namespace+"/gw-"+peer.Gateway, "status.value is %q, not Connected: the tunnel to cluster %q does not work", peer.Connection, peer.ClusterID)
+		return w.broken(c, "Connection "+peer.Namespace+"/gw-"+peer.Gateway, "status.value is %q, not Connected: the tunnel to cluster %q does not work; run liqoctl network connect again with the kubeconfigs of both clusters, which names what keeps it down", peer.Connection, peer.ClusterID)
 	}
 	back, ok := other.Facts.Peer(c.ID)
 	if !ok {
 		return w.incomplete(other, c.ID)
 	}
 	if back.Role == peer.Role {
-		return w.broken(other, string(back.Role)+" of cluster "+c.ID, "the gateways of both clusters are a %s: one of them must be made the other kind", back.Role)
+		return w.broken(other, string(back.Role)+" of cluster "+c.ID, "the gateways of both clusters are a %s: one of them must be made the other kind; run liqoctl network reset, then liqoctl network connect", back.Role)
 	}
 	allowed := slices.ContainsFunc(back.Remaps(), func(r ipam.Remap) bool { return r.Real.Contains(packet.Source) })
 	w.hop(c, "tunnel", c.ID+" > "+other.ID, []Step{{By: "wireguard " + dataplane.TunnelLink, Before: packet, After: packet}})
 	if !allowed {
-		return w.broken(other, "Configuration "+back.Namespace+"/"+c.ID, "the tunnel takes no packet from %s: it is in no range of spec.remote.cidr (%s)", packet.Source, prefixes(back.Remaps(), false))
+		return w.broken(other, "Configuration "+back.Namespace+"/"+c.ID, "the tunnel takes no packet from %s: it is in no range of spec.remote.cidr (%s); correct spec.remote.cidr to what liqoctl generate configuration prints in the other cluster", packet.Source, prefixes(back.Remaps(), false))
 	}
 	return w.inward(other, &back, packet)
 }
@@ -146,7 +161,7 @@ func (w *walk) inward(c *Cluster, peer *Peer, packet Packet) *arrival {
 	}
 	p, done := w.throughGateway(c, peer, candidate, packet, dataplane.TunnelLink)
 	if !done {
-		return w.broken(c, "Pod "+peer.Namespace+"/"+candidate.Pod, "the gateway drops %s: the destination is neither a pod of this cluster on one of its nodes nor exposed by an IP object, or the source is not cluster %q's", packet, peer.ClusterID)
+		return w.broken(c, "Pod "+peer.Namespace+"/"+candidate.Pod, "the gateway drops %s: the destination is neither a pod of this cluster on one of its nodes nor exposed by an IP object, or the source is not cluster %q's; create an IP object for the address, or compare the pod CIDRs of the nodes with Network pod-cidr", packet, peer.ClusterID)
 	}
 	route, _ := p.route()
 	if i := slices.IndexFunc(c.Facts.Nodes, func(n Node) bool { return n.IP == route.Via }); i >= 0 {
@@ -166,16 +181,19 @@ func (w *walk) arrive(c *Cluster, node Node, packet Packet) *arrival {
 	end := &arrival{cluster: c, node: node, in: podLink}
 	if !p.filter(dataplane.Prerouting) {
 		w.hop(c, "node", node.Name, p.steps)
-		return w.broken(c, "Node "+node.Name, "the node drops %s: peers may answer nodes, but not call them unless an IP object exposes the address", packet)
+		return w.broken(c, "Node "+node.Name, "the node drops %s: peers may answer nodes, but not call them unless an IP object exposes the address; create an IP object with spec.ip %s", packet, packet.Destination)
 	}
 	w.untranslate(c, node, p)
 	local := slices.Contains(node.Addresses, p.packet.Destination)
+	if !local && slices.ContainsFunc(c.Facts.Peers, func(peer Peer) bool { return contains(peer.Views(), p.packet.Destination) }) {
+		return w.forward(c, node, p) // a node of one peer calls another peer, or is answered
+	}
 	switch {
 	case local:
 		end.in = ""
 		if !p.filter(dataplane.Input) {
 			w.hop(c, "node", node.Name, p.steps)
-			return w.broken(c, "Node "+node.Name, "the node drops %s: peers may not call nodes", packet)
+			return w.broken(c, "Node "+node.Name, "the node drops %s: peers may not call nodes; create an IP object with spec.ip %s", packet, packet.Destination)
 		}
 	case contains(c.Facts.Services, p.packet.Destination):
 		p.translated = true
@@ -224,7 +242,7 @@ func (w *walk) noGateway(c *Cluster, view netip.Addr) *arrival {
 			return w.broken(c, "Gateway"+string(p.Role)+" "+p.Namespace+"/"+p.Gateway, "no pod of the gateway has an address: see its Deployment gw-%s", p.Gateway)
 		}
 	}
-	return w.broken(c, "address "+view.String(), "no peer is seen there")
+	return w.broken(c, "address "+view.String(), "no peer is seen there; connect the cluster with liqoctl network connect")
 }
 
 // incomplete says why a cluster has no complete peer.

@@ -2,8 +2,10 @@ package agent
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -56,4 +58,82 @@ func routedMTU(mtu int, routes []netlink.Route) int {
 		}
 	}
 	return mtu
+}
+
+// Dependencies are what a host needs to reach others, with a name for people: the networks of its links, its next hops, the destinations of its
+// routes, and the resolvers of a resolv.conf. Links that are named are left out.
+func Dependencies(resolvConf string, except ...string) (map[netip.Prefix]string, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("listing links: %w", err)
+	}
+	names := map[int]string{}
+	for _, link := range links {
+		names[link.Attrs().Index] = link.Attrs().Name
+	}
+	all := resolvers(resolvConf)
+	addresses, err := netlink.AddrList(nil, unix.AF_INET)
+	if err != nil {
+		return nil, fmt.Errorf("listing addresses: %w", err)
+	}
+	for _, a := range addresses {
+		if addr, ok := netip.AddrFromSlice(a.IP.To4()); ok && !slices.Contains(except, names[a.LinkIndex]) {
+			ones, _ := a.Mask.Size()
+			all[netip.PrefixFrom(addr, ones).Masked()] = "the network of link " + names[a.LinkIndex]
+		}
+	}
+	routes, err := netlink.RouteList(nil, unix.AF_INET)
+	if err != nil {
+		return nil, fmt.Errorf("listing routes: %w", err)
+	}
+	for _, r := range routes { // of the main table
+		hops := []net.IP{r.Gw}
+		for _, hop := range r.MultiPath {
+			hops = append(hops, hop.Gw)
+		}
+		for _, hop := range hops {
+			if addr, ok := netip.AddrFromSlice(hop.To4()); ok {
+				all[netip.PrefixFrom(addr, 32)] = "a next hop"
+			}
+		}
+	}
+	for _, prefix := range destinations(routes, func(link int) bool { return slices.Contains(except, names[link]) }) {
+		if all[prefix] == "" {
+			all[prefix] = "the destination of a route"
+		}
+	}
+	return all, nil
+}
+
+// widest is the length of the prefix of a destination that says no more than a default route does: with 10.0.0.0/8 as a dependency, nothing private would be left.
+const widest = 8
+
+// destinations are where routes lead, whoever made them: a network behind a router or a VPN. Default routes and those that refuse packets are left out, and those
+// of the links that except matches.
+func destinations(routes []netlink.Route, except func(link int) bool) []netip.Prefix {
+	var all []netip.Prefix
+	for i := range routes {
+		r := &routes[i]
+		if r.Dst == nil || r.Type != unix.RTN_UNICAST || except(r.LinkIndex) {
+			continue
+		}
+		addr, ok := netip.AddrFromSlice(r.Dst.IP.To4())
+		if ones, _ := r.Dst.Mask.Size(); ok && ones > widest {
+			all = append(all, netip.PrefixFrom(addr, ones).Masked())
+		}
+	}
+	return all
+}
+
+// resolvers are the IPv4 name servers of a resolv.conf (resolv.conf(5)).
+func resolvers(text string) map[netip.Prefix]string {
+	all := map[netip.Prefix]string{}
+	for line := range strings.Lines(text) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "nameserver" {
+			if addr, err := netip.ParseAddr(fields[1]); err == nil && addr.Is4() {
+				all[netip.PrefixFrom(addr, 32)] = "a resolver"
+			}
+		}
+	}
+	return all
 }

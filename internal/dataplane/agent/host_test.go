@@ -2,9 +2,13 @@ package agent
 
 import (
 	"net"
+	"net/netip"
+	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // TestDefaultRouteLimitsTheMTU: a pod's link may promise more than what its network carries; the route then says so.
@@ -25,5 +29,53 @@ func TestDefaultRouteLimitsTheMTU(t *testing.T) {
 		if got := routedMTU(1500, c.routes); got != c.want {
 			t.Errorf("%s: got %d, want %d", name, got, c.want)
 		}
+	}
+}
+
+// TestDependencies: the networks of links and the resolvers are among what a host needs; the loopback is a link as any other.
+func TestDependencies(t *testing.T) {
+	found, err := Dependencies("search example.com\nnameserver 10.0.0.2\nnameserver fd00::2\n#nameserver 10.0.0.3\nnameserver\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{"10.0.0.2/32": "a resolver", "10.0.0.3/32": "", "127.0.0.0/8": "the network of link lo"} {
+		if got := found[netip.MustParsePrefix(text)]; got != want {
+			t.Errorf("%s is %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestDestinationsOfRoutes: a node needs the networks that a static route leads to, through a router or a VPN. A default route leads everywhere, also as two halves, and
+// our own link is left out.
+func TestDestinationsOfRoutes(t *testing.T) {
+	to := func(text string, r netlink.Route) netlink.Route {
+		prefix := netip.MustParsePrefix(text)
+		r.Dst = &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
+		if r.Type == 0 {
+			r.Type = unix.RTN_UNICAST
+		}
+		return r
+	}
+	const eth, vpn, ours = 2, 3, 4
+	router := net.IPv4(192, 0, 2, 1)
+	routes := []netlink.Route{
+		{LinkIndex: eth, Gw: router, Type: unix.RTN_UNICAST},
+		to("0.0.0.0/0", netlink.Route{LinkIndex: eth, Gw: router}),
+		to("0.0.0.0/1", netlink.Route{LinkIndex: vpn}),
+		to("10.0.0.0/8", netlink.Route{LinkIndex: eth, Gw: router}),
+		to("10.20.0.0/16", netlink.Route{LinkIndex: eth, Gw: router}),
+		to("10.30.0.9/32", netlink.Route{LinkIndex: vpn}),
+		to("10.40.0.0/16", netlink.Route{MultiPath: []*netlink.NexthopInfo{{LinkIndex: eth, Gw: router}}}),
+		to("10.50.0.0/16", netlink.Route{Type: unix.RTN_BLACKHOLE}),
+		to("10.60.0.0/16", netlink.Route{LinkIndex: ours}),
+		to("fd00::/64", netlink.Route{LinkIndex: eth}),
+	}
+	var got []string
+	for _, prefix := range destinations(routes, func(link int) bool { return link == ours }) {
+		got = append(got, prefix.String())
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"10.20.0.0/16", "10.30.0.9/32", "10.40.0.0/16"}, got); diff != "" {
+		t.Errorf("destinations (-want +got):\n%s", diff)
 	}
 }

@@ -133,10 +133,16 @@ func (d Dice) routing(s *dataplane.State, tunnel bool) {
 		}
 		s.Routes = append(s.Routes, r)
 	}
-	for range d.IntN(3) {
+	for range d.IntN(4) {
 		r := dataplane.Rule{Priority: 900 + d.IntN(2), Table: dataplane.OverlayTable + d.IntN(2)}
 		if d.maybe() {
 			r.InLink = d.own.Overlay
+		}
+		if d.IntN(3) == 0 {
+			r.Source = d.prefix()
+		}
+		if d.IntN(3) == 0 {
+			r.Destination = d.prefix()
 		}
 		s.Rules = append(s.Rules, r)
 	}

@@ -172,12 +172,16 @@ func deletedTwice(t *testing.T, h Host) {
 }
 
 func similarRules(t *testing.T, h Host) {
-	plain, conditional := dataplane.Rule{Priority: 900, Table: dataplane.OverlayTable}, dataplane.Rule{Priority: 900, InLink: h.Own.Overlay, Table: dataplane.OverlayTable}
-	for _, order := range [][]dataplane.Rule{{plain, conditional}, {conditional, plain}} {
-		for _, keep := range order {
-			h.converge(t, dataplane.State{})
-			h.apply(t, dataplane.Change{Rule: &order[0]}, dataplane.Change{Rule: &order[1]}, dataplane.Change{Rule: &order[1]})
-			h.converge(t, dataplane.State{Rules: []dataplane.Rule{keep}})
+	plain := dataplane.Rule{Priority: 900, Table: dataplane.OverlayTable}
+	link, source, destination := plain, plain, plain
+	link.InLink, source.Source, destination.Destination = h.Own.Overlay, netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.0.0.0/8")
+	for _, conditional := range []dataplane.Rule{link, source, destination} {
+		for _, order := range [][]dataplane.Rule{{plain, conditional}, {conditional, plain}} {
+			for _, keep := range order {
+				h.converge(t, dataplane.State{})
+				h.apply(t, dataplane.Change{Rule: &order[0]}, dataplane.Change{Rule: &order[1]}, dataplane.Change{Rule: &order[1]})
+				h.converge(t, dataplane.State{Rules: []dataplane.Rule{keep}})
+			}
 		}
 	}
 }

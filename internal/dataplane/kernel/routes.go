@@ -159,7 +159,13 @@ func (k *Kernel) readRules(s *dataplane.State, own dataplane.Ownership) error {
 
 func rule(r netlink.Rule) dataplane.Rule {
 	out := dataplane.Rule{Priority: r.Priority, InLink: r.IifName, Table: r.Table}
-	if r.Src != nil || r.Dst != nil || r.Mark != 0 || r.Mask != nil || r.Tos != 0 || r.TunID != 0 || r.Goto > 0 || r.Flow > 0 || r.OifName != "" ||
+	if r.Src != nil {
+		out.Source = prefix(r.Src)
+	}
+	if r.Dst != nil {
+		out.Destination = prefix(r.Dst)
+	}
+	if r.Mark != 0 || r.Mask != nil || r.Tos != 0 || r.TunID != 0 || r.Goto > 0 || r.Flow > 0 || r.OifName != "" ||
 		r.SuppressIfgroup > 0 || r.SuppressPrefixlen > 0 || r.Invert || r.Dport != nil || r.Sport != nil || r.IPProto != 0 || r.UIDRange != nil {
 		r.Protocol = 0
 		out.Foreign = fmt.Sprintf("%+v", r)
@@ -174,7 +180,29 @@ func (k *Kernel) setRule(r dataplane.Rule) error {
 	}
 	wanted := netlink.NewRule()
 	wanted.Family, wanted.Priority, wanted.IifName, wanted.Table, wanted.Protocol = netlink.FAMILY_V4, r.Priority, r.InLink, r.Table, dataplane.Protocol
-	return k.handle.RuleAdd(wanted)
+	if r.Source.IsValid() {
+		wanted.Src = network(r.Source)
+	}
+	if r.Destination.IsValid() {
+		wanted.Dst = network(r.Destination)
+	}
+	err = k.handle.RuleAdd(wanted)
+	if !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	// The kernel takes a rule for every address for one that selects some, if that is there: these go, and come back after it.
+	similar := slices.DeleteFunc(rules, func(is netlink.Rule) bool { return is.Priority != r.Priority || is.IifName != r.InLink })
+	for i := range similar {
+		if err := gone(k.handle.RuleDel(&similar[i])); err != nil {
+			return err
+		}
+	}
+	for _, add := range append([]netlink.Rule{*wanted}, similar...) {
+		if err := k.handle.RuleAdd(&add); err != nil {
+			return fmt.Errorf("adding %q: %w", rule(add), err)
+		}
+	}
+	return nil
 }
 
 // deleteRule removes that very rule. A request can't say "no such condition", so the kernel may take another of the same priority and table: that

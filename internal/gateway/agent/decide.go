@@ -170,7 +170,7 @@ func (a *Agent) takeLeave(ctx context.Context) {
 	a.session.Close()
 	a.mu.Unlock()
 	if err := a.pinger.Leave(); err != nil {
-		a.opts.Log.Error("Ending without a word", "error", err)
+		a.opts.Log.Error("Shutdown notice not sent", "error", err)
 	}
 	a.applier.Facts() // becomes deaf
 	select {

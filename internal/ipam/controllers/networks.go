@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +26,8 @@ import (
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks/status,verbs=patch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=core,resources=services,verbs=get;list;watch
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 const (
@@ -93,8 +96,56 @@ func (r *networks) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	return reconcile.Result{}, out.err()
 }
 
-// hosts are the addresses of the nodes. The API server's own cache is new enough, and is asked for a few times in the life of a peering.
+// Where the addresses of the API servers and of the cluster's DNS are.
+const (
+	apiServerNamespace = metav1.NamespaceDefault
+	apiServerService   = "kubernetes"
+	dnsNamespace       = metav1.NamespaceSystem
+	labelDNS           = "k8s-app"
+	dnsApp             = "kube-dns"
+)
+
+// hosts are the addresses of the nodes, the API servers and the cluster's DNS. The API server's own cache is new enough, and is asked for a few
+// times in the life of a peering.
 func (r *networks) hosts(ctx context.Context) ([]ipam.Host, error) {
+	out, err := r.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	add := func(name string, addresses ...string) {
+		for _, text := range addresses {
+			if addr, err := netip.ParseAddr(text); err == nil {
+				out = append(out, ipam.Host{Name: name, Addr: addr})
+			}
+		}
+	}
+	var slices discoveryv1.EndpointSliceList
+	cached := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
+	if err := r.live.List(ctx, &slices, cached, client.InNamespace(apiServerNamespace), client.MatchingLabels{discoveryv1.LabelServiceName: apiServerService}); err != nil {
+		return nil, fmt.Errorf("listing the EndpointSlices of the API server: %w", err)
+	}
+	for i := range slices.Items {
+		for _, endpoint := range slices.Items[i].Endpoints {
+			add("the API server", endpoint.Addresses...)
+		}
+	}
+	for namespace, selector := range map[string]client.ListOption{
+		apiServerNamespace: client.MatchingFields{"metadata.name": apiServerService}, dnsNamespace: client.MatchingLabels{labelDNS: dnsApp},
+	} {
+		var services corev1.ServiceList
+		if err := r.live.List(ctx, &services, cached, client.InNamespace(namespace), selector); err != nil {
+			return nil, fmt.Errorf("listing Services in namespace %s: %w", namespace, err)
+		}
+		for i := range services.Items {
+			service := &services.Items[i]
+			add(fmt.Sprintf("Service %s/%s", service.Namespace, service.Name), service.Spec.ClusterIPs...)
+		}
+	}
+	return out, nil
+}
+
+// nodes are the addresses of the real nodes.
+func (r *networks) nodes(ctx context.Context) ([]ipam.Host, error) {
 	var nodes corev1.NodeList
 	if err := r.live.List(ctx, &nodes, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
 		return nil, fmt.Errorf("listing Nodes: %w", err)
@@ -106,7 +157,7 @@ func (r *networks) hosts(ctx context.Context) ([]ipam.Host, error) {
 			continue // its address is that of a virtual kubelet's pod
 		}
 		for _, address := range node.Status.Addresses {
-			if addr, err := netip.ParseAddr(address.Address); err == nil && address.Type == corev1.NodeInternalIP {
+			if addr, err := netip.ParseAddr(address.Address); err == nil {
 				out = append(out, ipam.Host{Name: "node " + node.Name, Addr: addr})
 			}
 		}
@@ -154,7 +205,7 @@ func (r *networks) give(ctx context.Context, n *ipamv1alpha1.Network, plan ipam.
 		return err
 	}
 	if plan.Instead != "" && before.Status.CIDR == "" {
-		r.events.Eventf(n, nil, corev1.EventTypeNormal, reasonRemapped, "Give", "%s is %s in this cluster: the wanted range overlaps %s", n.Spec.CIDR, given, plan.Instead)
+		r.events.Eventf(n, nil, corev1.EventTypeNormal, reasonRemapped, "Give", "%s is %s in this cluster: the wanted range %s", n.Spec.CIDR, given, plan.Instead)
 	}
 	tell(r.events, n, told, plan.Problem, "Give")
 	return nil

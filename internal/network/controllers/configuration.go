@@ -155,6 +155,11 @@ func (r *configurations) ensure(ctx context.Context, c *networkingv1beta1.Config
 			return fmt.Errorf("there is Network %s/%s, which was not made for this Configuration: %w", n.Namespace, n.Name, errRefused)
 		}
 		n.Labels = network.Layered(r.Labels, n.Labels, map[string]string{api.LabelRemoteClusterID: cluster, networkingv1beta1.LabelCIDRType: w.Type})
+		if network.Negotiated(c) {
+			n.Labels[ipamv1alpha1.LabelNetworkNegotiated] = api.True
+		} else {
+			delete(n.Labels, ipamv1alpha1.LabelNetworkNegotiated)
+		}
 		n.Annotations = network.Layered(r.Annotations, n.Annotations)
 		n.Spec.CIDR = w.CIDR.String()
 		return controllerutil.SetControllerReference(c, n, r.client.Scheme())

@@ -184,11 +184,10 @@ func (r *networkRequests) template(kind, name string) corev1.ObjectReference {
 }
 
 // ensure makes an object of the network and keeps it as the requests have it. Each of them owns it, so that it goes with the last one; one that
-// no request owns is somebody else's.
+// was not negotiated is somebody else's.
 func (r *networkRequests) ensure(ctx context.Context, q *networkingv1beta1.NetworkRequest, o client.Object, fill func()) error {
 	_, err := kube.Ensure(ctx, r.client, o, func() error {
-		owned := slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.Kind == "NetworkRequest" })
-		if o.GetResourceVersion() != "" && !owned {
+		if o.GetResourceVersion() != "" && !network.Negotiated(o) {
 			return nil
 		}
 		if o.GetDeletionTimestamp() != nil {
@@ -198,7 +197,7 @@ func (r *networkRequests) ensure(ctx context.Context, q *networkingv1beta1.Netwo
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		labels[api.LabelRemoteClusterID] = peerOf(q)
+		labels[api.LabelRemoteClusterID], labels[networkingv1beta1.LabelNegotiated] = peerOf(q), api.True
 		o.SetLabels(labels)
 		fill()
 		return controllerutil.SetOwnerReference(q, o, r.client.Scheme())

@@ -7,13 +7,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
+	apitesting "liqo.io/liqo/internal/testing"
 )
 
 // requestOf is a request of ours to a provider, or with copied the copy of one of a consumer's.
@@ -41,7 +46,7 @@ func factsOf(pods string, key byte) networkingv1beta1.NetworkFacts {
 func made[T client.Object](t *testing.T, c *cluster, q *networkingv1beta1.NetworkRequest, o T, ok func(T) bool) T {
 	t.Helper()
 	return eventually(t, c, o, "made for the request", func(o T) bool {
-		return ok(o) && slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+		return ok(o) && o.GetLabels()[networkingv1beta1.LabelNegotiated] == api.True && slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
 			return ref.UID == q.UID && (ref.Controller == nil || !*ref.Controller)
 		})
 	})
@@ -84,6 +89,12 @@ func testRequestOfConsumer(t *testing.T, c *cluster) {
 		return q.Status.Provider.Endpoint != nil && q.Status.Provider.Endpoint.Port >= 30000
 	})
 
+	// A Configuration that lost its owner is no administrator's: the request has it again.
+	change(t, c, configuration(id, nil, nil), func(conf *networkingv1beta1.Configuration) { conf.OwnerReferences = nil })
+	facts = factsOf("10.124.0.0/16", 2)
+	change(t, c, q, func(q *networkingv1beta1.NetworkRequest) { q.Spec.Consumer = facts })
+	made(t, c, q, configuration(id, nil, nil), func(conf *networkingv1beta1.Configuration) bool { return cmp.Equal(conf.Spec.Remote.CIDR, facts.CIDR) })
+
 	change(t, c, q, func(q *networkingv1beta1.NetworkRequest) { q.Spec.Consumer.CIDR.Pod = []string{"0.0.0.0/0"} })
 	eventually(t, c, q, "refused", func(q *networkingv1beta1.NetworkRequest) bool {
 		return is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasonInvalid, "0.0.0.0/0")
@@ -123,4 +134,68 @@ func testRequestToProvider(t *testing.T, c *cluster) {
 	back.Name, back.Spec.Consumer = "back", facts
 	c.create(t, back)
 	made(t, c, back, &networkingv1beta1.GatewayClient{ObjectMeta: peerMeta(id, id)}, func(gw *networkingv1beta1.GatewayClient) bool { return len(gw.OwnerReferences) == 2 })
+}
+
+// testHostileRequests: a consumer with its own rights, and a provider by what it answers, name the addresses of others. What is not private never
+// becomes a Configuration, and what is appears where this cluster chooses.
+func testHostileRequests(t *testing.T, c *cluster) {
+	const id = "evil"
+	c.tenant(t, id)
+	c.create(t, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(id), Name: "consumer"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: id}},
+	})
+	as := rest.CopyConfig(c.config)
+	as.Impersonate = rest.ImpersonationConfig{UserName: id, Groups: []string{"liqo.io", "system:authenticated"}}
+	consumer := apitesting.Client(t, as)
+
+	q := requestOf(id, true)
+	q.Spec.Consumer = factsOf("8.8.8.0/24", 9)
+	apitesting.Eventually(t, within, "the consumer to have its rights", func() error { return consumer.Create(t.Context(), q) })
+	for _, hostile := range []string{"8.8.8.0/24", "192.0.2.0/24", "203.0.113.7/32", "169.254.169.254/32", "127.0.0.0/8", "10.0.0.0/8"} {
+		apitesting.Eventually(t, within, "the consumer to name "+hostile, func() error {
+			if err := consumer.Get(t.Context(), client.ObjectKeyFromObject(q), q); err != nil {
+				return err
+			}
+			q.Spec.Consumer.CIDR.Pod = []string{hostile}
+			return consumer.Update(t.Context(), q)
+		})
+		eventually(t, c, q, "refused", func(q *networkingv1beta1.NetworkRequest) bool {
+			return is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasonInvalid, hostile)
+		})
+	}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: q.Namespace, Name: id}, &networkingv1beta1.Configuration{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a Configuration of hostile ranges: %v", err)
+	}
+	for _, o := range []client.Object{configuration(id, []string{"8.8.8.0/24"}, []string{"10.70.0.0/16"}), &ipamv1alpha1.Network{ObjectMeta: peerMeta(id, "own"), Spec: ipamv1alpha1.NetworkSpec{CIDR: "8.8.8.0/24"}}} {
+		if err := consumer.Create(t.Context(), o); !apierrors.IsForbidden(err) {
+			t.Errorf("the consumer makes a %T itself: %v", o, err)
+		}
+	}
+	change(t, c, q, func(q *networkingv1beta1.NetworkRequest) { q.Spec.Consumer.CIDR.Pod = []string{"10.20.0.0/16"} })
+	conf := eventually(t, c, configuration(id, nil, nil), "configured", configured)
+	network := &ipamv1alpha1.Network{ObjectMeta: peerMeta(id, id+"-pod-10-20-0-0-16")}
+	eventually(t, c, network, "marked", func(n *ipamv1alpha1.Network) bool {
+		return n.Labels[ipamv1alpha1.LabelNetworkNegotiated] == api.True && n.Status.CIDR == conf.Status.Remote.CIDR.Pod[0]
+	})
+	if network.Status.CIDR == "10.20.0.0/16" {
+		t.Error("the consumer is seen where it says")
+	}
+
+	const provider = "wolf"
+	c.tenant(t, provider)
+	mine := requestOf(provider, false)
+	c.create(t, mine)
+	answer := factsOf("10.123.0.0/16", 7)
+	answer.CIDR.External = []string{"192.0.2.0/24"} // where the nodes are
+	answer.Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"198.51.100.7"}, Port: networkingv1beta1.GatewayPort, Protocol: corev1.ProtocolUDP}
+	change(t, c, mine, func(q *networkingv1beta1.NetworkRequest) { q.Status.Provider = answer })
+	answer.CIDR.External = []string{"10.70.0.0/16"}
+	change(t, c, mine, func(q *networkingv1beta1.NetworkRequest) { q.Status.Provider.PublicKey = bytes.Repeat([]byte{8}, 32) })
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: mine.Namespace, Name: provider}, &networkingv1beta1.Configuration{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a Configuration of what a hostile provider answers: %v", err)
+	}
+	change(t, c, mine, func(q *networkingv1beta1.NetworkRequest) { q.Status.Provider = answer })
+	eventually(t, c, configuration(provider, nil, nil), "configured", configured)
 }

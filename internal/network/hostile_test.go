@@ -1,0 +1,190 @@
+package network
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/ipam"
+)
+
+// needed are the addresses that a cluster and its nodes depend on, and of which no peer may get a packet.
+func needed() map[string]netip.Addr {
+	return map[string]netip.Addr{
+		"a node": addr("172.16.0.1"), "another node": addr("172.16.0.2"), "a node's public address": addr("203.0.113.1"),
+		"a host on the nodes' link": addr("172.16.3.99"), "the next hop of the default route": addr("172.17.0.1"), "a resolver": addr("10.30.0.2"),
+		"the API server": addr("10.31.5.7"), "the public API server": addr("203.0.113.77"), "the Service of the API server": addr("10.96.0.1"),
+		"cluster DNS": addr("10.96.0.10"), "a pod": addr("10.10.2.9"), "an external address": addr("10.70.0.9"), "a reserved subnet": addr("10.129.1.1"),
+		"the Internet": addr("8.8.8.8"), "a host outside": addr("198.51.100.9"), "the metadata service": addr("169.254.169.254"), "a carrier": addr("100.100.100.200"),
+		"loopback": addr("127.0.0.53"), "multicast": addr("224.0.0.251"), "itself": addr("0.0.0.0"), "everybody": addr("255.255.255.255"),
+	}
+}
+
+// hosts are what address management hears of them.
+func hosts() []ipam.Host {
+	n := needed()
+	return []ipam.Host{{Name: "node rome-1", Addr: n["a node"]}, {Name: "node rome-2", Addr: n["another node"]}, {Name: "node rome-1", Addr: n["a node's public address"]},
+		{Name: "the API server", Addr: n["the API server"]}, {Name: "the API server", Addr: n["the public API server"]}, {Name: "Service kube-system/kube-dns", Addr: n["cluster DNS"]}}
+}
+
+// hostOf is what the agent of a node hears of it.
+func hostOf(name string) Host {
+	return Host{Name: name, MTU: 1500, Dependencies: []Dependency{{prefix("10.30.0.2/32"), "a resolver"}, {prefix("172.16.0.0/22"), "the network of link eth0"}, {prefix("172.17.0.1/32"), "a next hop"}}}
+}
+
+// negotiated is a world in which milan named ranges in a NetworkRequest; earlier are the places that another version gave them. It returns the facts,
+// and why the request was refused.
+func negotiated(t *testing.T, told networkingv1beta1.CIDRs, earlier map[string]string, pools []netip.Prefix) (Facts, error) {
+	t.Helper()
+	o := objects(t)
+	for i := range o.Networks {
+		o.Networks[i].UID = types.UID(fmt.Sprint("uid-", i))
+		o.Networks[i].Labels[ipamv1alpha1.LabelNetworkNotRemapped] = api.True
+	}
+	o.Networks = append(o.Networks, ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "reserved", Labels: map[string]string{
+		ipamv1alpha1.LabelNetworkType: ipamv1alpha1.NetworkTypeReserved, ipamv1alpha1.LabelNetworkNotRemapped: api.True}},
+		Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.128.0.0/11"}, Status: ipamv1alpha1.NetworkStatus{CIDR: "10.128.0.0/11"}})
+	c := &o.Configurations[0]
+	c.OwnerReferences = []metav1.OwnerReference{{Kind: "NetworkRequest", Name: "milan"}}
+	c.Spec.Remote.CIDR, c.Status = told, networkingv1beta1.ConfigurationStatus{}
+	if earlier == nil {
+		if err := CheckFacts(&networkingv1beta1.NetworkFacts{CIDR: told}); err != nil {
+			return Facts{}, err
+		}
+	}
+	wanted, err := RemoteNetworks(c)
+	if err != nil {
+		return Facts{}, err
+	}
+	remote := map[string]*ipamv1alpha1.Network{}
+	for _, w := range wanted {
+		o.Networks = append(o.Networks, ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: w.Name, Labels: map[string]string{ipamv1alpha1.LabelNetworkNegotiated: api.True}},
+			Spec: ipamv1alpha1.NetworkSpec{CIDR: w.CIDR.String()}, Status: ipamv1alpha1.NetworkStatus{CIDR: earlier[w.CIDR.String()]}})
+	}
+	for key, plan := range ipam.Networks(ipam.NetworkObjects{Networks: o.Networks, Pools: pools, Hosts: hosts()}) {
+		n := &o.Networks[slices.IndexFunc(o.Networks, func(n ipamv1alpha1.Network) bool { return n.Namespace == key.Namespace && n.Name == key.Name })]
+		ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue}
+		if plan.Problem != (ipam.Problem{}) {
+			ready.Status, ready.Message = metav1.ConditionFalse, plan.Problem.Message
+		}
+		n.Status.Conditions = []metav1.Condition{ready}
+		if plan.CIDR.IsValid() {
+			n.Status.CIDR = plan.CIDR.String()
+		}
+		remote[n.Name] = n
+	}
+	RemoteRanges(wanted, remote, &c.Status)
+	f, _ := Gather(&o)
+	return f, nil
+}
+
+// TestHostileRequests: whatever a peer names, and whatever earlier versions made of it, no node leads a packet to what is needed here into a tunnel,
+// wherever the packet comes from. Other peers' ranges go on being led.
+func TestHostileRequests(t *testing.T) {
+	r := rand.New(rand.NewPCG(18, 1))
+	bits := []int{8, 11, 12, 16, 20, 22, 24, 30, 32}
+	all := needed()
+	names := slices.Sorted(func(yield func(string) bool) {
+		for name := range all {
+			if !yield(name) {
+				return
+			}
+		}
+	})
+	hostile := func() string { // around what is needed, or anywhere
+		if r.IntN(3) > 0 {
+			return netip.PrefixFrom(all[names[r.IntN(len(names))]], bits[r.IntN(len(bits))]).Masked().String()
+		}
+		first := []byte{10, 10, 100, 172, 192, byte(r.IntN(224))}[r.IntN(6)]
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{first, byte(r.IntN(256)), byte(r.IntN(256)), 0}), bits[r.IntN(len(bits))]).Masked().String()
+	}
+	led, refused := 0, 0
+	for range 4000 {
+		told, earlier := networkingv1beta1.CIDRs{External: []string{hostile()}}, map[string]string(nil)
+		for range 1 + r.IntN(3) {
+			told.Pod = append(told.Pod, hostile())
+		}
+		if r.IntN(4) == 0 { // another version gave them what they asked for
+			earlier = map[string]string{}
+			for _, p := range append(told.Pod, told.External...) {
+				earlier[p] = p
+			}
+		}
+		pools := ipam.DefaultPools()
+		if r.IntN(3) == 0 {
+			pools = []netip.Prefix{prefix("10.192.0.0/10"), prefix("172.16.0.0/12")}
+		}
+		f, err := negotiated(t, told, earlier, pools)
+		if err != nil {
+			refused++
+			continue
+		}
+		led += len(f.Peers)
+		for _, n := range f.Nodes {
+			state := CompileNode(&f, hostOf(n.Name), FirstChoice(&f))
+			for name, destination := range all {
+				for _, source := range []netip.Addr{{}, n.IP, addr("10.10.1.5"), addr("198.51.100.1")} {
+					p := &passage{state: &state, packet: Packet{Source: source, Destination: destination}}
+					if route, ok := p.route(); ok {
+						t.Fatalf("%+v, earlier %v: packets from %s to %s (%s) go by %s", told, earlier, source, destination, name, route)
+					}
+				}
+			}
+		}
+	}
+	if led < 150 || refused < 300 {
+		t.Errorf("%d peers were led, %d requests refused: the test does not try what matters", led, refused)
+	}
+}
+
+// TestPeersDoNotAim: where the ranges of a peer appear says nothing about what it named, so it can't have the packets to a certain address here.
+func TestPeersDoNotAim(t *testing.T) {
+	places := func(pods ...string) []string {
+		f, err := negotiated(t, networkingv1beta1.CIDRs{Pod: pods, External: []string{"10.70.0.0/16"}}, nil, ipam.DefaultPools())
+		if err != nil || len(f.Peers) != 1 {
+			t.Fatalf("%v, peers %+v", err, f.Peers)
+		}
+		var views []string
+		for _, view := range f.Peers[0].Views() {
+			views = append(views, view.String())
+		}
+		return slices.Sorted(slices.Values(views))
+	}
+	want := places("10.20.0.0/16")
+	if slices.Contains(want, "10.20.0.0/16") {
+		t.Errorf("a peer is seen where it says: %v", want)
+	}
+	for _, pods := range []string{"10.21.0.0/16", "10.19.0.0/16", "10.240.0.0/16", "192.168.0.0/16", "100.64.0.0/16"} {
+		if diff := cmp.Diff(want, places(pods)); diff != "" {
+			t.Errorf("a peer that names %s instead is seen elsewhere (-want +got):\n%s", pods, diff)
+		}
+	}
+}
+
+// TestRangesOnTheLinksOfANode: a place that IPAM could not know to be in use is refused by the node, which says what cures it. What an
+// administrator entered is not.
+func TestRangesOnTheLinksOfANode(t *testing.T) {
+	f, _ := apart()
+	host := Host{Name: "rome-1", MTU: 1500, Dependencies: []Dependency{{prefix("10.20.7.0/24"), "the network of link eth1"}}}
+	facts := &f.Facts
+	if problems := Refusals(facts, host); len(problems) > 0 || len(CompileNode(facts, host, f.active()).Routes) != 2 {
+		t.Errorf("what an administrator entered is refused: %v", problems)
+	}
+	facts.Peers[0].Negotiated = true
+	problems := Refusals(facts, host)
+	if len(problems) != 1 || problems[0].String() != `Node rome-1: range 10.20.0.0/16, where cluster "milan" is seen, is not led there: it overlaps 10.20.7.0/24 (the network of link eth1); add that to ipam.reservedSubnets and delete the Network of the range, another one is chosen` {
+		t.Errorf("problems %q", problems)
+	}
+	if state := CompileNode(facts, host, f.active()); len(state.Routes) != 1 || state.Routes[0].Destination != prefix("10.71.0.0/16") {
+		t.Errorf("routes %v", state.Routes)
+	}
+}
