@@ -23,6 +23,10 @@ func Certificate(data []byte) (*x509.Certificate, error) {
 	return certificate, nil
 }
 
+// CertificateLife is for how long the certificates of consumers are requested; the cluster's signer may shorten it. Nobody can revoke a certificate of a
+// Kubernetes cluster before it expires, so it is short; and long enough for a consumer that is switched off over a weekend.
+const CertificateLife = 7 * 24 * time.Hour
+
 // RenewAt is when a certificate should be replaced: after two thirds of its life.
 func RenewAt(certificate *x509.Certificate) time.Time {
 	life := certificate.NotAfter.Sub(certificate.NotBefore)
@@ -32,6 +36,21 @@ func RenewAt(certificate *x509.Certificate) time.Time {
 // CheckCertificate tells why data can't serve as the certificate of subject with the request's key at the given time; nil means it can,
 // and needs no renewal yet.
 func CheckCertificate(data []byte, request []byte, subject Subject, now time.Time) error {
+	if err := CheckIssued(data, request, subject); err != nil {
+		return err
+	}
+	certificate, err := Certificate(data)
+	if err != nil {
+		return err
+	}
+	if !now.Before(RenewAt(certificate)) {
+		return fmt.Errorf("the certificate should have been renewed at %s", RenewAt(certificate).UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// CheckIssued tells why data is not a certificate of subject with the request's key, at whatever time; nil means it is.
+func CheckIssued(data []byte, request []byte, subject Subject) error {
 	certificate, err := Certificate(data)
 	if err != nil {
 		return err
@@ -46,8 +65,6 @@ func CheckCertificate(data []byte, request []byte, subject Subject, now time.Tim
 	case certificate.Subject.CommonName != subject.User || !slices.Equal(certificate.Subject.Organization, []string{subject.Group}):
 		return fmt.Errorf("the certificate is for CN %q and O %q, want %q and %q",
 			certificate.Subject.CommonName, certificate.Subject.Organization, subject.User, subject.Group)
-	case !now.Before(RenewAt(certificate)):
-		return fmt.Errorf("the certificate should have been renewed at %s", RenewAt(certificate).UTC().Format(time.RFC3339))
 	}
 	return nil
 }

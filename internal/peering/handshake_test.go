@@ -165,9 +165,13 @@ func TestTenants(t *testing.T) {
 		admitted bool
 		refused  bool
 	}{
-		"as it should be":                   {good, nonce, false, false},
-		"no cluster":                        {with(func(s *authv1beta1.TenantSpec) { s.ClusterID = "" }), nonce, false, true},
-		"this very cluster":                 {with(func(s *authv1beta1.TenantSpec) { s.ClusterID = "milan" }), nonce, false, true},
+		"as it should be":   {good, nonce, false, false},
+		"no cluster":        {with(func(s *authv1beta1.TenantSpec) { s.ClusterID = "" }), nonce, false, true},
+		"this very cluster": {with(func(s *authv1beta1.TenantSpec) { s.ClusterID = "milan" }), nonce, false, true},
+		"the name of a peering user": {with(func(s *authv1beta1.TenantSpec) {
+			s.ClusterID = "liqo-peer-user-x"
+			s.CSR = rome.requestFor(t, "liqo-peer-user-x", "liqo.io")
+		}), nonce, false, true},
 		"a request of another cluster":      {with(func(s *authv1beta1.TenantSpec) { s.CSR = rome.requestFor(t, "paris", "liqo.io") }), nonce, false, true},
 		"a stolen public key":               {with(func(s *authv1beta1.TenantSpec) { s.Signature, _ = Sign(thief.key, nonce) }), nonce, false, true},
 		"a request with another key":        {with(func(s *authv1beta1.TenantSpec) { s.CSR = thief.requestFor(t, "rome", "liqo.io") }), nonce, false, true},

@@ -87,7 +87,30 @@ type Admission struct {
 }
 
 // ErrOtherKey tells that the consumer is known by another key: one that holds a token must not take an existing peering over.
-var ErrOtherKey = errors.New("a cluster of this ID is a tenant here already, with another key: if it is the same cluster, the provider's administrator deletes its Tenant first")
+var ErrOtherKey = errors.New("a cluster of this ID is a tenant here already, with another key: if it is the same cluster, the provider's administrator deletes its Tenant first, then makes another command (liqoctl generate peer-command)")
+
+// LabelEnrolled ("true") marks the tenant namespaces that the authentication service made for a consumer that introduced itself.
+const LabelEnrolled = "liqo.io/enrolled"
+
+// Known is what a cluster knows of one that introduces itself: the tenant namespace it has already, and what is in it.
+type Known struct {
+	// Namespace is its name.
+	Namespace string
+	// Enrolled tells that the namespace was made for a consumer that introduced itself, Tenant that this cluster is a tenant now, Provider that
+	// we hold an Identity issued by it.
+	Enrolled, Tenant, Provider bool
+}
+
+// CheckEntry tells why a cluster must not be let in with a token; nil means that it may. known is nil for a cluster that has no tenant namespace. A token
+// for whichever cluster uses it first proves no name: its holder may give that of any cluster, and would be let into the namespace that an administrator
+// made for another purpose, a provider's for instance. A Tenant is let in again, for it has to show the key that it has had.
+func CheckEntry(token Token, consumer string, known *Known) error {
+	if known == nil || token.Consumer == consumer || known.Tenant || (known.Enrolled && !known.Provider) {
+		return nil
+	}
+	return fmt.Errorf("there is a tenant namespace of cluster %s already, %s, and this token is for any cluster: it proves no name; ask the provider's administrator "+
+		"for a command made for this cluster (liqoctl generate peer-command --consumer-cluster-id %s)", consumer, known.Namespace, consumer)
+}
 
 // Apply decides what the Tenant of an application is: present changed as far as it must be, or a new one. It refuses an application that
 // does not prove what a Tenant has to prove, so that nothing is made for it.
@@ -101,7 +124,7 @@ func Apply(application *Application, present *authv1beta1.Tenant, own string, no
 			return nil, ErrOtherKey
 		}
 		if now, err := ParsePublicKey(application.PublicKey); err != nil || !sameKey(before, now) {
-			return nil, ErrOtherKey
+			return nil, fmt.Errorf("%w (its key is %s, that of the request %s)", ErrOtherKey, Fingerprint(spec.PublicKey), Fingerprint(application.PublicKey))
 		}
 	}
 	spec.ClusterID, spec.PublicKey, spec.Signature = application.Cluster, application.PublicKey, application.Signature

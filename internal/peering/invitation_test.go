@@ -64,6 +64,7 @@ func TestApplications(t *testing.T) {
 		"in another name":     {change: func(a *Application) { a.CSR = applicationOf(t, rome, "naples", nonce).CSR }, refused: "spec.csr"},
 		"of this cluster":     {application: applicationOf(t, rome, "milan", nonce), refused: "this very cluster"},
 		"taking rome over":    {application: applicationOf(t, thief, "rome", nonce), present: known(nil), refused: ErrOtherKey.Error()},
+		"with both keys told": {application: applicationOf(t, thief, "rome", nonce), present: known(nil), refused: "its key is " + Fingerprint(rome.public) + ", that of the request " + Fingerprint(thief.public)},
 		"beside a given word": {present: known(func(s *authv1beta1.TenantSpec) { s.PublicKey = nil }), refused: ErrOtherKey.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,6 +173,34 @@ func TestDoorURLs(t *testing.T) {
 	for _, bad := range []string{"", "milan", "http://milan", "https://", "https://a:b@milan", "https://milan?x=1", "https://milan#x", "://"} {
 		if CheckDoorURL(bad) == nil {
 			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+// TestATokenForAnyClusterProvesNoName: who holds one may give the ID of any cluster, and is let into no namespace that was made for another purpose.
+func TestATokenForAnyClusterProvesNoName(t *testing.T) {
+	for name, row := range map[string]struct {
+		token Token
+		known *Known
+		want  bool
+	}{
+		"a cluster that is not known":                  {Token{}, nil, true},
+		"a provider of this cluster":                   {Token{}, &Known{Provider: true}, false},
+		"a provider, met after it was a tenant":        {Token{}, &Known{Enrolled: true, Provider: true}, false},
+		"a namespace that an administrator made":       {Token{}, &Known{}, false},
+		"what the request before made":                 {Token{}, &Known{Enrolled: true}, true},
+		"a tenant, which has to show its key":          {Token{}, &Known{Tenant: true}, true},
+		"a tenant and provider":                        {Token{}, &Known{Tenant: true, Provider: true}, true},
+		"a provider by a token for it":                 {Token{Consumer: "milan"}, &Known{Provider: true}, true},
+		"a token for another cluster":                  {Token{Consumer: "turin"}, &Known{Provider: true}, false},
+		"an administrator's namespace, a token for it": {Token{Consumer: "milan"}, &Known{}, true},
+	} {
+		err := CheckEntry(row.token, "milan", row.known)
+		if (err == nil) != row.want {
+			t.Errorf("%s: %v, want entry %v", name, err, row.want)
+		}
+		if err != nil && !strings.Contains(err.Error(), "--consumer-cluster-id milan") {
+			t.Errorf("%s: the error names no cure: %v", name, err)
 		}
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
@@ -85,4 +88,34 @@ func quote(value string) string {
 		return `""` // strings always marshal
 	}
 	return string(text)
+}
+
+// IdentityOf is the name of the Identity that a kubeconfig Secret says it belongs to: its controller, and the one it is named after. It is empty
+// for every other Secret.
+func IdentityOf(secret metav1.Object) string {
+	owner := metav1.GetControllerOf(secret)
+	if owner == nil || owner.Kind != "Identity" || secret.GetName() != KubeconfigSecretName(owner.Name) {
+		return ""
+	}
+	if group, _, _ := strings.Cut(owner.APIVersion, "/"); group != authv1beta1.GroupVersion.Group {
+		return ""
+	}
+	return owner.Name
+}
+
+// CheckKubeconfigSecret tells why a Secret is not the kubeconfig of an Identity of the same namespace; nil means that it is. Whoever can write Secrets
+// but no Identities must not lead this cluster elsewhere.
+func CheckKubeconfigSecret(secret metav1.Object, identity *authv1beta1.Identity) error {
+	switch {
+	case IdentityOf(secret) != identity.Name || secret.GetNamespace() != identity.Namespace || !metav1.IsControlledBy(secret, identity):
+		return fmt.Errorf("metadata.ownerReferences of Secret %s/%s does not name Identity %s with UID %s as its controller: delete the Secret, it is written again",
+			secret.GetNamespace(), secret.GetName(), identity.Name, identity.UID)
+	case secret.GetLabels()[authv1beta1.LabelIdentityType] != string(identity.Spec.Type):
+		return fmt.Errorf("the kubeconfig Secret %s/%s: label %s is %q, want %q as spec.type of Identity %s: delete the Secret, it is written again",
+			secret.GetNamespace(), secret.GetName(), authv1beta1.LabelIdentityType, secret.GetLabels()[authv1beta1.LabelIdentityType], identity.Spec.Type, identity.Name)
+	case secret.GetLabels()[api.LabelRemoteClusterID] != identity.Spec.ClusterID:
+		return fmt.Errorf("the kubeconfig Secret %s/%s: label %s is %q, want %q as spec.clusterID of Identity %s: delete the Secret, it is written again",
+			secret.GetNamespace(), secret.GetName(), api.LabelRemoteClusterID, secret.GetLabels()[api.LabelRemoteClusterID], identity.Spec.ClusterID, identity.Name)
+	}
+	return nil
 }

@@ -54,6 +54,20 @@ const (
 // requestPrefix precedes the hash in the name of a certificate signing request.
 const requestPrefix = "liqo-identity-"
 
+// TenantQuota is the name of the ResourceQuota that bounds what a consumer may copy into its tenant namespace.
+const TenantQuota = "liqo-tenant"
+
+// TenantObjects returns how many objects there may be, in a tenant namespace, of each kind that its consumer writes (spec.hard of a ResourceQuota). It is far more
+// than a peering needs: of those that are answered there are fewer.
+func TenantObjects() map[string]int64 {
+	return map[string]int64{
+		"count/resourceslices.authentication.liqo.io": 100,
+		"count/renews.authentication.liqo.io":         200,
+		"count/namespacemaps.offloading.liqo.io":      10,
+		"count/networkrequests.networking.liqo.io":    10,
+	}
+}
+
 // BindingName is the name of the binding of a role in a tenant namespace.
 func BindingName(role string) string { return "liqo-binding-" + role }
 

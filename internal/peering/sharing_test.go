@@ -135,7 +135,7 @@ func (m *market) shares() map[string]string {
 }
 
 func TestShares(t *testing.T) {
-	free := " (this cluster shares 90% of what it has free among its consumers)"
+	free := " (the provider shares 90% of what it has free among its consumers)"
 	for name, c := range map[string]struct {
 		market *market
 		want   map[string]string

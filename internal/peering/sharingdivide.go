@@ -262,7 +262,7 @@ const (
 func (c *claim) explain(policy SharingPolicy) string {
 	var parts []string
 	for reason, why := range [...]string{
-		cutShared:  fmt.Sprintf("this cluster shares %d%% of what it has free among its consumers", policy.Percentage),
+		cutShared:  fmt.Sprintf("the provider shares %d%% of what it has free among its consumers", policy.Percentage),
 		cutOffer:   fmt.Sprintf("a ResourceOffer limits cluster %s", c.consumer),
 		cutMissing: "no node here that takes pods has any",
 		cutWhole:   "only whole ones are shared",

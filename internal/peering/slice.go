@@ -31,7 +31,7 @@ func CheckSlice(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, ow
 		return fmt.Errorf("spec.consumerClusterID is %q, but this namespace belongs to %q", spec.ConsumerClusterID, tenant.Spec.ClusterID)
 	}
 	if spec.ProviderClusterID != own {
-		return fmt.Errorf("spec.providerClusterID is %q, but this cluster is %q", spec.ProviderClusterID, own)
+		return fmt.Errorf("spec.providerClusterID is %q, but the cluster that it came to is %q", spec.ProviderClusterID, own)
 	}
 	key := tenant.Spec.PublicKey
 	if tenant.Spec.AuthzPolicy == authv1beta1.TolerateNoHandshake {
@@ -78,7 +78,7 @@ func DecideResources(slice *authv1beta1.ResourceSlice, grants Grants, offer Offe
 	case !standardClass(slice):
 		return
 	case !offer.Enabled:
-		deny(status, authv1beta1.ReasonDefaultClassDisabled, "this cluster does not answer the default class of ResourceSlices", now)
+		deny(status, authv1beta1.ReasonDefaultClassDisabled, "the provider does not answer the default class of ResourceSlices", now)
 	case share.Refused != "":
 		deny(status, authv1beta1.ReasonResourcesDenied, share.Refused, now)
 	case cordoned(slice, grants) && !accepted:

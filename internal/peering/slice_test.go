@@ -69,7 +69,7 @@ func TestResourceVerdicts(t *testing.T) {
 		"another class keeps its verdict": {list("cpu", "1"), "gold", nil, before, active, offer, Share{},
 			result{"Accepted", "ResourceSliceResourcesAccepted", "", before.Resources}},
 		"the default class is off": {nil, "", nil, none, active, closed, share,
-			result{"Denied", "DefaultResourceSliceClassDisabled", "this cluster does not answer the default class of ResourceSlices", nil}},
+			result{"Denied", "DefaultResourceSliceClassDisabled", "the provider does not answer the default class of ResourceSlices", nil}},
 		"cordoned, nothing granted before": {nil, "", nil, none, cordoned, offer, Share{},
 			result{"Denied", "ResourceSliceResourcesDenied", "the tenant or this ResourceSlice is cordoned", nil}},
 		"cordoned, the grant stays": {list("cpu", "2"), "", nil, before, cordoned, offer, kept,

@@ -3,6 +3,7 @@ package peering
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -34,6 +35,9 @@ func CheckTenant(tenant *authv1beta1.Tenant, own string, nonce []byte, admitted 
 		return errors.New("spec.clusterID is empty: give it the consumer's cluster ID")
 	case own:
 		return fmt.Errorf("spec.clusterID is %q, this very cluster: a cluster can't peer with itself", own)
+	}
+	if strings.HasPrefix(spec.ClusterID, PeeringUserPrefix) {
+		return fmt.Errorf("spec.clusterID is %q: names that begin with %s belong to peering users, give the consumer another cluster ID", spec.ClusterID, PeeringUserPrefix)
 	}
 	subject := ControlPlaneSubject(spec.ClusterID)
 	if spec.AuthzPolicy == authv1beta1.TolerateNoHandshake {

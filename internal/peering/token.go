@@ -41,7 +41,9 @@ var (
 	ErrNoToken      = errors.New("this is no token of a Liqo peer command: copy the command whole")
 	ErrTokenForged  = errors.New("the token is not known here: it was made by another cluster, or the provider has replaced its Secret since")
 	ErrTokenExpired = errors.New("the token has expired: ask the provider's administrator for another command (liqoctl generate peer-command)")
-	ErrTokenTaken   = errors.New("the token was made for another cluster, or another one has used it: ask the provider's administrator for another command (liqoctl generate peer-command)")
+	ErrTokenSpent   = errors.New("the peering that the token was used for has ended, and a token admits one peering only: ask the provider's administrator for another command " +
+		"(liqoctl generate peer-command), or for another invitation if this token is from one (liqoctl peer in-band --invite)")
+	ErrTokenTaken = errors.New("the token was made for another cluster, or another one has used it: ask the provider's administrator for another command (liqoctl generate peer-command)")
 )
 
 // NewTokenID reads the ID of a new token from random.
@@ -117,21 +119,55 @@ func CheckToken(secret []byte, text, consumer string, now time.Time) (Token, err
 type redeemed struct {
 	Consumer string `json:"consumer"`
 	Expires  int64  `json:"expires"`
+	// Spent tells that a Tenant of the consumer has ended since.
+	Spent bool `json:"spent,omitempty"`
 }
 
-// Redeem notes in the book of used tokens that the consumer uses this one, and refuses when another one did before. It returns the book as
-// it is to be kept: without the tokens that have expired, so that it never holds more than are good.
+// Redeem records in the book of used tokens that the consumer uses this one. It refuses a token that another cluster has used, and one whose peering
+// has ended. It returns the book as it is to be kept.
 func Redeem(book []byte, token Token, consumer string, now time.Time) ([]byte, error) {
+	used, err := readBook(book)
+	if err != nil {
+		return nil, err
+	}
+	switch before, ok := used[token.ID]; {
+	case ok && before.Consumer != consumer:
+		return nil, ErrTokenTaken
+	case before.Spent:
+		return nil, ErrTokenSpent
+	}
+	used[token.ID] = redeemed{Consumer: consumer, Expires: token.Expires.Unix()}
+	return writeBook(used, now)
+}
+
+// SpendTokens records in the book of used tokens that the consumer's peering has ended: the tokens that it used admit nobody any more. It returns the
+// book as it is to be kept.
+func SpendTokens(book []byte, consumer string, now time.Time) ([]byte, error) {
+	used, err := readBook(book)
+	if err != nil {
+		return nil, err
+	}
+	for id, token := range used {
+		if token.Consumer == consumer {
+			token.Spent = true
+			used[id] = token
+		}
+	}
+	return writeBook(used, now)
+}
+
+func readBook(book []byte) (map[string]redeemed, error) {
 	used := map[string]redeemed{}
 	if len(book) > 0 {
 		if err := json.Unmarshal(book, &used); err != nil {
 			return nil, fmt.Errorf("reading the book of used tokens: %w", err)
 		}
 	}
-	if before, ok := used[token.ID]; ok && before.Consumer != consumer {
-		return nil, ErrTokenTaken
-	}
-	used[token.ID] = redeemed{Consumer: consumer, Expires: token.Expires.Unix()}
+	return used, nil
+}
+
+// writeBook leaves out the tokens that have expired, so that the book never holds more than could be used again.
+func writeBook(used map[string]redeemed, now time.Time) ([]byte, error) {
 	maps.DeleteFunc(used, func(_ string, r redeemed) bool { return now.Unix() > r.Expires })
 	return json.Marshal(used)
 }

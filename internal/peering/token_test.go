@@ -118,6 +118,42 @@ func TestATokenServesOneCluster(t *testing.T) {
 	}
 }
 
+// A token admits one peering: once a Tenant of the cluster that used it has ended, it admits neither that cluster nor another one.
+func TestATokenAdmitsOnePeering(t *testing.T) {
+	book, err := Redeem(nil, doorToken, "rome", then)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unused := doorToken
+	unused.ID = "AAAAAAAAAAAA"
+	others, err := SpendTokens(book, "naples", then)
+	if err != nil || !bytes.Equal(others, book) {
+		t.Errorf("the end of another cluster's Tenant: %v, book %s, want %s", err, others, book)
+	}
+	spent, err := SpendTokens(book, "rome", then)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		token    Token
+		consumer string
+		want     error
+	}{{doorToken, "rome", ErrTokenSpent}, {doorToken, "thief", ErrTokenTaken}, {unused, "rome", nil}} {
+		if _, err := Redeem(spent, test.token, test.consumer, then); !errors.Is(err, test.want) {
+			t.Errorf("token %s of %s: error %v, want %v", test.token.ID, test.consumer, err, test.want)
+		}
+	}
+	if again, err := SpendTokens(spent, "rome", then.Add(2*time.Hour)); err != nil || strings.Contains(string(again), "rome") {
+		t.Errorf("the book keeps a token that has expired: %s, %v", again, err)
+	}
+	if empty, err := SpendTokens(nil, "rome", then); err != nil || string(empty) != "{}" {
+		t.Errorf("an empty book: %q, %v", empty, err)
+	}
+	if _, err := SpendTokens([]byte("scribbled"), "rome", then); err == nil {
+		t.Error("a book that can't be read is replaced")
+	}
+}
+
 func FuzzParseToken(f *testing.F) {
 	f.Add(doorToken.Text(doorSecret))
 	f.Add("liqo1.....")

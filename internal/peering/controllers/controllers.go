@@ -19,6 +19,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/door"
 	"liqo.io/liqo/internal/remote"
 )
 
@@ -98,7 +99,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
-	provider := providerSide{client: c, events: events, own: opts.ClusterID, signing: signing, address: address, now: opts.Now}
+	provider := providerSide{client: c, reader: mgr.GetAPIReader(), events: events, own: opts.ClusterID, signing: signing, address: address, now: opts.Now}
 	consumer := consumerSide{client: c, events: events, own: opts.ClusterID, keys: keys, now: opts.Now, random: opts.Random}
 
 	for _, part := range []struct {
@@ -110,7 +111,9 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		// The handshake.
 		{"nonce", (&nonces{client: c, events: events, random: opts.Random}).setup},
 		{"signed nonce", (&signedNonces{client: c, events: events, keys: keys}).setup},
-		{"tenant", (&tenants{providerSide: provider}).setup},
+		{"tenant", (&tenants{
+			providerSide: provider, door: door.Options{Namespace: opts.Namespace, Client: c, Reader: mgr.GetAPIReader(), Now: opts.Now},
+		}).setup},
 		{"identity", (&identities{consumerSide: consumer}).setup},
 		// Resources.
 		{"local resource slice", (&localSlices{consumerSide: consumer}).setup},

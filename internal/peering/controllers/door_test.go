@@ -165,6 +165,35 @@ func TestDoorOnAPIServer(t *testing.T) {
 	})
 }
 
+// TestEvictedConsumersOnAPIServer: when the provider ends a Tenant, the consumer that still holds the token is not admitted with it again, and is told the cure.
+func TestEvictedConsumersOnAPIServer(t *testing.T) {
+	rome, milan := newPair(t)
+	entry := milan.open(t)
+	token := entry.token(t, nil)
+	identity := invite(t, rome, milan, entry.url, token, "")
+	granted := func(i *authv1beta1.Identity) bool { return i.Status.KubeconfigSecretRef != nil }
+	eventually(t, rome, identity, "a kubeconfig", granted)
+	tenant := &authv1beta1.Tenant{ObjectMeta: milan.meta(rome, rome.id)}
+	milan.delete(t, tenant)
+	milan.gone(t, tenant)
+	anew := func(token string) *authv1beta1.Identity {
+		rome.delete(t, identity)
+		rome.gone(t, &authv1beta1.Identity{ObjectMeta: rome.meta(milan, identity.Name)})
+		rome.delete(t, &corev1.Secret{ObjectMeta: rome.meta(milan, peering.InvitationSecret)})
+		return invite(t, rome, milan, entry.url, token, "")
+	}
+	identity = anew(token)
+	eventually(t, rome, identity, "refused, with the cure", func(i *authv1beta1.Identity) bool {
+		ready := meta.FindStatusCondition(i.Status.Conditions, kube.ConditionReady)
+		return ready != nil && ready.Reason == "InvitationRefused" && strings.Contains(ready.Message, "has ended") && strings.Contains(ready.Message, "liqoctl generate peer-command")
+	})
+	if err := milan.Get(t.Context(), client.ObjectKeyFromObject(tenant), tenant); !apierrors.IsNotFound(err) {
+		t.Errorf("the Tenant of a spent token: %v, want none", err)
+	}
+	identity = anew(entry.token(t, nil))
+	eventually(t, rome, identity, "a kubeconfig by another token", granted)
+}
+
 // TestStrangersAtTheDoorOnAPIServer is the table of attacks: what comes of it, and that nothing is made for it.
 func TestStrangersAtTheDoorOnAPIServer(t *testing.T) {
 	milan := newCluster(t, "milan")
@@ -213,6 +242,14 @@ func TestStrangersAtTheDoorOnAPIServer(t *testing.T) {
 	if err := apply("naples", admitted, nil); err != nil {
 		t.Fatalf("naples, which has a token, is not admitted: %v", err)
 	}
+	// turin is a provider of milan, and paris has a namespace that milan's administrator made.
+	for _, id := range []string{"turin", "paris"} {
+		milan.create(t, milan.tenantNamespace(&cluster{id: id}))
+	}
+	milan.create(t, &authv1beta1.Identity{
+		ObjectMeta: milan.meta(&cluster{id: "turin"}, peering.ControlPlaneIdentityName("turin")),
+		Spec:       authv1beta1.IdentitySpec{ClusterID: "turin", Type: authv1beta1.IdentityControlPlane},
+	})
 	before := count(t, milan)
 	for name, attack := range map[string]struct {
 		do   func() error
@@ -241,6 +278,8 @@ func TestStrangersAtTheDoorOnAPIServer(t *testing.T) {
 			}
 			return apply("naples", entry.token(t, nil), func(a *peering.Application) { a.PublicKey = other })
 		}, "with another key"},
+		"the name of a provider":                 {func() error { return apply("turin", entry.token(t, nil), nil) }, "--consumer-cluster-id turin"},
+		"the name of a cluster that is expected": {func() error { _, err := knock("paris", entry.token(t, nil)); return err }, "--consumer-cluster-id paris"},
 		"another's signature": {func() error {
 			return apply("naples", admitted, func(a *peering.Application) { a.Signature[3] ^= 1 })
 		}, "signature"},

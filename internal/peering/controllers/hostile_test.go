@@ -58,22 +58,26 @@ func hostile(t *testing.T, rome, milan *cluster) {
 		return attacker.Patch(t.Context(), o, client.MergeFrom(before), client.DryRunAll)
 	}
 	want := map[string]bool{ // what is tried, and whether it may be
-		"a copy":                            true,
-		"a source that milan would pursue":  false,
-		"no labels":                         false,
-		"another cluster's copy":            false,
-		"a slice that was never cordoned":   false,
-		"a finalizer to stay for ever":      false,
-		"changing its copy":                 true,
-		"changing what milan asks of rome":  false,
-		"taking over what milan asks":       false,
-		"deleting what milan asks of rome":  false,
-		"granting itself resources":         false,
-		"a quota":                           false,
-		"changing its Tenant":               false,
-		"turning its copy into a source":    false,
-		"marking its copy as somebody else": false,
-		"a second map of namespaces":        false,
+		"a copy":                                                 true,
+		"a source that milan would pursue":                       false,
+		"no labels":                                              false,
+		"another cluster's copy":                                 false,
+		"a slice that was never cordoned":                        false,
+		"a finalizer to stay for ever":                           false,
+		"changing its copy":                                      true,
+		"changing what milan asks of rome":                       false,
+		"taking over what milan asks":                            false,
+		"deleting what milan asks of rome":                       false,
+		"granting itself resources":                              false,
+		"a quota":                                                false,
+		"changing its Tenant":                                    false,
+		"turning its copy into a source":                         false,
+		"marking its copy as somebody else":                      false,
+		"a second map of namespaces":                             false,
+		"deleting its copy":                                      true,
+		"deleting its copy, and keeping what was granted for it": false,
+		"deleting its copy, and keeping what was granted, by the old option": false,
+		"keeping what was granted, by a finalizer":                           false,
 	}
 	try := func() map[string]bool {
 		got := map[string]bool{}
@@ -111,7 +115,13 @@ func hostile(t *testing.T, rome, milan *cluster) {
 			"a second map of namespaces": create(&offloadingv1beta1.NamespaceMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "more", Labels: copyLabels()},
 			}),
-			"marking its copy as somebody else": patch(theirs, func(o client.Object) { o.GetLabels()[api.LabelRemoteClusterID] = "paris" }),
+			"deleting its copy": attacker.Delete(t.Context(), theirs, client.DryRunAll),
+			"deleting its copy, and keeping what was granted for it": attacker.Delete(t.Context(), theirs, client.DryRunAll,
+				client.PropagationPolicy(metav1.DeletePropagationOrphan)),
+			"deleting its copy, and keeping what was granted, by the old option": attacker.Delete(t.Context(), theirs, client.DryRunAll,
+				&client.DeleteOptions{Raw: &metav1.DeleteOptions{OrphanDependents: new(true)}}), //nolint:staticcheck // API servers still obey it
+			"keeping what was granted, by a finalizer": patch(theirs, func(o client.Object) { o.SetFinalizers(append(o.GetFinalizers(), metav1.FinalizerOrphanDependents)) }),
+			"marking its copy as somebody else":        patch(theirs, func(o client.Object) { o.GetLabels()[api.LabelRemoteClusterID] = "paris" }),
 		} {
 			if err != nil && !apierrors.IsForbidden(err) {
 				t.Errorf("%s: %v", what, err)

@@ -27,12 +27,14 @@ import (
 // link is the way into one provider.
 type link struct {
 	clusterID, namespace, remoteNamespace string
-	sum                                   [sha256.Size]byte
-	all                                   *links
-	cfg                                   *rest.Config
-	mapper                                meta.RESTMapper
-	health                                *remote.Health
-	cancel                                context.CancelFunc
+	// secret is the name of the Secret that the link was made from.
+	secret string
+	sum    [sha256.Size]byte
+	all    *links
+	cfg    *rest.Config
+	mapper meta.RESTMapper
+	health *remote.Health
+	cancel context.CancelFunc
 	// doubts are told when the provider refused something.
 	doubts chan struct{}
 	// live reads and writes the provider without a cache.

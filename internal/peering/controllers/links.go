@@ -80,7 +80,7 @@ func (l *links) ensure(secret *corev1.Secret) error {
 	if err != nil {
 		return err
 	}
-	next.sum = sum
+	next.sum, next.secret = sum, secret.Name
 	if present != nil {
 		present.cancel()
 	}
@@ -91,13 +91,13 @@ func (l *links) ensure(secret *corev1.Secret) error {
 	return nil
 }
 
-// stop ends the link of a tenant namespace.
-func (l *links) stop(namespace string) {
+// stop ends the link that was made from a Secret, if it runs.
+func (l *links) stop(secret types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if present := l.running[namespace]; present != nil {
+	if present := l.running[secret.Namespace]; present != nil && present.secret == secret.Name {
 		present.cancel()
-		delete(l.running, namespace)
+		delete(l.running, secret.Namespace)
 		l.peers.announce(types.NamespacedName{Name: present.clusterID})
 	}
 }

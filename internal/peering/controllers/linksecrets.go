@@ -26,7 +26,8 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// linkSecrets runs one link for each control-plane kubeconfig, and holds the Secret until nothing replicated with it is left.
+// linkSecrets runs one link for each control-plane kubeconfig, and holds the Secret until nothing replicated with it is left. Only the Secret that an
+// Identity of this cluster became is such a kubeconfig: labels alone make none.
 type linkSecrets struct {
 	client client.Client
 	links  *links
@@ -36,15 +37,22 @@ func controlPlaneSecret(o client.Object) bool {
 	return o.GetLabels()[authv1beta1.LabelIdentityType] == string(authv1beta1.IdentityControlPlane)
 }
 
+// linkSecret matches control-plane kubeconfigs that name the Identity they belong to.
+func linkSecret(o client.Object) bool { return controlPlaneSecret(o) && peering.IdentityOf(o) != "" }
+
 func (r *linkSecrets) setup(mgr ctrl.Manager) error {
 	inner := &kube.Reconciler[*corev1.Secret]{
 		Name: "link", Client: r.client, Finalizer: peering.FinalizerReplicator, Sync: r.sync, Finalize: r.finalize,
-		Wanted: func(secret *corev1.Secret) bool { return controlPlaneSecret(secret) },
+		Wanted: func(secret *corev1.Secret) bool { return linkSecret(secret) },
 	}
 	all := func() client.ObjectList { return &corev1.SecretList{} }
 	ours := client.MatchingLabels{authv1beta1.LabelIdentityType: string(authv1beta1.IdentityControlPlane)}
 	return ctrl.NewControllerManagedBy(mgr).Named("link").
 		For(&corev1.Secret{}, only(controlPlaneSecret)).
+		Watches(&corev1.Namespace{}, secretsOf(r.client, authv1beta1.LabelIdentityType, string(authv1beta1.IdentityControlPlane)), onlyTenantNamespaces()).
+		Watches(&authv1beta1.Identity{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: peering.KubeconfigSecretName(o.GetName())}}}
+		}), only(isControlPlane)).
 		Watches(&authv1beta1.ResourceSlice{}, sameNamespace(r.client, all, ours), builder.WithPredicates(released)).
 		Watches(&offloadingv1beta1.NamespaceMap{}, sameNamespace(r.client, all, ours), builder.WithPredicates(released)).
 		Watches(&authv1beta1.Renew{}, sameNamespace(r.client, all, ours), builder.WithPredicates(released)).
@@ -54,7 +62,7 @@ func (r *linkSecrets) setup(mgr ctrl.Manager) error {
 		}), only(unreachable)).
 		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			if err := r.client.Get(ctx, req.NamespacedName, &corev1.Secret{}); apierrors.IsNotFound(err) {
-				r.links.stop(req.Namespace) // whatever became of its finalizer
+				r.links.stop(req.NamespacedName) // whatever became of its finalizer
 			}
 			return inner.Reconcile(ctx, req)
 		}))
@@ -79,7 +87,24 @@ func unreachable(o client.Object) bool {
 	return o.GetAnnotations()[peering.AnnotationUnreachable] == api.True
 }
 
-func (r *linkSecrets) sync(_ context.Context, secret *corev1.Secret) error {
+func (r *linkSecrets) sync(ctx context.Context, secret *corev1.Secret) error {
+	if err := inTenantNamespace(ctx, r.client, secret.Namespace, secret.Labels[api.LabelRemoteClusterID]); err != nil {
+		r.links.stop(client.ObjectKeyFromObject(secret))
+		return err
+	}
+	identity := &authv1beta1.Identity{}
+	name := peering.IdentityOf(secret)
+	err := r.client.Get(ctx, types.NamespacedName{Namespace: secret.Namespace, Name: name}, identity)
+	if apierrors.IsNotFound(err) { // deleted, and the Secret soon too; or not in the cache yet: its event brings the Secret back
+		return kube.Wait("IdentityNotFound", "waiting for Identity %s/%s", secret.Namespace, name)
+	}
+	if err != nil {
+		return fmt.Errorf("reading Identity %s/%s: %w", secret.Namespace, name, err)
+	}
+	if err := peering.CheckKubeconfigSecret(secret, identity); err != nil {
+		r.links.stop(client.ObjectKeyFromObject(secret))
+		return kube.Invalid("ForeignSecret", "%v", err)
+	}
 	if err := r.links.ensure(secret); err != nil {
 		return fmt.Errorf("opening the link to cluster %s: %w", secret.Labels[api.LabelRemoteClusterID], err)
 	}
@@ -90,6 +115,13 @@ func (r *linkSecrets) sync(_ context.Context, secret *corev1.Secret) error {
 // the Secret is leaving; it needs the link for that. A Secret that nothing is held for goes even if it leads nowhere.
 func (r *linkSecrets) finalize(ctx context.Context, secret *corev1.Secret) error {
 	provider := secret.Labels[api.LabelRemoteClusterID]
+	// The Identity may be gone by now, so its UID is not compared. A Secret that no link was ever opened from holds nothing.
+	if err := inTenantNamespace(ctx, r.client, secret.Namespace, provider); !linkSecret(secret) || kube.IsInvalid(err) {
+		r.links.stop(client.ObjectKeyFromObject(secret))
+		return nil
+	} else if err != nil {
+		return err
+	}
 	count, err := r.held(ctx, secret)
 	if err != nil {
 		return err
@@ -104,7 +136,7 @@ func (r *linkSecrets) finalize(ctx context.Context, secret *corev1.Secret) error
 				return err
 			}
 		}
-		r.links.stop(secret.Namespace)
+		r.links.stop(client.ObjectKeyFromObject(secret))
 		return nil
 	}
 	if !gone {

@@ -126,7 +126,7 @@ func (r *renewals) ask(ctx context.Context, identity *authv1beta1.Identity) erro
 	return err
 }
 
-// remoteRenewals signs the identities of consumers once more.
+// remoteRenewals answers consumers that ask for a new certificate.
 type remoteRenewals struct{ providerSide }
 
 func (r *remoteRenewals) setup(mgr ctrl.Manager) error {
@@ -135,6 +135,7 @@ func (r *remoteRenewals) setup(mgr ctrl.Manager) error {
 		For(&authv1beta1.Renew{}, only(copies)).
 		Owns(&corev1.Secret{}).
 		Watches(&authv1beta1.Tenant{}, sameNamespace(r.client, all)).
+		Watches(&authv1beta1.ResourceSlice{}, sameNamespace(r.client, all), only(copies)).
 		Watches(&certificatesv1.CertificateSigningRequest{}, requestedFor("Renew")).
 		Complete(&kube.Reconciler[*authv1beta1.Renew]{
 			Name: "remote renewal", Client: r.client, Sync: r.sync,
@@ -165,6 +166,18 @@ func (r *remoteRenewals) sync(ctx context.Context, renew *authv1beta1.Renew) err
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Info("a renewal is refused", "consumer", tenant.Spec.ClusterID, "why", err.Error())
 		renew.Status.AuthParams = nil
+		return nil
+	}
+	// What the Tenant, or the ResourceSlice, holds is renewed by itself: it is the answer, so that there is one certificate for each identity. The answer
+	// comes with the next change of that object if the consumer asks too early.
+	holder := tenant.Status.AuthParams
+	if renew.Spec.IdentityType == authv1beta1.IdentityResourceSlice {
+		holder = slice.Status.AuthParams
+	}
+	if len(signed(holder)) > 0 {
+		if peering.CheckCertificate(holder.SignedCRT, renew.Spec.CSR, subject, r.now()) == nil {
+			renew.Status.AuthParams = holder.DeepCopy()
+		}
 		return nil
 	}
 	certificate, err := r.signing.certificate(ctx, order{

@@ -36,6 +36,9 @@ func renews(t *testing.T, rome, milan *cluster) {
 	// The controllers set their alarm by the machine's clock: wake them.
 	touch := func(o metav1.Object) { o.SetAnnotations(map[string]string{"touched": "true"}) }
 	change(t, rome, &authv1beta1.Identity{ObjectMeta: rome.meta(milan, names[0])}, func(i *authv1beta1.Identity) { touch(i) })
+	change(t, milan, &authv1beta1.Tenant{ObjectMeta: milan.meta(rome, rome.id)}, func(tenant *authv1beta1.Tenant) { touch(tenant) })
+	// The nonce is not needed again.
+	milan.delete(t, &corev1.Secret{ObjectMeta: milan.meta(rome, authv1beta1.NonceSecret)})
 	change(t, milan, &authv1beta1.ResourceSlice{ObjectMeta: milan.meta(rome, "milan")}, func(s *authv1beta1.ResourceSlice) { touch(s) })
 	for _, name := range names {
 		identity := eventually(t, rome, &authv1beta1.Identity{ObjectMeta: rome.meta(milan, name)}, "renewed", func(i *authv1beta1.Identity) bool {
@@ -49,6 +52,11 @@ func renews(t *testing.T, rome, milan *cluster) {
 			return bytes.Equal(s.Data["kubeconfig"], want)
 		})
 	}
+	// One certificate for each identity: what the provider shows is what the consumer has.
+	identity := &authv1beta1.Identity{ObjectMeta: rome.meta(milan, names[0])}
+	eventually(t, milan, &authv1beta1.Tenant{ObjectMeta: milan.meta(rome, rome.id)}, "with the certificate of the Identity", func(tenant *authv1beta1.Tenant) bool {
+		return rome.Get(t.Context(), keyOf(identity), identity) == nil && bytes.Equal(signed(tenant.Status.AuthParams), identity.Spec.AuthParams.SignedCRT)
+	})
 	rome.gone(t, &authv1beta1.Renew{ObjectMeta: rome.meta(milan, names[0])})
 	milan.gone(t, &authv1beta1.Renew{ObjectMeta: milan.meta(rome, names[0])})
 	eventually(t, rome, &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}, "up", func(fc *corev1beta1.ForeignCluster) bool {

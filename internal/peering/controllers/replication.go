@@ -152,10 +152,12 @@ func (r *replicator) secret(ctx context.Context, namespace, provider string) (*c
 	if err != nil {
 		return nil, fmt.Errorf("listing kubeconfigs in namespace %s: %w", namespace, err)
 	}
-	if len(list.Items) == 0 {
-		return nil, nil
+	for i := range list.Items {
+		if secret := &list.Items[i]; linkSecret(secret) {
+			return secret, nil
+		}
 	}
-	return &list.Items[0], nil
+	return nil, nil
 }
 
 // copy reads the copy of a source; known is false as long as the provider's answer is not there. What is to be removed is read from the

@@ -71,7 +71,7 @@ func TestSharesOnAPIServer(t *testing.T) {
 	milan.run(t)
 	rome := milan.consumer(t, "rome")
 	big := milan.copied(t, rome, "big", "", "cpu", "60")
-	if message := milan.gets(t, big, "57600m"); !strings.Contains(message, "57600m of 60 cpu (this cluster shares 90% of what it has free") {
+	if message := milan.gets(t, big, "57600m"); !strings.Contains(message, "57600m of 60 cpu (the provider shares 90% of what it has free") {
 		t.Errorf("what was cut is told as %q", message)
 	}
 

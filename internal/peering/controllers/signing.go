@@ -66,6 +66,20 @@ func (s *signing) kept(ctx context.Context, o order) ([]byte, error) {
 	return certificate, nil
 }
 
+// issued tells whether a certificate was issued for the very request of the order before, expired or not: whoever asked proved then that it holds the key.
+func (s *signing) issued(ctx context.Context, o order) (bool, error) {
+	if len(o.present) > 0 && peering.CheckIssued(o.present, o.request, o.subject) == nil {
+		return true, nil
+	}
+	secret := &corev1.Secret{}
+	err := s.client.Get(ctx, client.ObjectKey{Namespace: o.owner.GetNamespace(), Name: o.secret}, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading Secret %s/%s: %w", o.owner.GetNamespace(), o.secret, err)
+	}
+	return err == nil && metav1.IsControlledBy(secret, o.owner) && bytes.Equal(secret.Data[peering.CertificateRequestKey], o.request) &&
+		peering.CheckIssued(secret.Data[peering.CertificateKey], o.request, o.subject) == nil, nil
+}
+
 // certificate returns the certificate that answers the order. As long as there is none it asks for one and returns a kube.Wait: the caller
 // watches CertificateSigningRequests by requestedFor.
 func (s *signing) certificate(ctx context.Context, o order) ([]byte, error) {
@@ -83,6 +97,13 @@ func (s *signing) certificate(ctx context.Context, o order) ([]byte, error) {
 		return certificate, err
 	}
 	waiting := kube.Wait("Signing", "waiting for the cluster's signer %s to answer CertificateSigningRequest %s", certificatesv1.KubeAPIServerClientSignerName, csr.Name)
+	if found && !asks(csr, o.request) {
+		// Whoever may create requests can take the name, and must not have another one approved by it.
+		if err := kube.Delete(ctx, s.client, csr); err != nil {
+			return nil, err
+		}
+		return nil, kube.Wait("Signing", "CertificateSigningRequest %s was made by %s for something else: it is deleted and made again", csr.Name, csr.Spec.Username)
+	}
 	if !found {
 		if csr, err = s.ask(ctx, o, csr.Name); err != nil {
 			return nil, err
@@ -116,6 +137,22 @@ func (s *signing) certificate(ctx context.Context, o order) ([]byte, error) {
 	return certificate, kube.Delete(ctx, s.client, csr)
 }
 
+// lifetime is how long certificates of consumers are requested for, in the unit of CertificateSigningRequests.
+const lifetime = int32(peering.CertificateLife / time.Second)
+
+// asks tells whether a CertificateSigningRequest asks for the certificate of that request, from the signer of clients, for no longer and for nothing more.
+func asks(csr *certificatesv1.CertificateSigningRequest, request []byte) bool {
+	for _, usage := range csr.Spec.Usages {
+		switch usage {
+		case certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth:
+		default:
+			return false
+		}
+	}
+	return bytes.Equal(csr.Spec.Request, request) && csr.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName &&
+		csr.Spec.ExpirationSeconds != nil && *csr.Spec.ExpirationSeconds <= lifetime
+}
+
 func (s *signing) ask(ctx context.Context, o order, name string) (*certificatesv1.CertificateSigningRequest, error) {
 	gvk, err := apiutil.GVKForObject(o.owner, s.client.Scheme())
 	if err != nil {
@@ -134,7 +171,7 @@ func (s *signing) ask(ctx context.Context, o order, name string) (*certificatesv
 		},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request:    o.request,
-			SignerName: certificatesv1.KubeAPIServerClientSignerName,
+			SignerName: certificatesv1.KubeAPIServerClientSignerName, ExpirationSeconds: new(lifetime),
 			Usages: []certificatesv1.KeyUsage{
 				certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth,
 			},

@@ -5,7 +5,11 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,10 +25,14 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
+// +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=resourcequotas/status,verbs=patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-remote-controlplane;liqo-virtual-kubelet-remote-clusterwide
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;renews,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch;delete
+
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;gatewayservers;gatewayclients;publickeies,verbs=get;list;watch;delete
 
 // deletions lets only the end of objects through.
 func deletions() builder.Predicates {
@@ -56,8 +64,11 @@ func subjects(kind, name string) []rbacv1.Subject {
 	return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}}
 }
 
-// bind gives the Tenant its roles. It owns the binding in its namespace; the other one is found by its name.
+// bind gives the Tenant its roles, once what it may write by them is bounded. It owns what is in its namespace; the other binding is found by its name.
 func (r *tenants) bind(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	if err := r.bound(ctx, tenant); err != nil {
+		return err
+	}
 	local, wide := bindings(tenant)
 	wantLocal, wantWide := local.DeepCopy(), wide.DeepCopy()
 	if _, err := kube.Ensure(ctx, r.client, local, func() error {
@@ -71,6 +82,39 @@ func (r *tenants) bind(ctx context.Context, tenant *authv1beta1.Tenant) error {
 		wide.RoleRef, wide.Subjects = wantWide.RoleRef, wantWide.Subjects
 		label(wide, tenant.Spec.ClusterID)
 		return nil
+	})
+	return err
+}
+
+// bound keeps the quota of the tenant namespace: every object in it is held in memory here, and looked at.
+func (r *tenants) bound(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: peering.TenantQuota}}
+	err := r.ensureQuota(ctx, tenant, quota)
+	if apierrors.IsAlreadyExists(err) {
+		return nil // made a moment ago, the cache has not heard of it yet
+	}
+	if err != nil {
+		return err
+	}
+	return kube.CountQuota(ctx, r.client, quota, map[corev1.ResourceName]client.ObjectList{
+		"count/resourceslices.authentication.liqo.io": &authv1beta1.ResourceSliceList{},
+		"count/renews.authentication.liqo.io":         &authv1beta1.RenewList{},
+		"count/namespacemaps.offloading.liqo.io":      &offloadingv1beta1.NamespaceMapList{},
+		"count/networkrequests.networking.liqo.io":    &networkingv1beta1.NetworkRequestList{},
+	})
+}
+
+func (r *tenants) ensureQuota(ctx context.Context, tenant *authv1beta1.Tenant, quota *corev1.ResourceQuota) error {
+	_, err := kube.Ensure(ctx, r.client, quota, func() error {
+		hard := corev1.ResourceList{}
+		for name, count := range peering.TenantObjects() {
+			hard[corev1.ResourceName(name)] = *resource.NewQuantity(count, resource.DecimalSI)
+		}
+		if !equality.Semantic.DeepEqual(quota.Spec.Hard, hard) {
+			quota.Spec.Hard = hard
+		}
+		label(quota, tenant.Spec.ClusterID)
+		return controllerutil.SetControllerReference(tenant, quota, r.client.Scheme())
 	})
 	return err
 }
@@ -106,6 +150,38 @@ func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error 
 	}
 	if left > 0 {
 		return kube.Wait("RemovingCopies", "waiting for %d objects that cluster %s replicated to namespace %s to be gone", left, tenant.Spec.ClusterID, tenant.Namespace)
+	}
+	return r.disconnect(ctx, tenant)
+}
+
+// disconnect deletes what was made of the network for the requests of a consumer. Kubernetes does so for what they own; this is for what lost its owner
+// reference. A network that this cluster has asked the consumer for stays.
+func (r *tenants) disconnect(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	requests := &networkingv1beta1.NetworkRequestList{}
+	if err := r.client.List(ctx, requests, client.InNamespace(tenant.Namespace)); err != nil {
+		return fmt.Errorf("listing NetworkRequests in namespace %s: %w", tenant.Namespace, err)
+	}
+	for i := range requests.Items {
+		if !peering.IsCopy(&requests.Items[i], tenant.Spec.ClusterID) {
+			return nil
+		}
+	}
+	labels := client.MatchingLabels{api.LabelRemoteClusterID: tenant.Spec.ClusterID, networkingv1beta1.LabelNegotiated: api.True}
+	for _, list := range []client.ObjectList{
+		&networkingv1beta1.ConfigurationList{}, &networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}, &networkingv1beta1.PublicKeyList{},
+	} {
+		if err := r.client.List(ctx, list, client.InNamespace(tenant.Namespace), labels); err != nil {
+			return fmt.Errorf("listing the negotiated network of cluster %s in namespace %s: %w", tenant.Spec.ClusterID, tenant.Namespace, err)
+		}
+		err := eachItem(list, func(o client.Object) error {
+			if !o.GetDeletionTimestamp().IsZero() {
+				return nil
+			}
+			return kube.Delete(ctx, r.client, o)
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/door"
 )
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch;patch
@@ -31,7 +32,9 @@ import (
 
 // providerSide is what the controllers of a provider share.
 type providerSide struct {
-	client  client.Client
+	client client.Client
+	// reader reads the API server itself.
+	reader  client.Reader
 	events  events.EventRecorder
 	own     string
 	signing *signing
@@ -64,7 +67,11 @@ func older(a, b client.Object) bool {
 }
 
 // tenants admits consumers: it verifies who they are, has their certificate signed and binds their roles.
-type tenants struct{ providerSide }
+type tenants struct {
+	providerSide
+	// door has the book of used tokens.
+	door door.Options
+}
 
 func (r *tenants) setup(mgr ctrl.Manager) error {
 	all := func() client.ObjectList { return &authv1beta1.TenantList{} }
@@ -85,7 +92,7 @@ func (r *tenants) setup(mgr ctrl.Manager) error {
 		}), only(func(o client.Object) bool { return ofTwin(o, "") })).
 		Complete(renewed(mgr.GetClient(), r.now, &kube.Reconciler[*authv1beta1.Tenant]{
 			Name: "tenant", Client: r.client, Finalizer: peering.FinalizerTenant,
-			Sync: r.sync, Finalize: r.revoke,
+			Sync: r.sync, Finalize: r.end,
 			Conditions: func(t *authv1beta1.Tenant) *[]metav1.Condition { return &t.Status.Conditions },
 		}, func(t *authv1beta1.Tenant) []byte { return signed(t.Status.AuthParams) }))
 }
@@ -129,6 +136,15 @@ func (r *tenants) sync(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	return nil
 }
 
+// end revokes what a Tenant had, whoever deletes it, and has the tokens that its cluster used admit nobody any more: otherwise a consumer whose peering
+// the administrator ended could come back with the token that it still holds.
+func (r *tenants) end(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	if err := r.revoke(ctx, tenant); err != nil {
+		return err
+	}
+	return door.SpendTokens(ctx, &r.door, tenant.Spec.ClusterID)
+}
+
 // identify refuses Tenants in the wrong place and second ones of a cluster, and gives the label that lookups go by.
 func (r *tenants) identify(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := inTenantNamespace(ctx, r.client, tenant.Namespace, tenant.Spec.ClusterID); err != nil {
@@ -161,9 +177,20 @@ func (r *tenants) identify(ctx context.Context, tenant *authv1beta1.Tenant) erro
 }
 
 func (r *tenants) verify(ctx context.Context, tenant *authv1beta1.Tenant, o order) error {
-	admitted, err := r.signing.kept(ctx, o)
+	admitted, err := r.signing.issued(ctx, o)
 	if err != nil {
 		return err
+	}
+	known := admitted
+	if len(tenant.Spec.CSR) == 0 { // nothing is signed for it, it is given rights by its name alone
+		if known, err = r.isBound(ctx, tenant); err != nil {
+			return err
+		}
+	}
+	if !known {
+		if err := r.free(ctx, tenant.Spec.ClusterID); err != nil {
+			return err
+		}
 	}
 	nonces := &corev1.SecretList{}
 	if err := r.client.List(ctx, nonces, client.InNamespace(tenant.Namespace), client.MatchingLabels{authv1beta1.LabelNonce: api.True}); err != nil {
@@ -175,7 +202,7 @@ func (r *tenants) verify(ctx context.Context, tenant *authv1beta1.Tenant, o orde
 			nonce = nonces.Items[i].Data[authv1beta1.NonceKey]
 		}
 	}
-	err = peering.CheckTenant(tenant, r.own, nonce, admitted != nil)
+	err = peering.CheckTenant(tenant, r.own, nonce, admitted)
 	switch {
 	case errors.Is(err, peering.ErrNoNonce):
 		return kube.Wait("NonceNotFound", "waiting for Secret %s/%s: %v", tenant.Namespace, authv1beta1.NonceSecret, err)
@@ -183,6 +210,38 @@ func (r *tenants) verify(ctx context.Context, tenant *authv1beta1.Tenant, o orde
 		return refuse(r.events, tenant, reasonSignature, err)
 	case err != nil:
 		return refuse(r.events, tenant, reasonInvalidCSR, err)
+	}
+	return nil
+}
+
+// isBound tells whether a Tenant was given its rights before.
+func (r *tenants) isBound(ctx context.Context, tenant *authv1beta1.Tenant) (bool, error) {
+	binding, _ := bindings(tenant)
+	err := r.client.Get(ctx, client.ObjectKeyFromObject(binding), binding)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading RoleBinding %s/%s: %w", binding.Namespace, binding.Name, err)
+	}
+	return err == nil && metav1.IsControlledBy(binding, tenant), nil
+}
+
+// free refuses the cluster ID of a consumer that is a user or a group with rights here. It is asked for new Tenants only: what an administrator grants to
+// the identities of an admitted consumer is the administrator's decision.
+func (r *tenants) free(ctx context.Context, consumer string) error {
+	local, wide := &rbacv1.RoleBindingList{}, &rbacv1.ClusterRoleBindingList{}
+	if err := errors.Join(r.reader.List(ctx, local), r.reader.List(ctx, wide)); err != nil {
+		return fmt.Errorf("listing bindings: %w", err)
+	}
+	bindings := make([]peering.Binding, 0, len(local.Items)+len(wide.Items))
+	for i := range local.Items {
+		b := &local.Items[i]
+		bindings = append(bindings, peering.Binding{Namespace: b.Namespace, Name: b.Name, RoleRef: b.RoleRef, Subjects: b.Subjects})
+	}
+	for i := range wide.Items {
+		b := &wide.Items[i]
+		bindings = append(bindings, peering.Binding{Name: b.Name, RoleRef: b.RoleRef, Subjects: b.Subjects})
+	}
+	if err := peering.CheckFreeSubject(consumer, bindings); err != nil {
+		return kube.Invalid("NameTaken", "%v", err)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func later(cause error) error { return &refusal{http.StatusServiceUnavailable, c
 // bounded reads a request, no more of them than are good for us, and writes the answer.
 func (d *Door) bounded(serve func(context.Context, []byte) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !d.knocks.allow(r.RemoteAddr) {
+		if !d.knocks.of(sourceOf(r.RemoteAddr)).Allow() { // what all sources have together is for those with a token: see admit
 			d.answer(w, r, nil, refuse(http.StatusTooManyRequests, errors.New("too many requests: try again in a few seconds")))
 			return
 		}

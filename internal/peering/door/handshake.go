@@ -23,6 +23,7 @@ import (
 
 // +kubebuilder:rbac:groups=core,resources=namespaces,verbs=get;list;create
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;create;patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=list
 
 // lookAgain is how often a request looks whether the controllers have done their part.
 const lookAgain = 100 * time.Millisecond
@@ -35,29 +36,48 @@ func (d *Door) admit(ctx context.Context, knock *peering.Knock) error {
 	if knock.Cluster == d.ClusterID {
 		return refuse(http.StatusBadRequest, fmt.Errorf("cluster %s is this very cluster: a cluster can't peer with itself", d.ClusterID))
 	}
+	secret, token, err := d.token(ctx, knock)
+	if err != nil {
+		return err
+	}
+	// Counted only now: many sources without a token must not shut out one that has one.
+	if !d.knocks.all.Allow() {
+		return refuse(http.StatusTooManyRequests, errors.New("too many requests: try again in a few seconds"))
+	}
+	known, err := d.known(ctx, knock.Cluster)
+	if err != nil {
+		return err
+	}
+	if err := peering.CheckEntry(token, knock.Cluster, known); err != nil {
+		return refuse(http.StatusForbidden, err)
+	}
+	return d.redeem(ctx, secret, token, knock.Cluster)
+}
+
+// token checks the token of a request, and returns it with the Secret that has the book of used ones.
+func (d *Door) token(ctx context.Context, knock *peering.Knock) (*corev1.Secret, peering.Token, error) {
 	secret, err := EnsureSecret(ctx, &d.Options)
 	if err != nil {
-		return err
+		return nil, peering.Token{}, err
 	}
-	now := d.Now()
-	token, err := peering.CheckToken(secret.Data[peering.DoorSecretKey], knock.Token, knock.Cluster, now)
+	token, err := peering.CheckToken(secret.Data[peering.DoorSecretKey], knock.Token, knock.Cluster, d.Now())
 	if err != nil {
+		return nil, peering.Token{}, refuse(http.StatusUnauthorized, err)
+	}
+	return secret, token, nil
+}
+
+// redeem records that a token is used, unless it must not be.
+func (d *Door) redeem(ctx context.Context, secret *corev1.Secret, token peering.Token, consumer string) error {
+	book, err := peering.Redeem(secret.Data[peering.DoorUsedKey], token, consumer, d.Now())
+	if errors.Is(err, peering.ErrTokenTaken) || errors.Is(err, peering.ErrTokenSpent) {
 		return refuse(http.StatusUnauthorized, err)
 	}
-	book, err := peering.Redeem(secret.Data[peering.DoorUsedKey], token, knock.Cluster, now)
-	if errors.Is(err, peering.ErrTokenTaken) {
-		return refuse(http.StatusUnauthorized, err)
-	}
 	if err != nil {
 		return err
 	}
-	before := secret.DeepCopy()
-	if string(secret.Data[peering.DoorUsedKey]) == string(book) {
-		return nil
-	}
-	secret.Data[peering.DoorUsedKey] = book
 	// The lock decides between two clusters that bring the same token at once.
-	if err := d.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := WriteBook(ctx, d.Client, secret, book); err != nil {
 		return fmt.Errorf("noting that a token is used: %w", err)
 	}
 	return nil
@@ -149,6 +169,11 @@ func (d *Door) apply(ctx context.Context, namespace string, application *peering
 	if present != nil && present.DeletionTimestamp != nil {
 		return nil, later(fmt.Errorf("the Tenant that cluster %s had in %s is being deleted", application.Cluster, d.ClusterID))
 	}
+	if present == nil {
+		if err := d.stillGood(ctx, &application.Knock); err != nil {
+			return nil, err
+		}
+	}
 	spec, err := peering.Apply(application, present, d.ClusterID, nonce.Data[authv1beta1.NonceKey])
 	if errors.Is(err, peering.ErrNoNonce) {
 		return nil, refuse(http.StatusConflict, errors.New("there is no nonce for this cluster any more: ask for one first"))
@@ -176,6 +201,16 @@ func (d *Door) apply(ctx context.Context, namespace string, application *peering
 	return present, nil
 }
 
+// stillGood checks a token once more, after the list of Tenants was read: the controller of Tenants marks the tokens of a consumer before its Tenant
+// disappears, so that the mark of a Tenant that ended since the request was admitted is not missed.
+func (d *Door) stillGood(ctx context.Context, knock *peering.Knock) error {
+	secret, token, err := d.token(ctx, knock)
+	if err != nil {
+		return err
+	}
+	return d.redeem(ctx, secret, token, knock.Cluster)
+}
+
 // spend ties the nonce to the Tenant that it admitted: it goes with it, and the next one signs another.
 func (d *Door) spend(ctx context.Context, tenant *authv1beta1.Tenant, nonce *corev1.Secret) error {
 	before := nonce.DeepCopy()
@@ -186,6 +221,31 @@ func (d *Door) spend(ctx context.Context, tenant *authv1beta1.Tenant, nonce *cor
 		return fmt.Errorf("tying the nonce of cluster %s to its Tenant: %w", tenant.Spec.ClusterID, err)
 	}
 	return nil
+}
+
+// known is what this cluster knows of the one that introduces itself.
+func (d *Door) known(ctx context.Context, consumer string) (*peering.Known, error) {
+	namespaces := &corev1.NamespaceList{}
+	if err := d.Reader.List(ctx, namespaces, client.MatchingLabels{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: consumer}); err != nil {
+		return nil, fmt.Errorf("looking for the tenant namespace of cluster %s: %w", consumer, err)
+	}
+	if len(namespaces.Items) == 0 {
+		return nil, nil
+	}
+	namespace := namespaces.Items[0].Name
+	known := &peering.Known{Namespace: namespace, Enrolled: namespaces.Items[0].Labels[peering.LabelEnrolled] == api.True}
+	tenants, identities := &authv1beta1.TenantList{}, &authv1beta1.IdentityList{}
+	if err := d.Reader.List(ctx, tenants, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing Tenants in namespace %s: %w", namespace, err)
+	}
+	for i := range tenants.Items {
+		known.Tenant = known.Tenant || tenants.Items[i].Spec.ClusterID == consumer
+	}
+	if err := d.Reader.List(ctx, identities, client.InNamespace(namespace), client.Limit(1)); err != nil {
+		return nil, fmt.Errorf("listing Identities in namespace %s: %w", namespace, err)
+	}
+	known.Provider = len(identities.Items) > 0
+	return known, nil
 }
 
 // namespace finds or makes the tenant namespace of a consumer.
@@ -203,6 +263,7 @@ func (d *Door) namespace(ctx context.Context, consumer string) (string, error) {
 		return found.Name, nil
 	}
 	labels[api.LabelManaged] = api.True
+	labels[peering.LabelEnrolled] = api.True
 	for _, mode := range []string{"enforce", "audit", "warn"} {
 		labels["pod-security.kubernetes.io/"+mode] = "privileged" // virtual kubelets and gateways run in it
 	}

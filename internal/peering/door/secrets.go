@@ -45,6 +45,36 @@ func EnsureSecret(ctx context.Context, o *Options) (*corev1.Secret, error) {
 	})
 }
 
+// WriteBook keeps the book of used tokens in the Secret that it was read from, unless somebody has changed that since.
+func WriteBook(ctx context.Context, c client.Client, secret *corev1.Secret, book []byte) error {
+	if string(secret.Data[peering.DoorUsedKey]) == string(book) {
+		return nil
+	}
+	before := secret.DeepCopy()
+	secret.Data[peering.DoorUsedKey] = book
+	return c.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// SpendTokens records that the peering with a consumer has ended: the tokens that it used admit nobody any more.
+func SpendTokens(ctx context.Context, o *Options, consumer string) error {
+	secret := &corev1.Secret{}
+	err := o.Reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: peering.DoorSecret}, secret)
+	if apierrors.IsNotFound(err) || (err == nil && len(secret.Data[peering.DoorUsedKey]) == 0) {
+		return nil // nobody has used a token
+	}
+	if err != nil {
+		return fmt.Errorf("reading Secret %s/%s: %w", o.Namespace, peering.DoorSecret, err)
+	}
+	book, err := peering.SpendTokens(secret.Data[peering.DoorUsedKey], consumer, o.Now())
+	if err != nil {
+		return fmt.Errorf("data.%[3]s of Secret %[1]s/%[2]s: %[4]w; delete the Secret, then no token admits anybody any more", o.Namespace, peering.DoorSecret, peering.DoorUsedKey, err)
+	}
+	if err := WriteBook(ctx, o.Client, secret, book); err != nil {
+		return fmt.Errorf("recording that the tokens of cluster %s are spent: %w", consumer, err)
+	}
+	return nil
+}
+
 // EnsureCertificate returns the certificate that the door shows, and makes it if there is none.
 func EnsureCertificate(ctx context.Context, o *Options) (tls.Certificate, error) {
 	secret, err := ensure(ctx, o, peering.DoorCertificate, corev1.SecretTypeTLS, corev1.TLSPrivateKeyKey, func() (map[string][]byte, error) {

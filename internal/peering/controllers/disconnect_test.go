@@ -1,0 +1,103 @@
+package controllers
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/door"
+)
+
+// TestRevokedConsumersAreDisconnected: what was negotiated with a consumer ends with its Tenant, also what lost its owner reference. What an administrator made
+// stays, and so does the network that this cluster asked that consumer for.
+func TestRevokedConsumersAreDisconnected(t *testing.T) {
+	const namespace = "liqo-tenant-rome"
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rome", UID: "1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
+	meta := func(name string, labels map[string]string) metav1.ObjectMeta {
+		labels[api.LabelRemoteClusterID] = "rome"
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}
+	}
+	negotiated := func() metav1.ObjectMeta {
+		return meta("rome", map[string]string{networkingv1beta1.LabelNegotiated: api.True})
+	}
+	for name, test := range map[string]struct {
+		asked bool
+		stay  bool
+	}{"the consumer asked": {false, false}, "this cluster asked, too": {true, true}} {
+		t.Run(name, func(t *testing.T) {
+			made := []client.Object{
+				&networkingv1beta1.Configuration{ObjectMeta: negotiated()}, &networkingv1beta1.PublicKey{ObjectMeta: negotiated()},
+				&networkingv1beta1.GatewayServer{ObjectMeta: negotiated()}, &networkingv1beta1.GatewayClient{ObjectMeta: negotiated()},
+			}
+			admins := &networkingv1beta1.Configuration{ObjectMeta: meta("admins", map[string]string{})}
+			builder := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(tenant, admins).WithObjects(made...).
+				WithObjects(&networkingv1beta1.NetworkRequest{ObjectMeta: meta("theirs", map[string]string{api.LabelReplicated: api.True, api.LabelReplication: api.False, api.LabelOriginID: "rome"})})
+			if test.asked {
+				builder = builder.WithObjects(&networkingv1beta1.NetworkRequest{ObjectMeta: meta("ours", map[string]string{api.LabelReplication: api.True, api.LabelRemoteID: "rome"})})
+			}
+			c := builder.Build()
+			r := &tenants{providerSide: providerSide{client: c, reader: c}}
+			if err := r.revoke(t.Context(), tenant); !kube.IsWait(err) {
+				t.Fatalf("while copies are there: %v", err)
+			}
+			if err := r.revoke(t.Context(), tenant); err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range made {
+				if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); apierrors.IsNotFound(err) == test.stay {
+					t.Errorf("%T: %v, want it to stay %t", o, err, test.stay)
+				}
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(admins), admins); err != nil {
+				t.Errorf("what an administrator made: %v", err)
+			}
+		})
+	}
+}
+
+// TestTokensEndWithTheTenant: when a Tenant ends, the tokens that its cluster used are spent before the Tenant disappears; a drain does not spend them.
+func TestTokensEndWithTheTenant(t *testing.T) {
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
+	now := time.Unix(1_800_000_000, 0)
+	token := peering.Token{ID: "AAECAwQFBgcI", Expires: now.Add(time.Hour)}
+	book, err := peering.Redeem(nil, token, "rome", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}, Data: map[string][]byte{peering.DoorUsedKey: book}}
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(tenant, secret).Build()
+	r := &tenants{
+		providerSide: providerSide{client: c, reader: c},
+		door:         door.Options{Namespace: api.Namespace, Client: c, Reader: c, Now: func() time.Time { return now }},
+	}
+	for _, step := range []struct {
+		what string
+		do   func() error
+		want error
+	}{
+		{"a drain", func() error { return r.revoke(t.Context(), tenant) }, nil},
+		{"the end", func() error { return r.end(t.Context(), tenant) }, peering.ErrTokenSpent},
+		{"the end, once more", func() error { return r.end(t.Context(), tenant) }, peering.ErrTokenSpent},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := peering.Redeem(secret.Data[peering.DoorUsedKey], token, "rome", now); !errors.Is(err, step.want) {
+			t.Errorf("%s: the token that was used: %v, want %v", step.what, err, step.want)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package controllers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+	liqotesting "liqo.io/liqo/internal/testing"
+)
+
+// TestTenantQuotaIsCountedAtOnce: the usage of each kind is there before the consumer has rights, since the API server refuses every object until it is. What
+// Kubernetes counted stays.
+func TestTenantQuotaIsCountedAtOnce(t *testing.T) {
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
+	present := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: "milan"}}
+	elsewhere := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-naples", Name: "milan"}}
+	const slices, renews = "count/resourceslices.authentication.liqo.io", "count/renews.authentication.liqo.io"
+	for name, counted := range map[string]corev1.ResourceList{
+		"by nobody": nil, "of the kinds that it knew": {renews: resource.MustParse("7")},
+	} {
+		c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(tenant, present, elsewhere).WithStatusSubresource(&corev1.ResourceQuota{}).Build()
+		r := &tenants{providerSide: providerSide{client: c, own: "milan"}}
+		quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: peering.TenantQuota}}
+		if counted != nil { // Kubernetes was first
+			if err := r.ensureQuota(t.Context(), tenant, quota); err != nil {
+				t.Fatal(err)
+			}
+			quota.Status.Hard, quota.Status.Used = quota.Spec.Hard, counted
+			if err := c.Status().Update(t.Context(), quota); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var version string
+		for range 2 { // the second time nothing is left to do
+			if err := r.bound(t.Context(), tenant); err != nil {
+				t.Fatal(err)
+			}
+			version = quota.ResourceVersion
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(quota), quota); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if version != quota.ResourceVersion {
+			t.Errorf("counted %s: a second pass writes the quota again", name)
+		}
+		for key := range peering.TenantObjects() {
+			want := int64(0)
+			switch {
+			case key == slices:
+				want = 1
+			case key == renews && counted != nil:
+				want = 7
+			}
+			used, known := quota.Status.Used[corev1.ResourceName(key)]
+			if hard := quota.Status.Hard[corev1.ResourceName(key)]; !known || used.Value() != want || hard.IsZero() {
+				t.Errorf("counted %s: %s is %v (known: %t), want %d; hard %v", name, key, used.Value(), known, want, hard.Value())
+			}
+		}
+	}
+}
+
+// TestTenantNamespacesAreBoundedOnAPIServer: a consumer, by its own name and rights, writes objects of each of its kinds until the API server refuses. Nothing counts quotas
+// here, so the test reports what is used, as the controller manager of Kubernetes does.
+func TestTenantNamespacesAreBoundedOnAPIServer(t *testing.T) {
+	config := liqotesting.APIServer(t)
+	admin := liqotesting.Client(t, config)
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: peering.RoleControlPlane}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{authv1beta1.GroupVersion.Group, networkingv1beta1.GroupVersion.Group, offloadingv1beta1.GroupVersion.Group},
+			Resources: []string{"resourceslices", "renews", "networkrequests", "namespacemaps"}, Verbs: []string{"create"}},
+	}}
+	for _, o := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant.Namespace}}, role, tenant} {
+		if err := admin.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &tenants{providerSide: providerSide{client: admin, own: "milan"}}
+	for range 2 { // the second time nothing is left to do
+		if err := r.bind(t.Context(), tenant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	quota := &corev1.ResourceQuota{}
+	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: tenant.Namespace, Name: peering.TenantQuota}, quota); err != nil {
+		t.Fatal(err)
+	}
+	if !metav1.IsControlledBy(quota, tenant) {
+		t.Error("the quota outlives the Tenant")
+	}
+	asRome := rest.CopyConfig(config)
+	asRome.Impersonate = rest.ImpersonationConfig{UserName: peering.ControlPlaneSubject("rome").User}
+	rome := liqotesting.Client(t, asRome)
+	// Kubernetes has not counted yet.
+	liqotesting.Eventually(t, 10*time.Second, "the first object to be accepted", func() error {
+		return rome.Create(t.Context(), &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: "first"}})
+	})
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(quota), quota); err != nil {
+		t.Fatal(err)
+	}
+	quota.Status.Hard, quota.Status.Used = quota.Spec.Hard, corev1.ResourceList{}
+	for name := range quota.Spec.Hard {
+		used := quota.Spec.Hard[name]
+		used.Sub(resource.MustParse("1"))
+		quota.Status.Used[name] = used
+	}
+	if err := admin.Status().Update(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	for name, object := range map[string]func() client.Object{
+		"resourceslices":  func() client.Object { return &authv1beta1.ResourceSlice{} },
+		"renews":          func() client.Object { return &authv1beta1.Renew{} },
+		"namespacemaps":   func() client.Object { return &offloadingv1beta1.NamespaceMap{} },
+		"networkrequests": func() client.Object { return &networkingv1beta1.NetworkRequest{} },
+	} {
+		made := 0
+		liqotesting.Eventually(t, 30*time.Second, "the API server to refuse "+name, func() error {
+			o := object()
+			o.SetNamespace(tenant.Namespace)
+			o.SetName(fmt.Sprintf("flood-%d", made))
+			err := rome.Create(t.Context(), o)
+			switch {
+			case err == nil: // there was room for one
+				made++
+				return fmt.Errorf("%d were accepted", made)
+			case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: "+peering.TenantQuota):
+				return nil
+			}
+			return err
+		})
+	}
+}

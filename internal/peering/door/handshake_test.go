@@ -1,0 +1,104 @@
+package door
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+)
+
+// TestForgedTokensTakeNothingFromOthers: what all sources may ask together counts only requests whose token was sealed here, so that many sources without a token
+// can't shut out one that has one.
+func TestForgedTokensTakeNothingFromOthers(t *testing.T) {
+	key := []byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorSecret}, Data: map[string][]byte{peering.DoorSecretKey: key}}
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(secret).Build()
+	d := New(Options{ClusterID: "milan", Namespace: "liqo", Client: c, Reader: c, Log: logr.Discard(), Patience: 50 * time.Millisecond})
+	handler := d.Handler()
+	ask := func(source int, token string) int {
+		body, err := json.Marshal(&peering.Knock{Cluster: "rome", Token: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, peering.DoorNoncePath, bytes.NewReader(body))
+		r.RemoteAddr = fmt.Sprintf("198.51.%d.%d:1", 100+source/250, source%250)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		return w.Code
+	}
+	token := peering.Token{ID: "0123456789ab", Expires: time.Now().Add(time.Hour)}
+	forged, good := token.Text([]byte("another key")), token.Text(key)
+	for source := range 400 {
+		if status := ask(source, forged); status != http.StatusUnauthorized {
+			t.Fatalf("forged token of source %d: status %d, want %d", source, status, http.StatusUnauthorized)
+		}
+	}
+	// Nothing here makes a nonce, so the answer is that it was waited for.
+	if status := ask(500, good); status == http.StatusTooManyRequests || status == http.StatusUnauthorized {
+		t.Errorf("a good token after 400 forged ones: status %d", status)
+	}
+	refused := 0
+	for range 25 {
+		if ask(501, forged) == http.StatusTooManyRequests {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("one source may ask as often as it likes")
+	}
+}
+
+// TestSpentTokens: a token whose peering has ended admits nobody, also when the Tenant disappears between the check of the token and the list of Tenants.
+func TestSpentTokens(t *testing.T) {
+	key := []byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
+	token := peering.Token{ID: "0123456789ab", Expires: time.Now().Add(time.Hour)}
+	book, err := peering.Redeem(nil, token, "rome", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorSecret},
+		Data:       map[string][]byte{peering.DoorSecretKey: key, peering.DoorUsedKey: book},
+	}
+	var options Options
+	ends := func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		if _, ok := list.(*authv1beta1.TenantList); ok {
+			if err := SpendTokens(ctx, &options, "rome"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return c.List(ctx, list, opts...)
+	}
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(secret).WithInterceptorFuncs(interceptor.Funcs{List: ends}).Build()
+	options = Options{ClusterID: "milan", Namespace: "liqo", Client: c, Reader: c, Log: logr.Discard(), Now: time.Now, Patience: 50 * time.Millisecond}
+	d := New(options)
+	application := &peering.Application{Knock: peering.Knock{Cluster: "rome", Token: token.Text(key)}}
+	if _, err := d.apply(t.Context(), "liqo-tenant-rome", application, &corev1.Secret{}); !errors.Is(err, peering.ErrTokenSpent) {
+		t.Errorf("the Tenant ended while the request was served: error %v, want %v", err, peering.ErrTokenSpent)
+	}
+	if err := d.admit(t.Context(), &application.Knock); !errors.Is(err, peering.ErrTokenSpent) {
+		t.Errorf("the Tenant ended before: error %v, want %v", err, peering.ErrTokenSpent)
+	}
+	if err := c.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	if err := SpendTokens(t.Context(), &options, "rome"); err != nil {
+		t.Errorf("without a Secret: %v", err)
+	}
+}

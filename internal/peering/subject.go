@@ -1,0 +1,41 @@
+package peering
+
+import (
+	"fmt"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// RoleVirtualKubelet is bound to the group of the consumer's virtual kubelets in each namespace that is made for the consumer.
+const RoleVirtualKubelet = "liqo-virtual-kubelet-remote"
+
+// Binding is a RoleBinding, or a ClusterRoleBinding when Namespace is empty.
+type Binding struct {
+	Namespace, Name string
+	RoleRef         rbacv1.RoleRef
+	Subjects        []rbacv1.Subject
+}
+
+// CheckFreeSubject tells why a cluster ID can't become the name of a user and a group of this cluster, as the certificates of a consumer have it; nil means
+// that it can. A consumer chooses its ID: with that of a group of people, or of a user, it would get their rights.
+func CheckFreeSubject(consumer string, bindings []Binding) error {
+	ours := []string{RoleControlPlane, RoleVirtualKubelet, RoleVirtualKubeletClusterwide}
+	for _, binding := range bindings {
+		if binding.RoleRef.Kind == "ClusterRole" && slices.Contains(ours, binding.RoleRef.Name) {
+			continue
+		}
+		for _, subject := range binding.Subjects {
+			if subject.Name != consumer || (subject.Kind != rbacv1.UserKind && subject.Kind != rbacv1.GroupKind) {
+				continue
+			}
+			kind, name := "ClusterRoleBinding", binding.Name
+			if binding.Namespace != "" {
+				kind, name = "RoleBinding", binding.Namespace+"/"+binding.Name
+			}
+			return fmt.Errorf("spec.clusterID is %q, and %s %s grants rights to the %s of that name: the consumer would get them; give the consumer another cluster ID",
+				consumer, kind, name, subject.Kind)
+		}
+	}
+	return nil
+}

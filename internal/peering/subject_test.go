@@ -1,0 +1,35 @@
+package peering
+
+import (
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// TestNoConsumerTakesAName: a consumer whose ID is that of a user or a group of this cluster would get their rights.
+func TestNoConsumerTakesAName(t *testing.T) {
+	bound := func(namespace, role, kind, name string) []Binding {
+		return []Binding{{
+			Namespace: namespace, Name: "b", RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: role}, Subjects: []rbacv1.Subject{{Kind: kind, Name: name}},
+		}}
+	}
+	for name, row := range map[string]struct {
+		bindings []Binding
+		want     string
+	}{
+		"nothing is bound":             {nil, ""},
+		"a group of the whole cluster": {bound("", "cluster-admin", rbacv1.GroupKind, "developers"), "ClusterRoleBinding b"},
+		"a group of a namespace":       {bound("bank", "admin", rbacv1.GroupKind, "developers"), "RoleBinding bank/b"},
+		"a user":                       {bound("bank", "admin", rbacv1.UserKind, "developers"), "the User of that name"},
+		"another group":                {bound("", "cluster-admin", rbacv1.GroupKind, "admins"), ""},
+		"an account of a namespace":    {bound("bank", "admin", rbacv1.ServiceAccountKind, "developers"), ""},
+		"what its own Tenant is granted": {append(bound("liqo-tenant-developers", RoleControlPlane, rbacv1.UserKind, "developers"),
+			append(bound("", RoleVirtualKubeletClusterwide, rbacv1.GroupKind, "developers"), bound("bank", RoleVirtualKubelet, rbacv1.GroupKind, "developers")...)...), ""},
+	} {
+		err := CheckFreeSubject("developers", row.bindings)
+		if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v, want %q", name, err, row.want)
+		}
+	}
+}
