@@ -15,10 +15,10 @@ import (
 
 // ExposedAddress is under which address peers reach an endpoint that is no pod of this cluster's network, as the IP objects of its namespace
 // for that very address say: that of the one which the network uses. It is empty, without an error, while one has none yet, or if the endpoint
-// is a Pod: those on other virtual nodes get an IP object by themselves, those in the network of their node are reached by nobody outside.
+// is a Pod on another virtual node, which gets an IP object by itself; pod is empty for those in the network of a node, which get none.
 func ExposedAddress(address, pod string, ips []*ipamv1alpha1.IP) (string, error) {
 	slices.SortFunc(ips, ipam.Exposing(""))
-	why := fmt.Errorf("%s is not a pod of this cluster, and no IP object of this namespace exposes it: create one with spec.ip %s", address, address)
+	why := fmt.Errorf("%s is not in the pod network of this cluster, and no IP object of this namespace exposes it to peers: create one with spec.ip %s", address, address)
 	for _, ip := range ips {
 		if ip.Spec.IP != address || ip.DeletionTimestamp != nil {
 			continue

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -184,6 +185,15 @@ func ingressesTried() copied {
 	}, kinds.MergeIngress)
 }
 
+func budgetsTried() copied {
+	return tried(func() *policyv1.PodDisruptionBudget { return &policyv1.PodDisruptionBudget{} }, func(b *policyv1.PodDisruptionBudget, variant int) {
+		b.Spec.Selector, b.Status.DesiredHealthy = &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint(variant)}}, int32(variant)
+	}, func(local *policyv1.PodDisruptionBudget, namespace string, o kinds.CopyOptions) (*policyv1.PodDisruptionBudget, string) {
+		out, why, _ := kinds.PodDisruptionBudget(local, namespace, 1, o)
+		return out, why
+	}, kinds.MergePodDisruptionBudget)
+}
+
 func policiesTried() copied {
 	return tried(func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} }, func(p *networkingv1.NetworkPolicy, variant int) {
 		p.Spec.PodSelector.MatchLabels = map[string]string{"app": fmt.Sprint(variant)}
@@ -198,7 +208,7 @@ func policiesTried() copied {
 func TestCopyLawsInRandomWorlds(t *testing.T) {
 	for name, kind := range map[string]copied{
 		"Service": servicesTried(), "EndpointSlice": slicesTried(), "ConfigMap": configMapsTried(), "Secret": secretsTried(), "Ingress": ingressesTried(),
-		"NetworkPolicy": policiesTried(),
+		"NetworkPolicy": policiesTried(), "PodDisruptionBudget": budgetsTried(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			writes := 0

@@ -51,6 +51,7 @@ func EndpointSlice(shadow *offv1.ShadowEndpointSlice, f EndpointFacts) (*discove
 	}
 	delete(out.Annotations, kinds.AnnotationLabels)
 	delete(out.Annotations, kinds.AnnotationAnnotations)
+	kinds.AcceptEndpointSliceMetadata(out.Labels, out.Annotations)
 	out.Labels[offv1.LabelManagedBy] = offv1.ManagedByShadowEndpointSlice
 	out.Labels[discoveryv1.LabelManagedBy] = offv1.EndpointSliceManager
 	if f.Waiting != "" {

@@ -49,6 +49,14 @@ func (l *Ledger) Used(user string, except types.NamespacedName) corev1.ResourceL
 	return rest
 }
 
+// User returns on whose account the cache's pod of that UID is, empty if it is not known.
+func (l *Ledger) User(key types.NamespacedName, uid types.UID) string {
+	if seen := l.seen[key]; seen.uid == uid {
+		return seen.user
+	}
+	return ""
+}
+
 // See says that the cache has a pod, and what it takes; nothing once it has finished. It returns the user who has more room by that, if any.
 func (l *Ledger) See(key types.NamespacedName, uid types.UID, user string, usage corev1.ResourceList) string {
 	return l.change(key, func() {

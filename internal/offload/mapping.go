@@ -15,15 +15,16 @@ import (
 
 // DesiredMapping returns what the NamespaceMap towards one provider has to ask for: the remote name of every local namespace whose
 // NamespaceOffloading lives and picks one of the provider's virtual nodes. nodes are the VirtualNodes of that provider only; of lost see Picked.
+// The namespaces in protected are left out, see ProtectedNamespaces.
 func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string],
-	consumer string) map[string]string {
+	protected map[string]string, consumer string) map[string]string {
 	desired := map[string]string{}
 	for i := range offloadings {
 		o := &offloadings[i]
 		if o.Name != offloadingv1beta1.NamespaceOffloadingName || !o.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if len(Picked(o, nodes, lost)) > 0 {
+		if protected[o.Namespace] == "" && len(Picked(o, nodes, lost)) > 0 {
 			desired[o.Namespace] = RemoteNamespace(&o.Spec, o.Namespace, consumer)
 		}
 	}
@@ -123,8 +124,9 @@ func Dress(meta *metav1.ObjectMeta, m *offloadingv1beta1.NamespaceMap, consumer,
 
 // Compile returns the status of a NamespaceOffloading. nodes are all VirtualNodes, current the mapping by provider; now is when a
 // condition that changes did so; of lost see Picked. A cluster that has no virtual node any more is shown only while it still holds the namespace.
+// why is the reason for which the namespace is never offloaded, see ProtectedNamespaces.
 func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string],
-	current map[string]map[string]offloadingv1beta1.RemoteNamespaceStatus, consumer string, now metav1.Time) offloadingv1beta1.NamespaceOffloadingStatus {
+	current map[string]map[string]offloadingv1beta1.RemoteNamespaceStatus, why, consumer string, now metav1.Time) offloadingv1beta1.NamespaceOffloadingStatus {
 	name := RemoteNamespace(&o.Spec, o.Namespace, consumer)
 	result := offloadingv1beta1.NamespaceOffloadingStatus{
 		RemoteNamespaceName: name, ObservedGeneration: o.Generation,
@@ -132,7 +134,7 @@ func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1
 	}
 	deleting := !o.DeletionTimestamp.IsZero()
 	var selected []string
-	if !deleting {
+	if !deleting && why == "" {
 		selected = Picked(o, nodes, lost)
 	}
 	clusters := Clusters(nodes)
@@ -158,11 +160,14 @@ func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1
 				failed++
 			}
 		default:
-			message := "The remote cluster has not been selected through the ClusterSelector field"
-			if deleting {
+			reason, message := offloadingv1beta1.ReasonClusterNotSelected, "The remote cluster has not been selected through the ClusterSelector field"
+			switch {
+			case deleting:
 				message = "The namespace is no longer offloaded"
+			case why != "":
+				reason, message = offloadingv1beta1.ReasonNamespaceProtected, ProtectedMessage(o.Namespace, why)
 			}
-			conditions = append(conditions, condition(offloadingv1beta1.RemoteNamespaceRequired, false, offloadingv1beta1.ReasonClusterNotSelected, message))
+			conditions = append(conditions, condition(offloadingv1beta1.RemoteNamespaceRequired, false, reason, message))
 			if held {
 				conditions = append(conditions, condition(offloadingv1beta1.RemoteNamespaceReady, false, offloadingv1beta1.ReasonTerminating,
 					fmt.Sprintf("Namespace %s is being deleted in cluster %s", twin.RemoteNamespace, id)))
@@ -171,6 +176,9 @@ func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1
 		result.RemoteNamespacesConditions[id] = keepTimes(conditions, o.Status.RemoteNamespacesConditions[id], now)
 	}
 	result.OffloadingPhase = phase(deleting, len(selected), ready, failed)
+	if why != "" && !deleting {
+		result.OffloadingPhase = offloadingv1beta1.PhaseAllFailed // none may hold it
+	}
 	return result
 }
 

@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -10,6 +11,9 @@ import (
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
+
+// defaultArchitecture is that of a VirtualNode that does not say.
+const defaultArchitecture = "amd64"
 
 // NodeLabels returns the labels that the Node of a VirtualNode has, as far as a cluster selector may ask for them: those that tell a
 // virtual node from others, those of the VirtualNode, and those it gives its Node.
@@ -21,7 +25,14 @@ func NodeLabels(node *offloadingv1beta1.VirtualNode) map[string]string {
 		}
 	}
 	labels[corev1.LabelHostname] = node.Name
-	labels[corev1.LabelOSStable] = string(corev1.Linux)
+	for _, fact := range []struct{ label, older, otherwise string }{
+		{corev1.LabelOSStable, "beta.kubernetes.io/os", string(corev1.Linux)},
+		{corev1.LabelArchStable, "beta.kubernetes.io/arch", defaultArchitecture},
+	} {
+		if labels[fact.label] == "" {
+			labels[fact.label] = cmp.Or(labels[fact.older], fact.otherwise)
+		}
+	}
 	labels["type"] = "virtual-kubelet"
 	labels[api.LabelType] = api.TypeVirtualNode
 	labels[api.LabelRemoteClusterID] = node.Spec.ClusterID

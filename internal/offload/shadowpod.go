@@ -34,6 +34,14 @@ const (
 	PodDelete
 )
 
+// PodMetadata is what the administrator of a provider says of the keys of annotations and labels of consumers' Pods; a trailing * matches the rest.
+type PodMetadata struct {
+	// Annotations are accepted beside those of kinds.AcceptedMetadata.
+	Annotations []string
+	// Labels are accepted of those of kinds.RefusedPodLabels, RefusedLabels are refused beside them.
+	Labels, RefusedLabels []string
+}
+
 // Shadow decides what a provider does for a ShadowPod whose Pod is pod (nil when there is none), and the phase that its status then has.
 //
 // The Pod is made again whenever it is gone, until it once finished: Succeeded and Failed are final. What a Pod says
@@ -43,8 +51,8 @@ const (
 // A Pod that the consumer wants to end within another time than its own is ended first: the ShadowPod, which has no such time, goes when that is
 // seen.
 //
-// pod must be one that carries the label of ShadowPods, with only those labels and annotations that were set from ShadowPods.
-func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (PodAction, corev1.PodPhase) {
+// pod must be one that carries the label of ShadowPods, with only those labels and annotations that were set from ShadowPods. keys says which it may have.
+func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) (PodAction, corev1.PodPhase) {
 	phase := sp.Status.Phase
 	seconds, ending := PodGrace(sp)
 	switch {
@@ -70,7 +78,7 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (PodAction, corev1
 	if Finished(pod.Status.Phase) {
 		phase = pod.Status.Phase
 	}
-	labels, annotations := Relabelled(sp, pod)
+	labels, annotations := Relabelled(sp, pod, keys)
 	switch {
 	case !maps.Equal(pod.Labels, labels) || !maps.Equal(pod.Annotations, annotations):
 		return PodRelabel, phase
@@ -93,15 +101,15 @@ func PodGrace(sp *offloadingv1beta1.ShadowPod) (int64, bool) {
 }
 
 // Relabelled returns the labels and annotations that the Pod of a ShadowPod has. That its specification changed is noted when it has: it may be
-// refused, and labels do not wait for it.
-func Relabelled(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (labels, annotations map[string]string) {
-	annotations = podAnnotations(sp)
+// refused, and labels do not wait for it. keys are those of Shadow.
+func Relabelled(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) (labels, annotations map[string]string) {
+	annotations = podAnnotations(sp, keys.Annotations)
 	if noted := pod.Annotations[kinds.AnnotationSpec]; noted != "" {
 		annotations[kinds.AnnotationSpec] = noted
 	} else {
 		delete(annotations, kinds.AnnotationSpec)
 	}
-	return podLabels(sp), annotations
+	return podLabels(sp, keys), annotations
 }
 
 // Finished tells whether a phase is final.
@@ -125,32 +133,37 @@ func OfShadowPod(pod *corev1.Pod) bool {
 	return err == nil && version.Group == offloadingv1beta1.GroupVersion.Group
 }
 
-// Pod returns the Pod that a ShadowPod keeps present.
-func Pod(sp *offloadingv1beta1.ShadowPod) *corev1.Pod {
+// Pod returns the Pod that a ShadowPod keeps present. keys are those of Shadow.
+func Pod(sp *offloadingv1beta1.ShadowPod, keys PodMetadata) *corev1.Pod {
 	gvk := offloadingv1beta1.GroupVersion.WithKind(shadowPodKind)
 	spec := *sp.Spec.Pod.DeepCopy()
 	spec.EphemeralContainers = nil // a Pod begins without, and one that is made again has lost them
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: sp.Namespace, Name: sp.Name,
-			Labels: podLabels(sp), Annotations: podAnnotations(sp),
+			Labels: podLabels(sp, keys), Annotations: podAnnotations(sp, keys.Annotations),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(sp, gvk)},
 		},
 		Spec: spec,
 	}
 }
 
-// podAnnotations are those of a ShadowPod but for the one by which the policy on evictions here knows Pods that run elsewhere: this one does not.
-func podAnnotations(sp *offloadingv1beta1.ShadowPod) map[string]string {
+// podAnnotations are those of a ShadowPod but for what controllers and runtimes of this cluster could obey, and for the one by which the policy on
+// evictions here knows Pods that run elsewhere: this one does not.
+func podAnnotations(sp *offloadingv1beta1.ShadowPod, accepted []string) map[string]string {
 	annotations := map[string]string{}
 	maps.Copy(annotations, sp.Annotations)
 	delete(annotations, kinds.AnnotationOffloaded)
+	kinds.AcceptPodAnnotations(annotations, accepted)
 	return annotations
 }
 
-func podLabels(sp *offloadingv1beta1.ShadowPod) map[string]string {
+// podLabels are those of a ShadowPod but for what controllers of this cluster could obey, and for those that the binding of the Pod writes here.
+func podLabels(sp *offloadingv1beta1.ShadowPod, keys PodMetadata) map[string]string {
 	labels := make(map[string]string, len(sp.Labels)+1)
 	maps.Copy(labels, sp.Labels)
+	kinds.WithoutBinding(labels)
+	kinds.RefusePodLabels(labels, keys.Labels, keys.RefusedLabels)
 	labels[offloadingv1beta1.LabelManagedBy] = offloadingv1beta1.ManagedByShadowPod
 	return labels
 }

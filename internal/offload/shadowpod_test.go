@@ -1,6 +1,8 @@
 package offload
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,7 +30,7 @@ func phaseOf(phase corev1.PodPhase) func(*offloadingv1beta1.ShadowPod) {
 
 // running returns the Pod of shadowPod as the provider has it.
 func running(phase corev1.PodPhase, change ...func(*corev1.Pod)) *corev1.Pod {
-	pod := Pod(shadowPod())
+	pod := Pod(shadowPod(), PodMetadata{})
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	pod.Status.Phase = phase
 	for _, c := range change {
@@ -93,7 +95,7 @@ func TestShadow(t *testing.T) {
 		"pending again after it was deleted": {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodPending), PodKeep, corev1.PodRunning},
 	} {
 		t.Run(name, func(t *testing.T) {
-			action, phase := Shadow(c.sp, c.pod)
+			action, phase := Shadow(c.sp, c.pod, PodMetadata{})
 			if action != c.action || phase != c.phase {
 				t.Errorf("action %d phase %q, want %d %q", action, phase, c.action, c.phase)
 			}
@@ -109,7 +111,7 @@ func TestPodGrace(t *testing.T) {
 			t.Errorf("%s s: %d, %v", said, got, ending)
 		}
 		ends := running(corev1.PodRunning, func(p *corev1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &noon, &want })
-		if action, _ := Shadow(sp, ends); action != PodKeep {
+		if action, _ := Shadow(sp, ends, PodMetadata{}); action != PodKeep {
 			t.Errorf("%s s: it is ended again and again", said)
 		}
 	}
@@ -121,8 +123,74 @@ func TestPodGrace(t *testing.T) {
 // TestPodOfAShadowPodIsNotOffloaded: a consumer does not get its Pods kept on nodes here that are tainted.
 func TestPodOfAShadowPodIsNotOffloaded(t *testing.T) {
 	sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations[kinds.AnnotationOffloaded] = "uid" })
-	if _, annotations := Relabelled(sp, running(corev1.PodRunning)); Pod(sp).Annotations[kinds.AnnotationOffloaded] != "" || annotations[kinds.AnnotationOffloaded] != "" {
-		t.Errorf("annotations %v, then %v", Pod(sp).Annotations, annotations)
+	if _, annotations := Relabelled(sp, running(corev1.PodRunning), PodMetadata{}); Pod(sp, PodMetadata{}).Annotations[kinds.AnnotationOffloaded] != "" || annotations[kinds.AnnotationOffloaded] != "" {
+		t.Errorf("annotations %v, then %v", Pod(sp, PodMetadata{}).Annotations, annotations)
+	}
+}
+
+// TestPodAnnotations: the Pod of a consumer has no annotation that a controller or a runtime here could obey, unless an administrator accepts it; one
+// that it has from an earlier release goes.
+func TestPodAnnotations(t *testing.T) {
+	sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) {
+		sp.Annotations = map[string]string{
+			"note": "x", "checksum/config": "1", "batch.kubernetes.io/job-completion-index": "3",
+			"k8s.v1.cni.cncf.io/networks": "host", "iam.amazonaws.com/role": "admin", "vault.hashicorp.com/agent-inject": "true",
+			"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "io.kubernetes.cri-o.Devices": "/dev/sda", "prometheus.io/scrape": "true",
+		}
+	})
+	for _, row := range []struct{ accepted, want []string }{
+		{nil, []string{"batch.kubernetes.io/job-completion-index", "checksum/config", "note"}},
+		{[]string{"prometheus.io/*"}, []string{"batch.kubernetes.io/job-completion-index", "checksum/config", "note", "prometheus.io/scrape"}},
+	} {
+		before := running(corev1.PodRunning)
+		maps.Copy(before.Annotations, sp.Annotations)
+		_, after := Relabelled(sp, before, PodMetadata{Annotations: row.accepted})
+		for when, annotations := range map[string]map[string]string{"made": Pod(sp, PodMetadata{Annotations: row.accepted}).Annotations, "upgraded": after} {
+			if diff := cmp.Diff(row.want, slices.Sorted(maps.Keys(annotations))); diff != "" {
+				t.Errorf("%s, accepted %v: %s", when, row.accepted, diff)
+			}
+		}
+		if action, _ := Shadow(sp, before, PodMetadata{Annotations: row.accepted}); action != PodRelabel {
+			t.Errorf("a Pod of an earlier release: %v", action)
+		}
+	}
+}
+
+// TestPodLabels: the Pod of a consumer has all labels but those that controllers here are known to obey; an administrator accepts some of these, and refuses more.
+// Those that it has from an earlier release go.
+func TestPodLabels(t *testing.T) {
+	sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) {
+		sp.Labels = map[string]string{
+			"app": "web", "app.kubernetes.io/name": "web", "team.example.org/tier": "1", "apps.kubernetes.io/pod-index": "0", "notistio.io/x": "1",
+			"offloading.liqo.io/origin": "rome",
+			"istio.io/rev":              "canary", "sidecar.istio.io/inject": "true", "azure.workload.identity/use": "true", "aadpodidbinding": "admin",
+			"admission.datadoghq.com/enabled": "true", "kueue.x-k8s.io/queue-name": "team", "linkerd.io/control-plane-ns": "linkerd",
+		}
+	})
+	always := []string{"app", "app.kubernetes.io/name", "apps.kubernetes.io/pod-index", "notistio.io/x", "offloading.liqo.io/origin", offloadingv1beta1.LabelManagedBy, "team.example.org/tier"}
+	for name, row := range map[string]struct {
+		keys        PodMetadata
+		more, fewer []string
+	}{
+		"by default": {PodMetadata{}, nil, nil},
+		"accepted":   {PodMetadata{Labels: []string{"istio.io/rev", "kueue.x-k8s.io/*"}}, []string{"istio.io/rev", "kueue.x-k8s.io/queue-name"}, nil},
+		"refused":    {PodMetadata{RefusedLabels: []string{"team.example.org/*", "istio.io/rev"}, Labels: []string{"istio.io/rev"}}, nil, []string{"team.example.org/tier"}},
+		"all but ours": {PodMetadata{RefusedLabels: []string{"*"}}, nil,
+			[]string{"app", "app.kubernetes.io/name", "apps.kubernetes.io/pod-index", "notistio.io/x", "team.example.org/tier"}},
+	} {
+		want := slices.DeleteFunc(slices.Concat(always, row.more), func(key string) bool { return slices.Contains(row.fewer, key) })
+		slices.Sort(want)
+		before := running(corev1.PodRunning)
+		maps.Copy(before.Labels, sp.Labels)
+		after, _ := Relabelled(sp, before, row.keys)
+		for when, labels := range map[string]map[string]string{"made": Pod(sp, row.keys).Labels, "upgraded": after} {
+			if diff := cmp.Diff(want, slices.Sorted(maps.Keys(labels))); diff != "" {
+				t.Errorf("%s, %s: %s", name, when, diff)
+			}
+		}
+		if action, _ := Shadow(sp, before, row.keys); action != PodRelabel {
+			t.Errorf("%s: a Pod of an earlier release: %v", name, action)
+		}
 	}
 }
 
@@ -137,12 +205,12 @@ func TestShadowIsIdempotentAndFinal(t *testing.T) {
 					pod = nil
 				}
 				sp := shadowPod(phaseOf(before))
-				action, phase := Shadow(sp, pod)
+				action, phase := Shadow(sp, pod, PodMetadata{})
 				if Finished(before) && (phase != before || action != PodKeep) {
 					t.Errorf("%s is final, but with %s it becomes %s, action %d", before, now, phase, action)
 				}
 				sp.Status.Phase = phase
-				if _, again := Shadow(sp, pod); again != phase {
+				if _, again := Shadow(sp, pod, PodMetadata{}); again != phase {
 					t.Errorf("%s with %s: %s, then %s", before, now, phase, again)
 				}
 			}
@@ -152,7 +220,7 @@ func TestShadowIsIdempotentAndFinal(t *testing.T) {
 
 func TestPod(t *testing.T) {
 	sp := shadowPod()
-	pod := Pod(sp)
+	pod := Pod(sp, PodMetadata{})
 	want := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "demo-rome", Name: "web-1",

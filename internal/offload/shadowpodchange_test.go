@@ -15,7 +15,7 @@ func TestGates(t *testing.T) {
 		sp.Spec.Pod.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "a"}, {ConditionType: "b"}}
 		sp.Annotations[kinds.AnnotationGates] = "a=True,Ready=True"
 	})
-	pod := Pod(sp)
+	pod := Pod(sp, PodMetadata{})
 	want := []corev1.PodCondition{{Type: "a", Status: corev1.ConditionTrue, Reason: "ReportedByConsumer"}}
 	if diff := cmp.Diff(want, Gates(sp, pod)); diff != "" {
 		t.Errorf("a consumer sets more than its readiness gates: %s", diff)

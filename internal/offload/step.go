@@ -2,6 +2,7 @@ package offload
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,12 +127,17 @@ type Env struct {
 	// RemoteSynced tells that the provider answers and that what is known of the twin namespace is complete. While it is false, an
 	// absent remote object means nothing.
 	RemoteSynced bool
+	// RefusedSince is since when the provider refuses reads of the remote namespace, zero while it does not: the tenant is drained or removed, or
+	// the rights are broken. With RemoteSynced the cache is complete and only a confirming read was refused.
+	RefusedSince time.Time
 	// Since is when the ShadowPod became known, the zero time if nobody knows.
 	Since time.Time
 	// Now is the time here.
 	Now time.Time
 	// LeftOut are the parts that the provider refused just now.
 	LeftOut []string
+	// Refusals are the answers to them, by part.
+	Refusals map[string]string
 	// Pod are the facts about the virtual node.
 	Pod kinds.PodOptions
 }
@@ -149,15 +155,20 @@ const (
 // An unreachable provider is never read as an absent pod, a final phase is never left, and nothing that another one made is touched.
 func Next(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	ours := shadow != nil && kinds.OwnsShadowPod(shadow, env.Pod)
+	env.Pod.Now = env.Now
 	switch {
 	case env.Mapping.State == MappingUnknown:
 		return Step{Why: "the namespace map was not read yet"}
+	case !env.RefusedSince.IsZero() && (local == nil || local.DeletionTimestamp == nil && kinds.Finished(local)):
+		return Step{Why: "the provider refuses access to the remote namespace", After: revokedGrace}
 	case local == nil:
 		return orphan(shadow, ours, env)
 	case local.DeletionTimestamp != nil:
 		return leaving(local, shadow, remote, ours, env)
 	case kinds.Finished(local):
 		return finished(local, shadow, remote, ours, env)
+	case !env.RefusedSince.IsZero() && env.Mapping.Namespace != "":
+		return revoked(local, shadow, env)
 	case env.Mapping.State != Mapped && (!env.RemoteSynced || shadow == nil || !kinds.Offloaded(local)):
 		return homeless(local, env)
 	case !env.RemoteSynced && env.Pod.Unavailable && kinds.Offloaded(local):
@@ -187,6 +198,11 @@ func leaving(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, our
 	switch {
 	case env.Mapping.State == Unmapped || env.Mapping.State == MappingWanted:
 		return Step{Action: DeleteLocal, Object: local, Why: "it is being deleted, and its namespace has no twin"}
+	case !env.RemoteSynced && !env.RefusedSince.IsZero():
+		if rest := revokedLimit - env.Now.Sub(env.RefusedSince); rest > 0 {
+			return Step{Why: "it is being deleted, and the provider refuses access to the remote namespace", After: min(rest, revokedLimit)}
+		}
+		return Step{Action: DeleteLocal, Object: local, Why: "it is being deleted, and the provider has revoked access to the remote namespace"}
 	case !env.RemoteSynced:
 		return Step{Why: "it is being deleted, and the provider does not answer"}
 	case ours && shadow.DeletionTimestamp == nil:
@@ -243,8 +259,7 @@ func homeless(local *corev1.Pod, env Env) Step {
 		}
 		return refuse(local, message)
 	case env.Mapping.State == Unmapped:
-		return showStatus(local, kinds.Aborted(local, "namespace "+local.Namespace+" is no longer offloaded to cluster "+env.Pod.Destination),
-			"its namespace is no longer offloaded")
+		return abort(local, "namespace "+local.Namespace+" is no longer offloaded to cluster "+env.Pod.Destination, "its namespace is no longer offloaded")
 	case env.Mapping.State == MappingTerminating && env.RemoteSynced:
 		return absent(local, env)
 	case env.Mapping.State == MappingTerminating && env.Pod.Unavailable:
@@ -252,6 +267,44 @@ func homeless(local *corev1.Pod, env Env) Step {
 	default:
 		return Step{Why: "the twin namespace is not there at the moment"}
 	}
+}
+
+// How long the provider must refuse access to the remote namespace before anything follows from it: API servers that start, and bindings that are
+// recreated, refuse it for seconds.
+const (
+	// revokedGrace is for a Pod whose ShadowPod was observed to be deleted.
+	revokedGrace = 30 * time.Second
+	// revokedLimit is for a Pod of whose ShadowPod nothing is known: it may still run.
+	revokedLimit = 5 * time.Minute
+)
+
+// revoked: the provider responds, and refuses access to the remote namespace. A provider that drains a tenant first revokes its rights and then deletes
+// its namespaces, so that no read can confirm the deletion of a ShadowPod.
+func revoked(local *corev1.Pod, shadow *offv1.ShadowPod, env Env) Step {
+	message := "cluster " + env.Pod.Destination + " refuses access to namespace " + env.Mapping.Namespace + ": it drained or removed the tenant of cluster " +
+		env.Pod.Origin + ", or the RoleBinding there is missing; there, liqoctl activate tenant " + env.Pod.Origin + " ends a drain"
+	grace, passed := revokedGrace, env.Now.Sub(env.RefusedSince)
+	if kinds.Offloaded(local) && !env.RemoteSynced {
+		grace = revokedLimit
+	}
+	switch {
+	case env.RemoteSynced && shadow != nil:
+		return Step{Why: "the provider refuses access to the remote namespace", After: revokedGrace}
+	case passed >= grace && kinds.Offloaded(local):
+		return abort(local, message, "the provider revoked access to the remote namespace")
+	case passed >= grace:
+		return refuse(local, message)
+	}
+	s := Step{Why: "the provider refuses access to the remote namespace"}
+	if kinds.Offloaded(local) && !env.RemoteSynced && passed >= revokedGrace {
+		s = showStatus(local, kinds.Unreachable(local), "the provider refuses access to the remote namespace")
+	}
+	rest := grace - passed
+	if grace > revokedGrace && passed < revokedGrace {
+		rest = revokedGrace - passed
+	}
+	s.After = min(rest, grace)
+	return s
 }
 
 // absent: there is no ShadowPod. The local Pod tells whether there was one.
@@ -262,11 +315,18 @@ func absent(local *corev1.Pod, env Env) Step {
 	if !kinds.Offloaded(local) {
 		return Step{
 			Action: CreateRemote, Object: kinds.ShadowPod(local, env.Mapping.Namespace, env.Pod), Why: "the pod is new",
-			Warning: strings.Join(kinds.Problems(local), "; "),
+			Warning: strings.Join(slices.Concat(kinds.Problems(local), kinds.AnnotationProblems(local, env.Pod), kinds.SecretProblems(local, env.Pod)), "; "),
 		}
 	}
-	s := showStatus(local, kinds.Aborted(local, "cluster "+env.Pod.Destination+" removed the pod"), "the provider removed its ShadowPod")
+	s := abort(local, "cluster "+env.Pod.Destination+" removed the pod", "the provider removed its ShadowPod")
 	s.Confirm = true
+	return s
+}
+
+// abort ends the Pod with the message as its cause, and reports in an Event what happened and what to do.
+func abort(local *corev1.Pod, message, why string) Step {
+	s := showStatus(local, kinds.Aborted(local, message), why)
+	s.Warning = "its offloading was aborted: " + message + "; its controller creates another pod, one without a controller has to be deleted and created again"
 	return s
 }
 
@@ -301,18 +361,18 @@ func present(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env
 func shown(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	switch {
 	case remote == nil && (shadow.Status.Phase == corev1.PodSucceeded || shadow.Status.Phase == corev1.PodFailed):
-		return showStatus(local, kinds.RemoteTerminated(local, shadow.Status.Phase), "the remote pod had finished before it was removed")
+		return showStatus(local, kinds.RemoteTerminated(local, shadow, env.Pod), "the remote pod had finished before it was removed")
 	case remote == nil:
 		return Step{Why: "the provider has not made the pod yet, or makes it again"}
 	case !belongs(remote, shadow):
 		return Step{Why: "the pod of an earlier ShadowPod is on its way out"}
 	}
-	return follow(local, remote, env)
+	return follow(local, shadow, remote, env)
 }
 
 // follow shows the state of the remote Pod, but not every step of a start that goes well.
-func follow(local, remote *corev1.Pod, env Env) Step {
-	want := kinds.PodStatus(local, remote, env.Pod)
+func follow(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
+	want := kinds.ShownStatus(local, shadow, remote, env.Refusals[kinds.PartResources], env.Pod)
 	if kinds.Starting(&want.Status) && local.Status.Phase == corev1.PodPending && local.Status.Reason == "" {
 		grace := startingGrace
 		if len(want.Status.ContainerStatuses)+len(want.Status.InitContainerStatuses) == 0 {

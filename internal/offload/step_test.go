@@ -65,7 +65,7 @@ func shadowFor(local *corev1.Pod, uid types.UID, change func(*offv1.ShadowPod)) 
 }
 
 func remoteFor(s *offv1.ShadowPod, change func(*corev1.Pod)) *corev1.Pod {
-	p := Pod(s)
+	p := Pod(s, PodMetadata{})
 	p.UID, p.CreationTimestamp = "p-"+s.UID, metav1.NewTime(stepNow.Add(-time.Second))
 	p.Status.Phase = corev1.PodPending
 	if change != nil {
@@ -307,7 +307,7 @@ func TestGracePeriodOfADeletion(t *testing.T) {
 	if step = Next(local, told, remote, env); step.Action != Nothing || step.After != 10*time.Second {
 		t.Errorf("until the provider acts: %s after %s", step.Action, step.After)
 	}
-	if action, _ := Shadow(told, remote); action != PodEnd {
+	if action, _ := Shadow(told, remote, PodMetadata{}); action != PodEnd {
 		t.Errorf("the provider: action %d", action)
 	}
 	for name, facts := range map[string]struct {
@@ -454,5 +454,15 @@ func TestCopyOfAnOffloadedPodIsNew(t *testing.T) {
 	step = Next(localPod("u1", pasted), nil, nil, env)
 	if refused, _ := step.Object.(*corev1.Pod); refused == nil || refused.Status.Phase != corev1.PodPending {
 		t.Errorf("without a twin: %s (%s), want it to wait as any new pod", step.Action, step.Why)
+	}
+}
+
+// TestAbortedPodsAreReported: a pod that ends since its namespace is not offloaded any more has an Event that says so, and what to do.
+func TestAbortedPodsAreReported(t *testing.T) {
+	step := Next(localPod("u1", labelled), nil, nil, Env{Mapping: Mapping{State: Unmapped}, RemoteSynced: true, Now: stepNow, Pod: stepPod})
+	for _, want := range []string{"no longer offloaded to cluster", "has to be deleted and created again"} {
+		if !strings.Contains(step.Warning, want) {
+			t.Errorf("%s: %q, want %q", step.Action, step.Warning, want)
+		}
 	}
 }

@@ -146,7 +146,7 @@ func (w *stepWorld) provide() {
 		w.remote.DeletionTimestamp = &metav1.Time{Time: w.now}
 		w.note("the remote pod is collected")
 	case w.shadow != nil && w.remote == nil && kinds.OwnsShadowPod(w.shadow, stepPod) && w.action() == PodCreate:
-		w.remote = Pod(w.shadow)
+		w.remote = Pod(w.shadow, PodMetadata{})
 		w.remote.UID, w.remote.CreationTimestamp, w.remote.Status.Phase = w.uid("p"), metav1.NewTime(w.now), corev1.PodPending
 		w.note("the provider makes the remote pod")
 	case w.changes():
@@ -171,7 +171,7 @@ func (w *stepWorld) provide() {
 
 // action is what the provider's controller is to do.
 func (w *stepWorld) action() PodAction {
-	action, _ := Shadow(w.shadow, w.remote)
+	action, _ := Shadow(w.shadow, w.remote, PodMetadata{})
 	return action
 }
 
@@ -182,7 +182,7 @@ func (w *stepWorld) changes() bool {
 	}
 	switch w.action() {
 	case PodRelabel:
-		w.remote.Labels, w.remote.Annotations = Relabelled(w.shadow, w.remote)
+		w.remote.Labels, w.remote.Annotations = Relabelled(w.shadow, w.remote, PodMetadata{})
 	case PodChange:
 		for _, part := range kinds.SpecParts(&w.shadow.Spec.Pod) {
 			spec, _ := part.Over(&w.remote.Spec)

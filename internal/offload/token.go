@@ -18,7 +18,7 @@ import (
 // what it has.
 func NextToken(local *corev1.Pod, shadow *offv1.ShadowPod, secret *corev1.Secret, env Env) (step Step, due time.Duration, found bool) {
 	ours := secret != nil && kinds.OwnsTokens(secret, env.Pod)
-	if !env.RemoteSynced || env.Mapping.Namespace == "" {
+	if !env.RemoteSynced || !env.RefusedSince.IsZero() || env.Mapping.Namespace == "" {
 		return Step{}, 0, false
 	}
 	if local == nil || kinds.Finished(local) {
@@ -41,6 +41,9 @@ func NextToken(local *corev1.Pod, shadow *offv1.ShadowPod, secret *corev1.Secret
 	case !ours:
 	case secret.DeletionTimestamp != nil:
 		return Step{Why: "the tokens are on their way out"}, 0, !running && shadow == nil
+	case secret.Name != kinds.TokenSecret(local.Name) && !running && shadow == nil:
+		// A pod that is offloaded now reads the new name.
+		return Step{Action: DeleteRemote, Object: secret, Why: "the tokens are in a Secret that an earlier release named", Confirm: true}, 0, true
 	default:
 		if due = kinds.TokensDue(secret, local, wanted, env.Now); due > 0 {
 			return Step{}, due, false

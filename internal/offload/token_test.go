@@ -72,7 +72,7 @@ func TestTokenLaws(t *testing.T) {
 							t.Errorf("%s: no tokens before the pod: %s (%s)", name, step.Action, step.Why)
 						}
 					case wants && (sn == "due" || sn == "of an earlier pod"):
-						if step.Action != PatchRemote || step.Object.GetName() != "web-token" {
+						if step.Action != PatchRemote || step.Object.GetName() != kinds.TokenSecret("web") {
 							t.Errorf("%s: stale tokens stay: %s (%s)", name, step.Action, step.Why)
 						}
 					case wants && sn == "good":
@@ -127,5 +127,21 @@ func TestLeadHome(t *testing.T) {
 	pod.Spec.HostAliases[1].IP = "nowhere"
 	if err := LeadHome(pod, nil); err == nil {
 		t.Error("what is no address is one")
+	}
+}
+
+// TestTokensThatAnEarlierReleaseNamed are replaced in place while their pod runs, and make room for those of the next pod of its name.
+func TestTokensThatAnEarlierReleaseNamed(t *testing.T) {
+	pod := stepPod
+	pod.APIServer = kinds.APIServer{Host: kinds.HomeAPIServer, Port: "443", Address: "10.70.0.3"}
+	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: pod}
+	running := localPod("u1", func(p *corev1.Pod) { labelled(p); withTokens(p) })
+	secret := kinds.TokensSecret(running, "shop-rome", pod)
+	secret.Name = kinds.FormerTokenSecret(running.Name)
+	if step, _, _ := NextToken(running, shadowFor(running, "s1", nil), secret, env); step.Action != PatchRemote || step.Object.GetName() != secret.Name {
+		t.Errorf("of a pod that runs: %s (%s)", step.Action, step.Why)
+	}
+	if step, _, _ := NextToken(localPod("u2", withTokens), nil, secret, env); step.Action != DeleteRemote || step.Object.GetName() != secret.Name {
+		t.Errorf("of an earlier pod: %s (%s)", step.Action, step.Why)
 	}
 }

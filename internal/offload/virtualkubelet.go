@@ -13,17 +13,23 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
+// AnnotationIdentityHash changes with the identity. It is on the Deployment of a virtual kubelet and on its pods, but not in its template: a change
+// of a pod's annotations has the kubelet bring the mounted Secret up to date at once; otherwise that takes a minute or so.
+const AnnotationIdentityHash = "liqo.io/identity-hash"
+
 const (
 	// annotationPatchHash, on the pods of a virtual kubelet, changes with the VirtualNode's offloading patch, so that they restart.
 	annotationPatchHash = "liqo.io/offloading-patch-hash"
-	// annotationIdentityHash changes with the identity and the way to the provider: a mounted Secret follows only after a minute or so.
-	annotationIdentityHash = "liqo.io/identity-hash"
+	// annotationAddressHash, on the same pods, changes with the address of the provider's API server, so that they restart. What else is in the identity a
+	// virtual kubelet takes into use while it runs.
+	annotationAddressHash = "liqo.io/provider-address-hash"
 )
 
 // Where the identity for the provider is in the pod of a virtual kubelet. It is mounted, so that a virtual kubelet has no right to read
@@ -139,12 +145,13 @@ type KubeletFacts struct {
 // from the options. The VirtualNode must name its kubeconfig Secret.
 func Kubelet(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) *appsv1.Deployment {
 	labels := KubeletLabels(node, facts.Labels)
+	identity := map[string]string{AnnotationIdentityHash: hashOf(facts.Identity)}
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
-		Namespace: node.Namespace, Name: KubeletName(node.Name), Labels: labels, Annotations: maps.Clone(facts.Annotations),
+		Namespace: node.Namespace, Name: KubeletName(node.Name), Labels: labels, Annotations: merged(facts.Annotations, identity),
 	}}
 	if t := node.Spec.Template; t != nil {
 		d.Labels = merged(labels, t.Metadata.Labels)
-		d.Annotations = merged(facts.Annotations, t.Metadata.Annotations)
+		d.Annotations = merged(merged(facts.Annotations, t.Metadata.Annotations), identity)
 		d.Spec = *t.Spec.DeepCopy()
 		return d
 	}
@@ -163,13 +170,28 @@ func Kubelet(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) *appsv1.De
 			ObjectMeta: metav1.ObjectMeta{
 				Labels: merged(options.ExtraLabels, labels),
 				Annotations: merged(merged(facts.Annotations, options.ExtraAnnotations), map[string]string{
-					annotationPatchHash: hashOf(node.Spec.OffloadingPatch), annotationIdentityHash: hashOf(facts.Identity),
+					annotationPatchHash: hashOf(node.Spec.OffloadingPatch), annotationAddressHash: hashOf(addresses(facts.Identity)),
 				}),
 			},
 			Spec: kubeletPod(node, facts),
 		},
 	}
 	return d
+}
+
+// addresses are those of the API servers in a kubeconfig; all of it where it can't be read.
+func addresses(kubeconfig []byte) any {
+	var config struct {
+		Clusters []struct {
+			Cluster struct {
+				Server string `json:"server"`
+			} `json:"cluster"`
+		} `json:"clusters"`
+	}
+	if err := yaml.Unmarshal(kubeconfig, &config); err != nil {
+		return kubeconfig
+	}
+	return config
 }
 
 // replicasOf is how many pods a virtual kubelet has.
@@ -241,7 +263,7 @@ type reflectedKind struct {
 func reflectedKinds() []reflectedKind {
 	return []reflectedKind{
 		{"pod", false}, {"service", true}, {"endpointslice", false}, {"ingress", true}, {"configmap", true}, {"secret", true},
-		{"serviceaccount", false}, {"persistentvolumeclaim", false}, {"event", true}, {"networkpolicy", true},
+		{"serviceaccount", false}, {"persistentvolumeclaim", false}, {"event", true}, {"networkpolicy", true}, {"poddisruptionbudget", true},
 	}
 }
 

@@ -89,15 +89,23 @@ func TestKubeletIsGivenItsIdentityAlone(t *testing.T) {
 	}
 }
 
-func TestKubeletRestartsWithItsIdentity(t *testing.T) {
-	hash := func(identity string) string {
+// TestKubeletOutlivesItsIdentity: a renewed identity replaces no pod of a virtual kubelet, for that would cut logs, exec and port-forward. It takes the
+// certificate, the CA and the proxy into use while it runs; only another address makes another pod.
+func TestKubeletOutlivesItsIdentity(t *testing.T) {
+	of := func(server, ca, certificate string) *appsv1.Deployment {
 		facts := kubeletFacts()
-		facts.Identity = []byte(identity)
-		return Kubelet(kubeletNode(), facts).Spec.Template.Annotations[annotationIdentityHash]
+		facts.Identity = []byte("clusters:\n- cluster: {server: '" + server + "', certificate-authority-data: " + ca + "}\nusers:\n- user: {client-certificate-data: " + certificate + "}\n")
+		return Kubelet(kubeletNode(), facts)
 	}
-	a, again, b := hash("a"), hash("a"), hash("b")
-	if a != again || a == b {
-		t.Errorf("hashes %s and %s of one identity, %s of another", a, again, b)
+	before, renewed, moved := of("https://milan", "a", "a"), of("https://milan", "b", "b"), of("https://turin", "a", "a")
+	if diff := cmp.Diff(before.Spec, renewed.Spec); diff != "" {
+		t.Errorf("a renewed identity changes the pods (-before +renewed):\n%s", diff)
+	}
+	if before.Annotations[AnnotationIdentityHash] == renewed.Annotations[AnnotationIdentityHash] {
+		t.Error("nothing tells that the identity was renewed")
+	}
+	if cmp.Equal(before.Spec, moved.Spec) {
+		t.Error("another address does not change the pods")
 	}
 }
 

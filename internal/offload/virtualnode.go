@@ -51,28 +51,34 @@ func Fill(node *offloadingv1beta1.VirtualNode, slice *authv1beta1.ResourceSlice,
 	}
 }
 
-// annotationGrantedLabels, on a VirtualNode, lists the keys of its labels that the provider granted.
+// annotationGrantedLabels, on a VirtualNode, lists the labels that the provider granted, as key=value,key=value; earlier versions listed the keys only.
 const annotationGrantedLabels = "offloading.liqo.io/granted-labels"
 
-// fillLabels puts the provider's labels in the place of those that it granted before.
+// fillLabels puts the provider's labels in the place of those that it granted before. A label that the administrator of this cluster gave to the
+// VirtualNode, in its metadata or its spec, is not the provider's to change: pods and cluster selectors go by it.
 func fillLabels(node *offloadingv1beta1.VirtualNode, granted map[string]string) {
-	labels := map[string]string{}
-	for key, value := range granted {
-		if len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0 && !ownPrefix(key) {
-			labels[key] = value
+	before, had := node.Annotations[annotationGrantedLabels]
+	for entry := range strings.SplitSeq(before, ",") {
+		key, value, valued := strings.Cut(entry, "=")
+		if !valued || node.Spec.Labels[key] == value { // else the administrator has changed it since
+			delete(node.Spec.Labels, key)
 		}
 	}
-	before, had := node.Annotations[annotationGrantedLabels]
-	for key := range strings.SplitSeq(before, ",") {
-		if _, still := labels[key]; !still {
-			delete(node.Spec.Labels, key)
+	labels, entries := map[string]string{}, []string{}
+	for key, value := range granted {
+		_, inSpec := node.Spec.Labels[key]
+		_, onObject := node.Labels[key]
+		if len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0 && !ownPrefix(key) && !inSpec && !onObject {
+			labels[key] = value
+			entries = append(entries, key+"="+value)
 		}
 	}
 	if len(labels) > 0 {
 		node.Spec.Labels = merged(node.Spec.Labels, labels)
 	}
 	if had || len(labels) > 0 {
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, annotationGrantedLabels, strings.Join(slices.Sorted(maps.Keys(labels)), ","))
+		slices.Sort(entries)
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, annotationGrantedLabels, strings.Join(entries, ","))
 	}
 }
 

@@ -97,6 +97,35 @@ func TestLabelsOfProviders(t *testing.T) {
 	}
 }
 
+// TestProvidersNeverOverrideAdministrators: a label that the administrator gave to a VirtualNode, before the provider granted one of that key or by a
+// change of the granted one, stays, whatever the provider grants from then on.
+func TestProvidersNeverOverrideAdministrators(t *testing.T) {
+	node := &offloadingv1beta1.VirtualNode{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"trust": "low"}},
+		Spec:       offloadingv1beta1.VirtualNodeSpec{Labels: map[string]string{"region": "mine"}},
+	}
+	slice := granted()
+	fill := func(granted, want map[string]string) {
+		t.Helper()
+		slice.Status.NodeLabels = granted
+		Fill(node, slice, "kubeconfig-resourceslice-milan")
+		if diff := cmp.Diff(want, node.Spec.Labels); diff != "" {
+			t.Errorf("granted %v (-want +got):\n%s", granted, diff)
+		}
+		if got := NodeLabels(node)["trust"]; got != "low" {
+			t.Errorf("granted %v: trust became %s", granted, got)
+		}
+	}
+	fill(map[string]string{"region": "theirs", "trust": "high", "tier": "gold"}, map[string]string{"region": "mine", "tier": "gold"})
+	node.Spec.Labels["tier"] = "iron"
+	fill(map[string]string{"region": "theirs", "trust": "high", "tier": "gold"}, map[string]string{"region": "mine", "tier": "iron"})
+	fill(map[string]string{"tier": "silver"}, map[string]string{"region": "mine", "tier": "iron"})
+	fill(nil, map[string]string{"region": "mine", "tier": "iron"})
+	// A VirtualNode of an earlier version lists the keys only.
+	node.Annotations[annotationGrantedLabels], node.Spec.Labels["zone"] = "zone", "a"
+	fill(map[string]string{"zone": "b"}, map[string]string{"region": "mine", "tier": "iron", "zone": "b"})
+}
+
 func TestSetCondition(t *testing.T) {
 	node := &offloadingv1beta1.VirtualNode{}
 	set := func(s offloadingv1beta1.VirtualNodeConditionStatus, message string, now metav1.Time) offloadingv1beta1.VirtualNodeCondition {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
@@ -40,7 +42,7 @@ type cluster struct {
 	client.Client
 	typed kubernetes.Interface
 	// shadowWrites counts what the controllers write about ShadowPods and their Pods, EndpointSlices and IPs.
-	shadowWrites *atomic.Int32
+	shadowWrites *writeCounts
 }
 
 const (
@@ -54,13 +56,17 @@ func TestControllersOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
 	c := start(t, config)
 	for name, scenario := range map[string]func(*testing.T, *cluster){
-		"namespace offloading":      testNamespaceOffloading,
+		"namespace offloading": func(t *testing.T, c *cluster) {
+			testNamespaceOffloading(t, c)
+			testProtectedNamespace(t, c)
+		},
 		"namespace map":             testNamespaceMap,
 		"shadow pod":                testShadowPod,
 		"shadow pod, foreign pod":   testForeignPod,
 		"shadow pod metadata":       testShadowPodMetadata,
 		"shadow pod changes":        testShadowPodChanges,
 		"shadow pod grace period":   testShadowPodGrace,
+		"shadow pod end":            testShadowPodEnd,
 		"virtual node":              testVirtualNode,
 		"two virtual nodes":         testTwoVirtualNodes,
 		"virtual node of a slice":   testVirtualNodeOfSlice,
@@ -93,7 +99,7 @@ func start(t *testing.T, admin *rest.Config, settings ...func(*Options)) *cluste
 func run(t *testing.T, admin, config *rest.Config, settings ...func(*Options)) *cluster {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
-	writes := &atomic.Int32{}
+	writes := &writeCounts{}
 	skipNameValidation := true
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Controller: controllerconfig.Controller{SkipNameValidation: &skipNameValidation},
@@ -116,7 +122,8 @@ func run(t *testing.T, admin, config *rest.Config, settings ...func(*Options)) *
 	}
 	options := Options{
 		ClusterID: ownID, LiqoNamespace: liqoHome, GlobalLabels: map[string]string{api.LabelManaged: api.True},
-		OffloadedPods: pods, Addresses: plan{},
+		OffloadedPods: pods, Addresses: plan{}, ProtectedNamespaces: []string{"guarded-*"},
+		PodMetadata: offload.PodMetadata{Annotations: []string{"prometheus.io/*"}},
 	}
 	for _, set := range settings {
 		set(&options)
@@ -175,12 +182,25 @@ func ordinary(t *testing.T, admin *rest.Config) *rest.Config {
 	return config
 }
 
+// writeCounts are the numbers of writes by namespace: scenarios end while controllers are still at work for them.
+type writeCounts struct{ sync.Map }
+
+func (w *writeCounts) add(namespace string) {
+	n, _ := w.LoadOrStore(namespace, &atomic.Int32{})
+	n.(*atomic.Int32).Add(1)
+}
+
+func (w *writeCounts) in(namespace string) int32 {
+	n, _ := w.LoadOrStore(namespace, &atomic.Int32{})
+	return n.(*atomic.Int32).Load()
+}
+
 // counting counts the writes of Pods, EndpointSlices and IPs and of the status of ShadowPods.
-func counting(c client.WithWatch, writes *atomic.Int32) client.Client {
+func counting(c client.WithWatch, writes *writeCounts) client.Client {
 	count := func(obj client.Object) {
 		switch obj.(type) {
 		case *corev1.Pod, *offloadingv1beta1.ShadowPod, *ipamv1alpha1.IP, *discoveryv1.EndpointSlice:
-			writes.Add(1)
+			writes.add(obj.GetNamespace())
 		}
 	}
 	return interceptor.NewClient(c, interceptor.Funcs{

@@ -97,7 +97,7 @@ func TestLostPods(t *testing.T) {
 	pod := func(change func(*corev1.Pod)) *corev1.Pod {
 		sp := shadowPod("shop", "web", corev1.RestartPolicyAlways)
 		sp.UID = "uid"
-		p := offload.Pod(sp)
+		p := offload.Pod(sp, offload.PodMetadata{})
 		end := metav1.NewTime(now.Add(-time.Minute))
 		p.Spec.NodeName, p.DeletionTimestamp, p.Finalizers = "worker", &end, []string{"x"} // the latter only keeps it here
 		if change != nil {

@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -49,6 +50,9 @@ func setupMapping(mgr ctrl.Manager, opts Options) error {
 		}), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&offloadingv1beta1.NamespaceOffloading{}, handler.EnqueueRequestsFromMapFunc(r.allClusters),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.allClusters), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false }, UpdateFunc: becameTenant,
+		})).
 		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
 			if isCopy(obj) {
 				return nil
@@ -93,6 +97,10 @@ func (r *mappings) reconcile(ctx context.Context, cluster string) error {
 	if err := r.List(ctx, &offloadings); err != nil {
 		return fmt.Errorf("listing NamespaceOffloadings: %w", err)
 	}
+	protected, err := r.protected(ctx, r.Client, offloadings.Items)
+	if err != nil {
+		return err
+	}
 	m := &offloadingv1beta1.NamespaceMap{}
 	m.Namespace, m.Name = active[0].Namespace, cluster
 	changed, err := kube.Ensure(ctx, r.Client, m, func() error {
@@ -102,7 +110,7 @@ func (r *mappings) reconcile(ctx context.Context, cluster string) error {
 		m.Labels = merge(m.Labels, r.GlobalLabels, map[string]string{
 			api.LabelReplication: api.True, api.LabelRemoteID: cluster, api.LabelRemoteClusterID: cluster,
 		})
-		m.Spec.DesiredMapping = offload.DesiredMapping(offloadings.Items, active, lost, r.ClusterID)
+		m.Spec.DesiredMapping = offload.DesiredMapping(offloadings.Items, active, lost, protected, r.ClusterID)
 		return nil
 	})
 	if changed && err == nil {

@@ -33,6 +33,7 @@ const FinalizerNamespaceMap = "namespacemap-controller.liqo.io/finalizer"
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=resourcequotas/status,verbs=patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-virtual-kubelet-remote
 
@@ -165,7 +166,13 @@ func (r *namespaceMaps) bound(ctx context.Context, m *offloadingv1beta1.Namespac
 	if apierrors.IsAlreadyExists(err) {
 		return nil // made a moment ago, the cache has not heard of it yet
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return kube.CountQuota(ctx, r.Client, quota, map[corev1.ResourceName]client.ObjectList{
+		"count/shadowpods.offloading.liqo.io":           &offloadingv1beta1.ShadowPodList{},
+		"count/shadowendpointslices.offloading.liqo.io": &offloadingv1beta1.ShadowEndpointSliceList{},
+	})
 }
 
 // otherQuota tells whether a quota was changed: what is used changes with every object.

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -27,7 +29,7 @@ import (
 // FinalizerNamespaceOffloading holds a NamespaceOffloading until its twins are gone.
 const FinalizerNamespaceOffloading = "namespaceoffloading-controller.liqo.io/finalizer"
 
-// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings/status,verbs=patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes;namespacemaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch
@@ -53,6 +55,9 @@ func setupNamespaceOffloading(mgr ctrl.Manager, opts Options) error {
 		For(&offloadingv1beta1.NamespaceOffloading{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(offloadingIn), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false }, UpdateFunc: becameTenantOrEnds,
+		})).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(offloadingsOf)).
 		Complete(&kube.Reconciler[*offloadingv1beta1.NamespaceOffloading]{
@@ -61,13 +66,23 @@ func setupNamespaceOffloading(mgr ctrl.Manager, opts Options) error {
 }
 
 func (r *namespaceOffloadings) sync(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) error {
+	if ends, err := r.endWithNamespace(ctx, o); ends || err != nil {
+		return err
+	}
+	protected, err := r.protected(ctx, r.Client, []offloadingv1beta1.NamespaceOffloading{*o})
+	if err != nil {
+		return err
+	}
+	if why := protected[o.Namespace]; why != "" {
+		return r.refuse(ctx, o, why)
+	}
 	follows := o.Spec.PodOffloadingStrategy != offloadingv1beta1.PodsLocal
 	labelled, err := r.label(ctx, o.Namespace, follows)
 	if err != nil {
 		return err
 	}
 	observed := o.Status.ObservedGeneration
-	asked, held, err := r.report(ctx, o)
+	asked, held, err := r.report(ctx, o, "")
 	if err != nil {
 		return err
 	}
@@ -82,6 +97,19 @@ func (r *namespaceOffloadings) sync(ctx context.Context, o *offloadingv1beta1.Na
 		return kube.WaitFor(admissionDelay, "Labelled", "waiting for the API server to hear of the label of namespace %s", o.Namespace)
 	}
 	return r.tellLeft(ctx, o)
+}
+
+// endWithNamespace deletes the NamespaceOffloading of a namespace that is being deleted. Kubernetes would do so, but only some seconds later, and look
+// for what is left every eight seconds: the providers begin to delete their twins at once.
+func (r *namespaceOffloadings) endWithNamespace(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) (bool, error) {
+	ns := &corev1.Namespace{}
+	if err := r.Get(ctx, client.ObjectKey{Name: o.Namespace}, ns); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if ns.DeletionTimestamp.IsZero() {
+		return false, nil
+	}
+	return true, kube.Delete(ctx, r.Client, o)
 }
 
 // tellLeft tells of the pods that are older than the strategy.
@@ -108,7 +136,7 @@ func (r *namespaceOffloadings) finalize(ctx context.Context, o *offloadingv1beta
 	if _, err := r.label(ctx, o.Namespace, false); err != nil {
 		return err
 	}
-	asked, held, err := r.report(ctx, o)
+	asked, held, err := r.report(ctx, o, "")
 	if err != nil {
 		return err
 	}
@@ -118,8 +146,28 @@ func (r *namespaceOffloadings) finalize(ctx context.Context, o *offloadingv1beta
 	return nil
 }
 
+// refuse takes back what the providers and their virtual kubelets have of a namespace that is never offloaded, and reports why. The rights are
+// taken at once, the remote namespaces when their providers hear of it.
+func (r *namespaceOffloadings) refuse(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading, why string) error {
+	if err := r.forbidRead(ctx, o.Namespace); err != nil {
+		return err
+	}
+	if _, err := r.label(ctx, o.Namespace, false); err != nil {
+		return err
+	}
+	before := o.Status.DeepCopy()
+	if _, _, err := r.report(ctx, o, why); err != nil {
+		return err
+	}
+	if !equality.Semantic.DeepEqual(*before, o.Status) {
+		r.events.Eventf(o, nil, corev1.EventTypeWarning, offloadingv1beta1.ReasonNamespaceProtected, "Offload", "%s", offload.ProtectedMessage(o.Namespace, why))
+	}
+	return nil
+}
+
 // report compiles the status, and returns the clusters that are asked for a twin, and those that say that they have one.
-func (r *namespaceOffloadings) report(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) (asked, held []string, err error) {
+// why is the reason for which the namespace is never offloaded, if there is one.
+func (r *namespaceOffloadings) report(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading, why string) (asked, held []string, err error) {
 	nodes, lost, err := selectable(ctx, r.Client)
 	if err != nil {
 		return nil, nil, err
@@ -142,7 +190,7 @@ func (r *namespaceOffloadings) report(ctx context.Context, o *offloadingv1beta1.
 			asked = append(asked, m.Name)
 		}
 	}
-	o.Status = offload.Compile(o, nodes, lost, current, r.ClusterID, r.now())
+	o.Status = offload.Compile(o, nodes, lost, current, why, r.ClusterID, r.now())
 	return asked, held, nil
 }
 
@@ -210,6 +258,11 @@ func (r *namespaceOffloadings) all(ctx context.Context, _ client.Object) []recon
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
 	return requests
+}
+
+// offloadingIn returns the NamespaceOffloading of a namespace.
+func offloadingIn(_ context.Context, namespace client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: namespace.GetName(), Name: offloadingv1beta1.NamespaceOffloadingName}}}
 }
 
 // offloadingsOf returns the NamespaceOffloadings that a NamespaceMap of ours speaks about.

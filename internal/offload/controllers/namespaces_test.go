@@ -135,16 +135,25 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 	c.remove(t, offloading)
 	phase(offloadingv1beta1.PhaseTerminating)
 	labelled("")
-	eventually(t, c, m, "the NamespaceMap to ask no more", func(m *offloadingv1beta1.NamespaceMap) error {
+	asksNothing := func(m *offloadingv1beta1.NamespaceMap) error {
 		if len(m.Spec.DesiredMapping) > 0 {
 			return fmt.Errorf("%v", m.Spec.DesiredMapping)
 		}
 		return nil
-	})
+	}
+	eventually(t, c, m, "the NamespaceMap to ask no more", asksNothing)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(offloading), offloading); err != nil {
 		t.Fatalf("gone while the provider still holds the twin: %v", err)
 	}
 	report(t, c, m, func(m *offloadingv1beta1.NamespaceMap) { m.Status.CurrentMapping = nil })
+	c.gone(t, offloading)
+
+	// The namespace itself is deleted. Nothing here deletes what is in it, as Kubernetes does a little later.
+	offloading = &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "offloading"}}
+	c.create(t, offloading)
+	eventually(t, c, m, "the twin to be asked for", asked)
+	c.remove(t, ns)
+	eventually(t, c, m, "the NamespaceMap to ask no more", asksNothing)
 	c.gone(t, offloading)
 
 	c.remove(t, m) // somebody's mistake
@@ -320,4 +329,82 @@ func TestNamespaceQuotaOnAPIServer(t *testing.T) {
 		c := run(t, admin, config)
 		c.gone(t, quota)
 	})
+}
+
+// testProtectedNamespace goes on after testNamespaceOffloading, with its virtual node: a namespace that may not be offloaded any more, or never might, is taken from its providers with the rights in it, and its
+// user is told.
+func testProtectedNamespace(t *testing.T, c *cluster) {
+	const provider = "turin"
+	tenant := api.TenantNamespace(provider)
+	c.namespace(t, "keys", nil)
+	c.namespace(t, "guarded-keys", nil)
+	offloading := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "keys", Name: "offloading"}}
+	c.create(t, offloading)
+	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: provider}}
+	eventually(t, c, m, "the NamespaceMap to ask for the remote namespace", func(m *offloadingv1beta1.NamespaceMap) error {
+		return has(m.Spec.DesiredMapping, map[string]string{"keys": "keys-rome"})
+	})
+	report(t, c, m, func(m *offloadingv1beta1.NamespaceMap) {
+		m.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"keys": {RemoteNamespace: "keys-rome", Phase: offloadingv1beta1.MappingAccepted}}
+	})
+	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "keys", Name: "liqo-virtual-kubelet-offloaded"}}
+	eventually(t, c, rights, "the virtual kubelet's rights", func(b *rbacv1.RoleBinding) error {
+		if len(b.Subjects) != 1 {
+			return fmt.Errorf("%+v", b.Subjects)
+		}
+		return nil
+	})
+	cut := func(o *offloadingv1beta1.NamespaceOffloading) {
+		t.Helper()
+		eventually(t, c, o, "the status to say why", func(o *offloadingv1beta1.NamespaceOffloading) error {
+			conditions := o.Status.RemoteNamespacesConditions[provider]
+			if o.Status.OffloadingPhase != offloadingv1beta1.PhaseAllFailed || len(conditions) == 0 || conditions[0].Reason != offloadingv1beta1.ReasonNamespaceProtected {
+				return fmt.Errorf("%+v", o.Status)
+			}
+			return nil
+		})
+		eventually(t, c, m, "the NamespaceMap not to ask for it", func(m *offloadingv1beta1.NamespaceMap) error {
+			if _, asked := m.Spec.DesiredMapping[o.Namespace]; asked {
+				return fmt.Errorf("%v", m.Spec.DesiredMapping)
+			}
+			return nil
+		})
+		apitesting.Eventually(t, within, "the event", func() error {
+			var events corev1.EventList
+			if err := c.List(t.Context(), &events, client.InNamespace(o.Namespace)); err != nil {
+				return err
+			}
+			for _, e := range events.Items {
+				if e.Reason == offloadingv1beta1.ReasonNamespaceProtected && strings.Contains(e.Message, "namespace "+o.Namespace+" can not be offloaded: ") {
+					return nil
+				}
+			}
+			return fmt.Errorf("%+v", events.Items)
+		})
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Namespace}}
+		eventually(t, c, ns, "the namespace's label", func(ns *corev1.Namespace) error {
+			return has(ns.Labels, map[string]string{"liqo.io/scheduling-enabled": ""})
+		})
+	}
+	// It becomes a tenant namespace.
+	change(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "keys"}}, func(ns *corev1.Namespace) {
+		ns.Labels[api.LabelTenantNamespace] = api.True
+	})
+	cut(offloading)
+	eventually(t, c, rights, "the virtual kubelet to have no rights, though the provider still has the remote namespace", func(b *rbacv1.RoleBinding) error {
+		if len(b.Subjects) != 0 {
+			return fmt.Errorf("%+v", b.Subjects)
+		}
+		return nil
+	})
+	// This installation protects it.
+	guarded := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "guarded-keys", Name: "offloading"}}
+	c.create(t, guarded)
+	cut(guarded)
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "guarded-keys", Name: rights.Name}, &rbacv1.RoleBinding{}); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("rights in a namespace that was never offloaded: %v", err)
+	}
+	report(t, c, m, func(m *offloadingv1beta1.NamespaceMap) { m.Status.CurrentMapping = nil })
+	c.remove(t, offloading)
+	c.gone(t, offloading)
 }

@@ -7,6 +7,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -37,6 +38,24 @@ func (r *namespaceOffloadings) letRead(ctx context.Context, o *offloadingv1beta1
 	})
 	if err != nil && !apierrors.IsAlreadyExists(err) { // made a moment ago, the cache has not heard of it yet
 		return fmt.Errorf("letting virtual kubelets read namespace %s: %w", o.Namespace, err)
+	}
+	return nil
+}
+
+// forbidRead takes from all virtual kubelets what letRead gave them in a namespace.
+func (r *namespaceOffloadings) forbidRead(ctx context.Context, namespace string) error {
+	rights := &rbacv1.RoleBinding{}
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: offload.ClusterRoleOffloaded}, rights) // letRead may just have made it
+	if apierrors.IsNotFound(err) || err == nil && len(rights.Subjects) == 0 {
+		return nil
+	}
+	if err == nil {
+		before := rights.DeepCopy()
+		rights.Subjects = nil
+		err = r.Patch(ctx, rights, client.MergeFrom(before))
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("taking the rights of virtual kubelets in namespace %s: %w", namespace, err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // fieldOwner is under which name this program writes Pods, so that its labels and annotations can be told from those of others.
@@ -31,6 +32,10 @@ func stripPod(obj any) (any, error) {
 	if delete(taken, corev1.ResourcePods); len(taken) == 0 {
 		taken = nil
 	}
+	status := corev1.PodStatus{Phase: pod.Status.Phase, Conditions: gates(pod)}
+	if end := kinds.End(pod); end != nil {
+		status = *end // until the ShadowPod has it
+	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
@@ -38,7 +43,7 @@ func stripPod(obj any) (any, error) {
 			OwnerReferences: pod.OwnerReferences, DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 		},
 		Spec:   corev1.PodSpec{RestartPolicy: pod.Spec.RestartPolicy, NodeName: pod.Spec.NodeName, Overhead: taken},
-		Status: corev1.PodStatus{Phase: pod.Status.Phase, Conditions: gates(pod)},
+		Status: status,
 	}, nil
 }
 

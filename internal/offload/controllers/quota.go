@@ -108,9 +108,27 @@ func (q *quotas) see(obj any) {
 	if !offload.Finished(pod.Status.Phase) {
 		usage = offload.Usage(&pod.Spec, nil)
 	}
-	q.account(func() string {
-		return q.ledger.See(client.ObjectKeyFromObject(pod), pod.UID, pod.Labels[offloadingv1beta1.LabelCreatorUser], usage)
-	})
+	creator := q.creator(pod)
+	q.account(func() string { return q.ledger.See(client.ObjectKeyFromObject(pod), pod.UID, creator, usage) })
+}
+
+// creator returns on whose account a Pod is: on that of the creator of its ShadowPod, which admission wrote and nobody changes. Labels of the Pod itself may be changed
+// by whoever may change Pods here; they count only once the ShadowPod is gone, where the account does not know the Pod either.
+func (q *quotas) creator(pod *corev1.Pod) string {
+	key, sp := client.ObjectKeyFromObject(pod), &offloadingv1beta1.ShadowPod{}
+	if !offload.OfShadowPod(pod) {
+		return ""
+	}
+	// The cache answers, in no time.
+	if err := q.Get(context.Background(), key, sp, client.UnsafeDisableDeepCopy); err == nil && offload.OwnedBy(pod, sp) {
+		return sp.Labels[offloadingv1beta1.LabelCreatorUser]
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if user := q.ledger.User(key, pod.UID); user != "" {
+		return user
+	}
+	return pod.Labels[offloadingv1beta1.LabelCreatorUser]
 }
 
 func (q *quotas) miss(obj any) {
@@ -188,6 +206,21 @@ func (q *quotas) grow(ctx context.Context, sp *offloadingv1beta1.ShadowPod, befo
 	}
 	maps.Copy(usage, more)
 	return q.take(ctx, sp, more, usage)
+}
+
+// verdict is why a resize that has no room is pending: infeasible if it never will have, whatever else goes.
+func (q *quotas) verdict(ctx context.Context, sp *offloadingv1beta1.ShadowPod, after *corev1.PodSpec) string {
+	var list offloadingv1beta1.QuotaList
+	if err := q.List(ctx, &list, client.UnsafeDisableDeepCopy); err == nil {
+		for _, quota := range offload.QuotasOf(list.Items, sp.Labels[offloadingv1beta1.LabelCreatorUser]) {
+			spec := quota.Spec.DeepCopy()
+			spec.Cordoned = nil // it may end
+			if offload.Exceeded(spec, nil, offload.Usage(after, nil)) != nil {
+				return corev1.PodReasonInfeasible
+			}
+		}
+	}
+	return corev1.PodReasonDeferred
 }
 
 // grown takes note of what the API server said to the resize of grow: one that it refused takes nothing more. Of one that it did the cache tells.

@@ -39,6 +39,10 @@ type Options struct {
 	// RefusedNamespaces are names that no consumer gets for a namespace here, as patterns; NamespaceLimit is how many each gets, 0 for any number.
 	RefusedNamespaces []string
 	NamespaceLimit    int
+	// PodMetadata says which annotations and labels Pods of consumers may have here.
+	PodMetadata offload.PodMetadata
+	// ProtectedNamespaces are names of namespaces here that are never offloaded, as patterns, beside those of offload.ProtectedNamespaces.
+	ProtectedNamespaces []string
 	// NamespaceQuota is what may be in each of them (spec.hard of a ResourceQuota); none when empty.
 	NamespaceQuota corev1.ResourceList
 	// RuntimeClass whose pods Kubernetes itself sends to virtual nodes.

@@ -129,7 +129,7 @@ func network(t *testing.T, c *cluster, peer *corev1beta1.ForeignCluster, status 
 
 func testEndpoints(t *testing.T, c *cluster) {
 	peer := peered(t, c, "siena", "shop-siena")
-	before := c.shadowWrites.Load()
+	before := c.shadowWrites.in("shop-siena")
 	shadow := shadowSlice("shop-siena", "web-abcde", "10.0.0.5", "10.0.0.6")
 	shadow.Annotations = map[string]string{"note": "x", kinds.AnnotationLabels: "a"}
 	c.create(t, shadow)
@@ -143,7 +143,7 @@ func testEndpoints(t *testing.T, c *cluster) {
 	if owner := metav1.GetControllerOf(slice); owner == nil || owner.UID != shadow.UID {
 		t.Errorf("owner %+v", owner)
 	}
-	if writes := c.shadowWrites.Load() - before; writes != 1 {
+	if writes := c.shadowWrites.in("shop-siena") - before; writes != 1 {
 		t.Errorf("a slice cost %d writes", writes)
 	}
 
@@ -197,9 +197,9 @@ func testEndpoints(t *testing.T, c *cluster) {
 	})
 
 	// Nothing more is written while nothing changes.
-	settled := c.shadowWrites.Load()
+	settled := c.shadowWrites.in("shop-siena")
 	network(t, c, peer, corev1beta1.StatusEstablished)
-	c.stays(t, "something was written although nothing changed", func() bool { return c.shadowWrites.Load() == settled })
+	c.stays(t, "something was written although nothing changed", func() bool { return c.shadowWrites.in("shop-siena") == settled })
 
 	// A later one of the same name takes over.
 	old := slice.UID
@@ -337,7 +337,7 @@ func testPodIPs(t *testing.T, c *cluster) {
 		o.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.71.0.0/16"}}}
 	})
 	none("an IP was made of an address that is not where the provider is seen")
-	before := c.shadowWrites.Load()
+	before := c.shadowWrites.in("shop")
 	address(web, "10.71.0.5")
 	eventually(t, c, ip, "the IP", is("10.71.0.5"))
 	if err := has(ip.Labels, map[string]string{"offloading.liqo.io/pod-name": "web", "offloading.liqo.io/pod-namespace": "shop"}); err != nil {
@@ -347,7 +347,7 @@ func testPodIPs(t *testing.T, c *cluster) {
 		t.Errorf("owner %+v", owner)
 	}
 	report(t, c, ip, func(ip *ipamv1alpha1.IP) { ip.Status.IP, ip.Status.CIDR = "10.70.0.4", "10.70.0.0/16" })
-	c.stays(t, "an IP cost more than one write", func() bool { return c.shadowWrites.Load()-before == 1 })
+	c.stays(t, "an IP cost more than one write", func() bool { return c.shadowWrites.in("shop")-before == 1 })
 
 	address(web, "10.71.0.6")
 	eventually(t, c, ip, "the IP of the new address", is("10.71.0.6"))

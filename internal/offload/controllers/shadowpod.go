@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,6 +27,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // foreignRetry is how often a ShadowPod looks whether the foreign Pod that has its name is gone: such Pods are not watched.
@@ -52,15 +54,20 @@ type shadowPods struct {
 	now    func() metav1.Time
 	// addresses is nil where addresses are nobody's concern.
 	addresses Addresses
+	// metadata says which annotations and labels Pods of consumers may have.
+	metadata offload.PodMetadata
 	// quotas is nil where nothing is counted.
 	quotas *quotas
 	kind   reconcile.Reconciler
 	// had holds, by name, the UID of the ShadowPod that has or had a Pod, or for which one was asked. Only passes over that name touch it.
 	had sync.Map
+	// ended holds, by name, the last state of a Pod that had finished when it was deleted, until the ShadowPod has recorded it: the events of the end and of the
+	// deletion often arrive together.
+	ended sync.Map
 }
 
 func setupShadowPod(mgr ctrl.Manager, opts Options) error {
-	r := &shadowPods{Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: kube.EventRecorder(mgr, "shadowpod"), now: opts.now, addresses: opts.Addresses}
+	r := &shadowPods{Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: kube.EventRecorder(mgr, "shadowpod"), now: opts.now, addresses: opts.Addresses, metadata: opts.PodMetadata}
 	r.kind = &kube.Reconciler[*offloadingv1beta1.ShadowPod]{Name: "shadowpod", Client: mgr.GetClient(), Sync: r.sync}
 	pods := ctrl.NewControllerManagedBy(mgr).Named("shadowpod")
 	if opts.EnforceQuotas {
@@ -73,7 +80,7 @@ func setupShadowPod(mgr ctrl.Manager, opts Options) error {
 	}
 	return pods.For(&offloadingv1beta1.ShadowPod{}, builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Owns(&corev1.Pod{}, builder.WithPredicates(podChanged)).
+		Owns(&corev1.Pod{}, builder.WithPredicates(podChanged, predicate.Funcs{DeleteFunc: r.keepEnd})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: opts.ShadowPodWorkers,
 			// A pod refused for want of quota comes soon after some is free.
@@ -87,16 +94,25 @@ func (r *shadowPods) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.quotas.close(ctx, req.NamespacedName); err != nil {
 		return reconcile.Result{}, err
 	}
-	if _, had := r.had.Load(req.NamespacedName); had {
-		there, err := exists(ctx, r.Client, &offloadingv1beta1.ShadowPod{}, req.NamespacedName)
-		if err != nil {
-			return reconcile.Result{}, err
-		}
-		if !there {
-			r.had.Delete(req.NamespacedName)
-		}
+	if err := r.forget(ctx, req.NamespacedName); err != nil {
+		return reconcile.Result{}, err
 	}
 	return r.kind.Reconcile(ctx, req)
+}
+
+// forget drops what is kept in memory of a ShadowPod that is gone. The end of its Pod may arrive after its own.
+func (r *shadowPods) forget(ctx context.Context, key types.NamespacedName) error {
+	_, had := r.had.Load(key)
+	_, ended := r.ended.Load(key)
+	if !had && !ended {
+		return nil
+	}
+	there, err := exists(ctx, r.Client, &offloadingv1beta1.ShadowPod{}, key)
+	if err == nil && !there {
+		r.had.Delete(key)
+		r.ended.Delete(key)
+	}
+	return err
 }
 
 // podChanged drops the news of a Pod that nothing follows from: most of what kubelet reports.
@@ -109,6 +125,14 @@ var podChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		!slices.Equal(before.Status.Conditions, after.Status.Conditions)
 }}
 
+// keepEnd keeps the end of a Pod that is gone.
+func (r *shadowPods) keepEnd(e event.DeleteEvent) bool {
+	if pod, ok := e.Object.(*corev1.Pod); ok && offload.Finished(pod.Status.Phase) && offload.OfShadowPod(pod) {
+		r.ended.Store(client.ObjectKeyFromObject(pod), pod)
+	}
+	return true
+}
+
 func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
 	pod := &corev1.Pod{}
 	found, err := exists(ctx, r.Client, pod, client.ObjectKeyFromObject(sp))
@@ -117,10 +141,24 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 	}
 	if !found {
 		pod = nil
-	} else if offload.OwnedBy(pod, sp) {
+		if last, ok := r.ended.Load(client.ObjectKeyFromObject(sp)); ok && offload.OwnedBy(last.(*corev1.Pod), sp) {
+			pod = last.(*corev1.Pod)
+			if _, phase := offload.Shadow(sp, pod, r.metadata); !offload.Finished(phase) {
+				pod = nil // it is made again
+			}
+		}
+	} else if r.ended.Delete(client.ObjectKeyFromObject(sp)); offload.OwnedBy(pod, sp) {
 		r.had.Store(client.ObjectKeyFromObject(sp), sp.UID)
 	}
-	action, phase := offload.Shadow(sp, pod)
+	if offload.Finished(sp.Status.Phase) {
+		r.ended.Delete(client.ObjectKeyFromObject(sp))
+	}
+	action, phase := offload.Shadow(sp, pod, r.metadata)
+	if pod != nil && offload.Finished(phase) && !offload.Finished(sp.Status.Phase) {
+		sp.Status.Pod = kinds.End(pod)
+	} else if action != offload.PodChange && !offload.Finished(phase) {
+		sp.Status.Pod = nil // a resize was taken back
+	}
 	sp.Status.Phase = phase
 	switch action {
 	case offload.PodCreate:
@@ -153,7 +191,7 @@ func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 	if err := r.again(ctx, sp); err != nil {
 		return err
 	}
-	pod := offload.Pod(sp)
+	pod := offload.Pod(sp, r.metadata)
 	if err := r.leadHome(ctx, sp, pod); err != nil {
 		return err
 	}
@@ -187,8 +225,8 @@ func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 	return kube.WaitFor(foreignRetry, reasonPodNameTaken, "pod %s/%s exists and is not ours", sp.Namespace, sp.Name)
 }
 
-// again tells whether the Pod of a ShadowPod is to be made once more. Most often it is gone because the ShadowPod is, and of the two pieces of news
-// either may come first: what ended would run again until Kubernetes collects it. So the API server is asked, which first Pods are not worth.
+// again tells whether the Pod of a ShadowPod is to be made once more. Most often it is gone because the ShadowPod is, and either of the two deletion
+// events may arrive first: the Pod would run again until Kubernetes collects it. So the API server is asked, which first Pods are not worth.
 func (r *shadowPods) again(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
 	key := client.ObjectKeyFromObject(sp)
 	if uid, _ := r.had.Load(key); uid != sp.UID {
@@ -198,7 +236,7 @@ func (r *shadowPods) again(ctx context.Context, sp *offloadingv1beta1.ShadowPod)
 	if _, err := exists(ctx, r.live, now, key); err != nil {
 		return err
 	}
-	if action, _ := offload.Shadow(now, nil); now.UID != sp.UID || action != offload.PodCreate {
+	if action, _ := offload.Shadow(now, nil, r.metadata); now.UID != sp.UID || action != offload.PodCreate {
 		return kube.WaitFor(endRetry, "Stale", "the cache has not heard yet that ShadowPod %s needs no Pod any more", key)
 	}
 	return nil
@@ -207,7 +245,7 @@ func (r *shadowPods) again(ctx context.Context, sp *offloadingv1beta1.ShadowPod)
 func (r *shadowPods) relabel(ctx context.Context, sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {
 	before := pod.DeepCopy()
 	pod = pod.DeepCopy()
-	pod.Labels, pod.Annotations = offload.Relabelled(sp, pod)
+	pod.Labels, pod.Annotations = offload.Relabelled(sp, pod, r.metadata)
 	if err := r.Patch(ctx, pod, client.MergeFrom(before), client.FieldOwner(fieldOwner)); client.IgnoreNotFound(err) != nil {
 		r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update", "updating labels and annotations: %v", err)
 		return fmt.Errorf("updating labels and annotations of pod %s/%s: %w", sp.Namespace, sp.Name, err)

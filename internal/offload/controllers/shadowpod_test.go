@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -44,13 +45,17 @@ var atOnce = client.GracePeriodSeconds(0)
 
 func testShadowPod(t *testing.T, c *cluster) {
 	c.namespace(t, "shadows", nil)
-	before := c.shadowWrites.Load()
+	before := c.shadowWrites.in("shadows")
 	sp := shadowPod("shadows", "web", corev1.RestartPolicyAlways)
+	sp.Annotations["iam.amazonaws.com/role"], sp.Annotations["prometheus.io/scrape"] = "admin", "true"
 	c.create(t, sp)
 	pod := podOf(sp)
 	eventually(t, c, pod, "the pod", func(p *corev1.Pod) error {
 		return has(p.Labels, map[string]string{"app": "web", "liqo.io/managed-by": "shadowpod"})
 	})
+	if _, found := pod.Annotations["iam.amazonaws.com/role"]; found || pod.Annotations["prometheus.io/scrape"] != "true" || pod.Annotations["note"] != "x" {
+		t.Errorf("annotations %v", pod.Annotations)
+	}
 	if owner := metav1.GetControllerOf(pod); owner == nil || owner.UID != sp.UID {
 		t.Errorf("owner %+v", owner)
 	}
@@ -68,7 +73,7 @@ func testShadowPod(t *testing.T, c *cluster) {
 			return nil
 		})
 	}
-	c.stays(t, "a running pod cost more than one write", func() bool { return c.shadowWrites.Load()-before == 1 })
+	c.stays(t, "a running pod cost more than one write", func() bool { return c.shadowWrites.in("shadows")-before == 1 })
 
 	for range 2 { // deleted once by somebody, once more for luck
 		old := pod.UID
@@ -273,6 +278,53 @@ func TestShadowPodEndsOnce(t *testing.T) {
 	}
 }
 
+// The end of a Pod and its removal may be one piece of news: then the cache has neither the end nor the Pod.
+func TestShadowPodKeepsTheEnd(t *testing.T) {
+	deleted := metav1.Now()
+	for name, row := range map[string]struct {
+		policy  corev1.RestartPolicy
+		phase   corev1.PodPhase
+		deleted bool
+		want    corev1.PodPhase
+	}{
+		"evicted, to run once":       {corev1.RestartPolicyNever, corev1.PodFailed, true, corev1.PodFailed},
+		"completed, to run once":     {corev1.RestartPolicyNever, corev1.PodSucceeded, false, corev1.PodSucceeded},
+		"evicted, to run for ever":   {corev1.RestartPolicyAlways, corev1.PodFailed, true, ""},
+		"deleted while it ran":       {corev1.RestartPolicyNever, corev1.PodRunning, true, ""},
+		"evicted, to run on failure": {corev1.RestartPolicyOnFailure, corev1.PodFailed, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sp := shadowPod("home", "train", row.policy)
+			sp.UID = "1"
+			c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(sp.DeepCopy()).Build()
+			r := &shadowPods{Client: c, live: c}
+			last := offload.Pod(sp, offload.PodMetadata{})
+			last.Spec.RestartPolicy, last.Status.Phase = row.policy, row.phase
+			last.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143}}}}
+			if row.deleted {
+				last.DeletionTimestamp = &deleted
+			}
+			r.keepEnd(event.DeleteEvent{Object: last})
+			if err := r.sync(t.Context(), sp); err != nil {
+				t.Fatal(err)
+			}
+			again, err := exists(t.Context(), c, podOf(sp), client.ObjectKeyFromObject(sp))
+			if err != nil || again != (row.want == "") || sp.Status.Phase != row.want {
+				t.Errorf("made again %t, phase %q, %v", again, sp.Status.Phase, err)
+			}
+			if row.want != "" && (sp.Status.Pod == nil || sp.Status.Pod.ContainerStatuses[0].State.Terminated.ExitCode != 143) {
+				t.Errorf("it kept %+v", sp.Status.Pod)
+			}
+			if err := r.sync(t.Context(), sp); err != nil {
+				t.Fatal(err)
+			}
+			if _, kept := r.ended.Load(client.ObjectKeyFromObject(sp)); kept {
+				t.Error("it is kept in memory for ever")
+			}
+		})
+	}
+}
+
 // waitingPlan is one that does not know yet how addresses of a consumer are seen.
 type waitingPlan struct{ plan }
 
@@ -345,4 +397,21 @@ func testShadowPodMetadata(t *testing.T, c *cluster) {
 	c.stays(t, "the pod is written again and again", func() bool {
 		return c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && pod.ResourceVersion == settled
 	})
+}
+
+// TestEndsOfPodsAreForgotten: the Pod of a ShadowPod that is gone ends later, as garbage does, and nothing of it stays in memory.
+func TestEndsOfPodsAreForgotten(t *testing.T) {
+	sp := shadowPod("home", "train", corev1.RestartPolicyAlways)
+	sp.UID = "1"
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build()
+	r := &shadowPods{Client: c, live: c}
+	last := offload.Pod(sp, offload.PodMetadata{})
+	last.Status.Phase = corev1.PodFailed
+	r.keepEnd(event.DeleteEvent{Object: last})
+	if err := r.forget(t.Context(), client.ObjectKeyFromObject(sp)); err != nil {
+		t.Fatal(err)
+	}
+	if _, kept := r.ended.Load(client.ObjectKeyFromObject(sp)); kept {
+		t.Error("the end of a Pod without ShadowPod is kept in memory for ever")
+	}
 }

@@ -34,6 +34,13 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 	before, wanted := pod.Annotations[kinds.AnnotationSpec], sp.Annotations[kinds.AnnotationSpec]
 	leftOut := map[string]string{} // what stays noted of a part
 	var problems []error
+	sp.Status.Pod = nil
+	refused := func(reason string, err error) {
+		sp.Status.Pod = &corev1.PodStatus{Conditions: []corev1.PodCondition{kinds.ResizeRefused(reason, err.Error())}}
+		if sp.Status.Phase == "" { // a status has one
+			sp.Status.Phase = corev1.PodUnknown
+		}
+	}
 	var full error // not among the problems: of those some are to be tried again soon, and a wait among errors is a wait
 	for _, part := range kinds.SpecParts(&sp.Spec.Pod) {
 		spec, differs := part.Over(&pod.Spec)
@@ -44,6 +51,7 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 		if resize {
 			if full = r.quotas.grow(ctx, sp, &pod.Spec, spec); full != nil {
 				leftOut[part.Field] = kinds.Noted(before, part.Field)
+				refused(r.quotas.verdict(ctx, sp, spec), full)
 				continue
 			}
 		}
@@ -60,6 +68,9 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 			r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update "+part.Field, "changing %s of the pod: %v", part.Field, err)
 			problems = append(problems, fmt.Errorf("changing %s of pod %s/%s: %w", part.Field, sp.Namespace, sp.Name, err))
 			leftOut[part.Field] = ""
+			if resize && refusedByServer(err) {
+				refused(corev1.PodReasonInfeasible, err)
+			}
 			if refusedByServer(err) { // else it may be done all the same, and to be taken back
 				leftOut[part.Field] = kinds.Noted(before, part.Field)
 			}

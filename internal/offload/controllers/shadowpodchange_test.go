@@ -103,6 +103,12 @@ func testShadowPodChanges(t *testing.T, c *cluster) {
 		}
 		return nil
 	})
+	eventually(t, c, sp, "the ShadowPod to report the refusal as data", func(sp *offloadingv1beta1.ShadowPod) error {
+		if s := sp.Status.Pod; s == nil || len(s.Conditions) != 1 || s.Conditions[0].Type != corev1.PodResizePending || s.Conditions[0].Reason != corev1.PodReasonInfeasible {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
 	eventually(t, c, sp, "somebody to be told", func(*offloadingv1beta1.ShadowPod) error {
 		var told corev1.EventList
 		if err := c.List(t.Context(), &told, client.InNamespace("changes")); err != nil {
@@ -124,6 +130,37 @@ func testShadowPodChanges(t *testing.T, c *cluster) {
 	})
 	c.remove(t, sp) // what is refused is tried again, and would count as a write of others
 	c.gone(t, sp)
+}
+
+// testShadowPodEnd: a Pod that ends and is removed at once, as kubelets do it, leaves its end with the ShadowPod, and is not made again.
+func testShadowPodEnd(t *testing.T, c *cluster) {
+	c.namespace(t, "ends", nil)
+	c.create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ends-node"}})
+	sp := shadowPod("ends", "train", corev1.RestartPolicyNever)
+	sp.Spec.Pod.NodeName = "ends-node"
+	c.create(t, sp)
+	pod := podOf(sp)
+	eventually(t, c, pod, "the pod", anything)
+	c.remove(t, pod) // evicted
+	report(t, c, pod, func(pod *corev1.Pod) {
+		pod.Status.Phase = corev1.PodFailed
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 143}}}}
+	})
+	c.remove(t, pod, atOnce)
+	eventually(t, c, sp, "its end", func(sp *offloadingv1beta1.ShadowPod) error {
+		s := sp.Status.Pod
+		if sp.Status.Phase != corev1.PodFailed || s == nil || len(s.Conditions) != 1 || s.Conditions[0].Type != corev1.DisruptionTarget ||
+			len(s.ContainerStatuses) != 1 || s.ContainerStatuses[0].State.Terminated.ExitCode != 143 {
+			return fmt.Errorf("%+v", sp.Status)
+		}
+		return nil
+	})
+	// A request from a cache that is behind may say the same once more, which changes nothing.
+	version := sp.ResourceVersion
+	c.stays(t, "it is made again, or its end changes", func() bool {
+		return podGone(t, c, podOf(sp)) && c.Get(t.Context(), client.ObjectKeyFromObject(sp), sp) == nil && sp.ResourceVersion == version
+	})
 }
 
 // testShadowPodGrace: a Pod that is to end sooner than it says does, and is not made again.

@@ -254,9 +254,9 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 		Identity: identity.Data[authv1beta1.KubeconfigSecretKey],
 	})
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
-	missing := false
+	missing, known := false, ""
 	err = r.ensure(ctx, deployment, func() error {
-		missing = deployment.UID == ""
+		missing, known = deployment.UID == "", deployment.Annotations[offload.AnnotationIdentityHash]
 		offload.UpdateKubelet(deployment, want)
 		return controllerutil.SetControllerReference(node, deployment, r.Scheme())
 	})
@@ -265,8 +265,29 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 	}
 	if missing {
 		r.events.Eventf(node, deployment, corev1.EventTypeNormal, "VkCreated", "Create", "made Deployment %s of the virtual kubelet", deployment.Name)
+	} else if hash := want.Annotations[offload.AnnotationIdentityHash]; known != hash {
+		if err := r.refreshIdentity(ctx, node, hash); err != nil {
+			return false, err
+		}
 	}
 	return deployment.Status.AvailableReplicas > 0 && deployment.Status.ObservedGeneration == deployment.Generation, nil
+}
+
+// refreshIdentity has the kubelet bring a renewed identity into the running pods of a virtual kubelet now, not at its next sync.
+func (r *virtualNodes) refreshIdentity(ctx context.Context, node *offloadingv1beta1.VirtualNode, hash string) error {
+	pods := &corev1.PodList{}
+	if err := r.live.List(ctx, pods, client.InNamespace(node.Namespace), client.MatchingLabels(offload.KubeletSelector(node))); err != nil {
+		return fmt.Errorf("listing the pods of virtual kubelet %s/%s: %w", node.Namespace, node.Name, err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		before := pod.DeepCopy()
+		pod.Annotations = merge(pod.Annotations, map[string]string{offload.AnnotationIdentityHash: hash})
+		if err := r.Patch(ctx, pod, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("marking pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	return nil
 }
 
 // ensure is kube.Ensure; an object that the cache has not heard of yet is not an error, its news bring the VirtualNode back.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
 )
 
 func deploymentOf(node *offloadingv1beta1.VirtualNode) *appsv1.Deployment {
@@ -121,6 +123,42 @@ func testVirtualNode(t *testing.T, c *cluster) {
 		})
 		generation = d.Generation
 	}
+
+	// A renewed identity replaces no pod: the kubelet is made to bring it into those that run.
+	kubelet := podOn(tenant, "vk-genoa-x", "")
+	kubelet.Labels = offload.KubeletSelector(node)
+	c.create(t, kubelet)
+	renew := func(server, certificate string) {
+		t.Helper()
+		text := fmt.Sprintf("clusters: [{cluster: {server: '%s'}}]\nusers: [{user: {client-certificate-data: %s}}]", server, certificate)
+		change(t, c, identity, func(s *corev1.Secret) { s.Data[authv1beta1.KubeconfigSecretKey] = []byte(text) })
+	}
+	follow := func(before string) string {
+		t.Helper()
+		eventually(t, c, kubelet, "told of the identity", func(p *corev1.Pod) error {
+			if p.Annotations[offload.AnnotationIdentityHash] == before {
+				return errors.New("it is not")
+			}
+			return nil
+		})
+		return kubelet.Annotations[offload.AnnotationIdentityHash]
+	}
+	template := d.Spec.Template.DeepCopy() // an annotation of the Deployment, too, makes a new generation of it
+	renew("https://genoa", "a")
+	first := follow("")
+	eventually(t, c, d, "new pods for another address", func(d *appsv1.Deployment) error {
+		if cmp.Equal(template, &d.Spec.Template) {
+			return errors.New("unchanged")
+		}
+		return nil
+	})
+	template = d.Spec.Template.DeepCopy()
+	renew("https://genoa", "b")
+	follow(first)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil || !cmp.Equal(template, &d.Spec.Template) {
+		t.Errorf("a renewed identity replaced the pods of the virtual kubelet: %v, %s", err, cmp.Diff(template, &d.Spec.Template))
+	}
+	c.remove(t, kubelet, atOnce)
 
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "genoa"}}
 	c.create(t, lease)

@@ -39,7 +39,7 @@ func ConfigMap(local *corev1.ConfigMap, namespace string, o CopyOptions) (*corev
 		return nil, why
 	}
 	in := local.DeepCopy()
-	out := &corev1.ConfigMap{ObjectMeta: copyMetadata(local, namespace, o), Data: in.Data, BinaryData: in.BinaryData, Immutable: in.Immutable}
+	out := &corev1.ConfigMap{ObjectMeta: copyMetadata(resourceConfigMaps, local, namespace, o), Data: in.Data, BinaryData: in.BinaryData, Immutable: in.Immutable}
 	if out.Name = ConfigMapName(local.Name, o); out.Name == "" {
 		return nil, "its name is that of the copy of " + rootCA
 	}

@@ -31,6 +31,8 @@ type CopyOptions struct {
 	Origin, Destination string
 	// LabelsNotReflected and AnnotationsNotReflected are keys that stay here; see PodOptions.
 	LabelsNotReflected, AnnotationsNotReflected []string
+	// LabelsReflected and AnnotationsReflected are keys that are copied beside those of AcceptedMetadata.
+	LabelsReflected, AnnotationsReflected []string
 	// Type tells which objects are reflected; DenyList if empty.
 	Type offv1.ReflectionType
 	// Waiting, if not empty, is why nothing is decided at the moment.
@@ -70,37 +72,42 @@ func Kept(annotations map[string]string, o CopyOptions) string {
 	}
 }
 
-// copyMetadata returns the metadata of the copy of an object.
-func copyMetadata(local metav1.Object, namespace string, o CopyOptions) metav1.ObjectMeta {
+// copyMetadata returns the metadata of the copy of an object of a resource.
+func copyMetadata(resource string, local metav1.Object, namespace string, o CopyOptions) metav1.ObjectMeta {
 	labels := without(local.GetLabels())
 	annotations := without(local.GetAnnotations(), annotationLastApplied, AnnotationLabels, AnnotationAnnotations)
 	drop(labels, o.LabelsNotReflected)
 	drop(annotations, o.AnnotationsNotReflected)
+	acceptMetadata(resource, labels, annotations, o.LabelsReflected, o.AnnotationsReflected)
 	annotations[AnnotationLabels] = strings.Join(slices.Sorted(maps.Keys(labels)), ",")
 	annotations[AnnotationAnnotations] = strings.Join(slices.Sorted(maps.Keys(without(annotations, AnnotationLabels))), ",")
 	labels[api.LabelOrigin], labels[api.LabelDestination] = o.Origin, o.Destination
 	return metav1.ObjectMeta{Name: local.GetName(), Namespace: namespace, Labels: labels, Annotations: annotations}
 }
 
-// records are annotations in which controllers of clouds and load balancers keep what they did, beside those that ask for something.
-var records = []string{
+// silent are annotations that ask nothing of the controllers that lead traffic into a cluster: in which they, tools and clouds keep what they did.
+var silent = []string{
 	"cloud.google.com/neg-status", "ingress.kubernetes.io/*", "kubernetes.digitalocean.com/load-balancer-id", "loadbalancer.openstack.org/load-balancer-id",
 	"metallb.universe.tf/ip-allocated-from-pool", "metallb.io/ip-allocated-from-pool",
+	"kubectl.kubernetes.io/*", "meta.helm.sh/*", "helm.sh/*", "app.kubernetes.io/*", "checksum/*", "liqo.io/*", "offloading.liqo.io/*",
+	"argocd.argoproj.io/*", "kustomize.toolkit.fluxcd.io/*", "helm.toolkit.fluxcd.io/*", "config.kubernetes.io/*", "field.cattle.io/*",
 }
 
-// Unasked tells what an object that leads into the cluster asks of its controller by annotations that are not copied, nil if nothing. The copy goes
-// without: a load balancer that was to be internal, or an Ingress behind a password, may be neither.
-func Unasked(local metav1.Object, o CopyOptions) error {
-	asked := without(local.GetAnnotations(), annotationLastApplied, annotationIngressClass)
-	drop(asked, records)
+// unasked tells what an object of a resource that leads into the cluster asks of its controller by annotations that are not copied, nil if nothing. The
+// copy goes without: a load balancer that was to be internal, or an Ingress behind a password, may be neither.
+func unasked(resource string, local metav1.Object, o CopyOptions) error {
+	asked := without(local.GetAnnotations(), annotationIngressClass)
+	drop(asked, silent)
 	copied := without(asked)
 	drop(copied, o.AnnotationsNotReflected)
+	acceptMetadata(resource, nil, copied, nil, o.AnnotationsReflected)
 	maps.DeleteFunc(asked, func(key, _ string) bool { _, found := copied[key]; return found })
 	if len(asked) == 0 {
 		return nil
 	}
-	return fmt.Errorf("annotations %s are not copied, and what they ask for does not hold in cluster %s: if it must, keep the object here with annotation %s",
-		strings.Join(slices.Sorted(maps.Keys(asked)), ", "), o.Destination, AnnotationSkip)
+	return fmt.Errorf("annotations %s are not copied, and what they ask for does not hold in cluster %s: if it must, keep the object here with annotation %s, or have the "+
+		"administrators of both clusters accept them (chart values offloading.reflection.include.annotations here, offloading.acceptedMetadata.annotations.%s there)",
+		strings.Join(slices.Sorted(maps.Keys(asked)), ", "), o.Destination, AnnotationSkip, resource)
 }
 
 // mergeMetadata gives have the labels and annotations of want. What the provider added stays; what came from here and is gone here is

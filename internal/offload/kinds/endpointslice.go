@@ -32,7 +32,7 @@ func EndpointSlice(local *discoveryv1.EndpointSlice, namespace string, o Endpoin
 		return nil, "its addresses are names", nil
 	}
 	in := local.DeepCopy()
-	meta := copyMetadata(without1(in), namespace, o.CopyOptions)
+	meta := copyMetadata(resourceEndpointSlices, without1(in), namespace, o.CopyOptions)
 	meta.Labels[discoveryv1.LabelManagedBy] = offv1.EndpointSliceManager
 	out = &offv1.ShadowEndpointSlice{ObjectMeta: meta, Spec: offv1.ShadowEndpointSliceSpec{Template: offv1.EndpointSliceTemplate{
 		AddressType: in.AddressType, Ports: in.Ports,
@@ -56,7 +56,9 @@ func EndpointSlice(local *discoveryv1.EndpointSlice, namespace string, o Endpoin
 		}
 		t.Endpoints = append(t.Endpoints, e)
 	}
-	if len(t.Endpoints) == 0 {
+	// One whose endpoints are all in that cluster, or can't be reached from there, adds nothing to the slices that the Service has there. An empty one, that of
+	// a Service without pods, tells clients there that the Service has none.
+	if len(t.Endpoints) == 0 && len(in.Endpoints) > 0 {
 		return nil, "none of its endpoints is for that cluster", problem
 	}
 	return out, "", problem

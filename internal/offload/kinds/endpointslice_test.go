@@ -92,6 +92,19 @@ func TestEveryFieldOfAnEndpointHasARule(t *testing.T) {
 	}
 }
 
+// TestAnEmptySliceIsCopied: a Service without pods has none there either; one whose pods are all there has slices of its own.
+func TestAnEmptySliceIsCopied(t *testing.T) {
+	got, why, err := EndpointSlice(slice(func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil }), "shop-rome", sliceOptions)
+	if err != nil || got == nil || len(got.Spec.Template.Endpoints) != 0 || len(got.Spec.Template.Ports) != 1 {
+		t.Errorf("an empty one: %v, %s, %v", got, why, err)
+	}
+	o := sliceOptions
+	o.AtTarget = func(string) bool { return true }
+	if got, _, err := EndpointSlice(slice(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("milan") }), "shop-rome", o); err != nil || got != nil {
+		t.Errorf("one of pods that are there: %v, %v", got, err)
+	}
+}
+
 func TestEndpointSlice(t *testing.T) {
 	got, _, err := EndpointSlice(slice(nil), "shop-rome", sliceOptions)
 	if err != nil {

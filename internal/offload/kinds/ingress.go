@@ -18,9 +18,9 @@ func Ingress(local *networkingv1.Ingress, namespace string, o IngressOptions) (*
 		return nil, why
 	}
 	in := local.DeepCopy()
-	o.AnnotationsNotReflected = append([]string{annotationIngressClass}, o.AnnotationsNotReflected...)
+	o.AnnotationsNotReflected = append([]string{annotationIngressClass}, o.AnnotationsNotReflected...) // also where an administrator lets all of them cross
 	out := &networkingv1.Ingress{
-		ObjectMeta: copyMetadata(local, namespace, o.CopyOptions),
+		ObjectMeta: copyMetadata(resourceIngresses, local, namespace, o.CopyOptions),
 		Spec:       networkingv1.IngressSpec{DefaultBackend: in.Spec.DefaultBackend, Rules: in.Spec.Rules, TLS: in.Spec.TLS},
 	}
 	if o.Class != "" {
@@ -39,4 +39,9 @@ func MergeIngress(have, want *networkingv1.Ingress) (*networkingv1.Ingress, Chan
 		out.Spec.IngressClassName = class
 	}
 	return merged(have, out)
+}
+
+// UnaskedOfIngress returns an error that lists the annotations of an Ingress that are not copied although its controller obeys them, nil if there are none.
+func UnaskedOfIngress(local *networkingv1.Ingress, o CopyOptions) error {
+	return unasked(resourceIngresses, local, o)
 }

@@ -33,7 +33,7 @@ func NetworkPolicy(local *networkingv1.NetworkPolicy, namespace string, o Networ
 		return nil, why, nil
 	}
 	in := local.Spec.DeepCopy()
-	out = &networkingv1.NetworkPolicy{ObjectMeta: copyMetadata(local, namespace, o.CopyOptions)}
+	out = &networkingv1.NetworkPolicy{ObjectMeta: copyMetadata(resourceNetworkPolicies, local, namespace, o.CopyOptions)}
 	out.Spec.PodSelector, out.Spec.PolicyTypes = in.PodSelector, in.PolicyTypes
 	var problems []string
 	for i := range in.Ingress {

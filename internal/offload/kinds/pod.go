@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,11 +50,15 @@ type PodOptions struct {
 	RuntimeClass string
 	// LabelsNotReflected and AnnotationsNotReflected are keys that stay here. A key that ends with * stands for all that begin so.
 	LabelsNotReflected, AnnotationsNotReflected []string
+	// AnnotationsReflected are keys that are copied beside those of AcceptedMetadata.
+	AnnotationsReflected []string
 	// Patch is what the VirtualNode changes in every pod; may be nil.
 	Patch *offv1.OffloadingPatch
 	// TranslateIP turns the address of a remote Pod into the one it has here: empty while that is not known, or with an error if it is none
 	// that the provider may have. nil leaves addresses as they are.
 	TranslateIP func(string) (string, error)
+	// Now is the time here; the zero time leaves the times of the provider's clock as they are.
+	Now time.Time
 	// Unavailable tells that the provider, or the network to it, is out of reach.
 	Unavailable bool
 	// APIServer is how pods reach the API server of this cluster.
@@ -62,6 +67,8 @@ type PodOptions struct {
 	StorageClass string
 	// ConfigMapsReflected tells that the remote copy of the root CA will be there for pods to wait for.
 	ConfigMapsReflected bool
+	// Secret returns a Secret of a local namespace, nil if none is known; may be nil.
+	Secret func(namespace, name string) *corev1.Secret
 }
 
 // ShadowPod returns the object that makes the provider run local. Its spec is decided once, at creation; afterwards labels and annotations
@@ -82,6 +89,9 @@ func podMetadata(local *corev1.Pod, o PodOptions) (labels, annotations map[strin
 	// provider's to write.
 	labels = without(local.Labels, offv1.LabelShadowPod, LabelRemoteUnavailable, offv1.LabelCreatorUser, offv1.LabelManagedBy)
 	annotations = without(local.Annotations, AnnotationRestarts, AnnotationOffloaded, AnnotationRemoteUID, AnnotationSpec, AnnotationGates, AnnotationGrace)
+	WithoutBinding(labels)
+	drop(annotations, admissionAnnotations)
+	AcceptPodAnnotations(annotations, o.AnnotationsReflected)
 	drop(labels, o.LabelsNotReflected)
 	drop(annotations, o.AnnotationsNotReflected)
 	if o.Patch != nil {
@@ -174,7 +184,7 @@ func podSpec(local *corev1.Pod, namespace string, labels map[string]string, o Po
 		ShareProcessNamespace:         in.ShareProcessNamespace,
 		Subdomain:                     in.Subdomain,
 		TerminationGracePeriodSeconds: in.TerminationGracePeriodSeconds,
-		TopologySpreadConstraints:     in.TopologySpreadConstraints,
+		TopologySpreadConstraints:     spread(in.TopologySpreadConstraints, local.Labels),
 		Tolerations:                   tolerations(in.Tolerations, o.Patch),
 		AutomountServiceAccountToken:  &useRemoteAPI,
 		Affinity:                      affinity(local, namespace, labels, o.Patch),
@@ -193,6 +203,7 @@ func podSpec(local *corev1.Pod, namespace string, labels map[string]string, o Po
 		}
 		return out
 	}
+	renameRootCA(&out, o)
 	nameServiceAccount(out.InitContainers, in.ServiceAccountName)
 	nameServiceAccount(out.Containers, in.ServiceAccountName)
 	if speaksHome(local, o) {
@@ -200,7 +211,7 @@ func podSpec(local *corev1.Pod, namespace string, labels map[string]string, o Po
 		return out
 	}
 	for i := range out.Volumes {
-		withoutToken(&out.Volumes[i], o)
+		withoutToken(&out.Volumes[i])
 	}
 	return out
 }
@@ -235,33 +246,9 @@ func runtimeClass(local *corev1.Pod, o PodOptions) *string {
 }
 
 // withoutToken takes the credentials for the local API server out of a volume.
-func withoutToken(v *corev1.Volume, o PodOptions) {
+func withoutToken(v *corev1.Volume) {
 	if v.Projected == nil {
 		return
 	}
 	v.Projected.Sources = slices.DeleteFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
-	renameRootCA(v, o)
-}
-
-// renameRootCA gives the root CA in a volume the name of its reflected copy.
-func renameRootCA(v *corev1.Volume, o PodOptions) {
-	for i := range v.Projected.Sources {
-		cm := v.Projected.Sources[i].ConfigMap
-		if cm == nil || cm.Name != rootCA {
-			continue
-		}
-		cm.Name = RootCA(o.Origin)
-		if !o.ConfigMapsReflected {
-			cm.Optional = new(true)
-		}
-	}
-}
-
-// RootCA is the name, in a remote namespace, of the reflected copy of the consumer's kube-root-ca.crt.
-func RootCA(origin string) string {
-	name := rootCA + "." + origin[:min(5, len(origin))]
-	if last := name[len(name)-1]; last == '-' || last == '.' {
-		name += "a"
-	}
-	return name
 }

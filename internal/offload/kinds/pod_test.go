@@ -151,11 +151,15 @@ func TestShadowPod(t *testing.T) {
 		},
 		"annotations": {
 			change: func(p *corev1.Pod) {
-				p.Annotations = map[string]string{"note": "x", "secret": "y", AnnotationRestarts: "c=1"}
+				p.Annotations = map[string]string{
+					"note": "x", "secret": "y", AnnotationRestarts: "c=1", "checksum/config": "1", "iam.amazonaws.com/role": "admin", "prometheus.io/scrape": "true",
+				}
 			},
-			tune: func(o *PodOptions) { o.AnnotationsNotReflected = []string{"secret"} },
+			tune: func(o *PodOptions) {
+				o.AnnotationsNotReflected, o.AnnotationsReflected = []string{"secret"}, []string{"prometheus.io/*"}
+			},
 			got:  func(s *offv1.ShadowPod) any { return s.Annotations },
-			want: map[string]string{"note": "x", AnnotationLocalUID: "u1", AnnotationLabels: "app", AnnotationSpec: specNotes(&pod(nil).Spec)},
+			want: map[string]string{"note": "x", "checksum/config": "1", "prometheus.io/scrape": "true", AnnotationLocalUID: "u1", AnnotationLabels: "app", AnnotationSpec: specNotes(&pod(nil).Spec)},
 		},
 		"tolerations": {
 			change: func(p *corev1.Pod) {

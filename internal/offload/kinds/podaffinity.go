@@ -46,7 +46,7 @@ func antiAffinity(local *corev1.Pod, namespace string, labels map[string]string)
 		if local.Spec.Affinity == nil {
 			return nil
 		}
-		return propagated(local.Spec.Affinity.PodAntiAffinity.DeepCopy(), local.Namespace, namespace)
+		return propagated(local.Spec.Affinity.PodAntiAffinity.DeepCopy(), local, namespace)
 	case AntiAffinitySoft:
 		return &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
 			{Weight: 1, PodAffinityTerm: term},
@@ -58,14 +58,15 @@ func antiAffinity(local *corev1.Pod, namespace string, labels map[string]string)
 	}
 }
 
-// propagated gives the terms that name the Pod's own namespace the name that it has in the provider.
-func propagated(a *corev1.PodAntiAffinity, from, to string) *corev1.PodAntiAffinity {
+// propagated gives the terms that name the Pod's own namespace the name that it has in the provider, and takes back what the API server here derived.
+func propagated(a *corev1.PodAntiAffinity, local *corev1.Pod, to string) *corev1.PodAntiAffinity {
 	if a == nil {
 		return nil
 	}
 	rename := func(term *corev1.PodAffinityTerm) {
+		unmergeTerm(term, local.Labels)
 		for i, name := range term.Namespaces {
-			if name == from {
+			if name == local.Namespace {
 				term.Namespaces[i] = to
 			}
 		}

@@ -65,7 +65,7 @@ func SpecParts(from *corev1.PodSpec) []SpecPart {
 		each(to, from, func(to, from *corev1.Container) { to.Image = from.Image })
 	}}}
 	if sized {
-		parts = append(parts, SpecPart{Field: "resources", Subresource: SubresourceResize, asked: resources, take: func(to *corev1.PodSpec) {
+		parts = append(parts, SpecPart{Field: PartResources, Subresource: SubresourceResize, asked: resources, take: func(to *corev1.PodSpec) {
 			each(to, from, func(to, from *corev1.Container) {
 				overlay(&to.Resources.Requests, from.Resources.Requests)
 				overlay(&to.Resources.Limits, from.Resources.Limits)

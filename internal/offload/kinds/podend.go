@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
@@ -39,8 +41,42 @@ func Aborted(local *corev1.Pod, message string) *corev1.Pod {
 	return ended(local, corev1.PodFailed, offv1.PodOffloadingAborted, message)
 }
 
-// RemoteTerminated returns local in a final phase that its ShadowPod still tells although the remote Pod is gone.
-func RemoteTerminated(local *corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
+// End is what of the status of a Pod that has finished a ShadowPod keeps: what controllers act on. Nil for one that has not.
+func End(pod *corev1.Pod) *corev1.PodStatus {
+	if !Finished(pod) {
+		return nil
+	}
+	s := pod.Status.DeepCopy()
+	out := &corev1.PodStatus{
+		Phase: s.Phase, Reason: s.Reason, Message: s.Message, Conditions: s.Conditions, StartTime: s.StartTime, PodIP: s.PodIP, PodIPs: s.PodIPs,
+	}
+	for i := range out.Conditions {
+		out.Conditions[i].ObservedGeneration, out.Conditions[i].LastProbeTime = 0, metav1.Time{}
+	}
+	keep := func(list []corev1.ContainerStatus) []corev1.ContainerStatus {
+		var kept []corev1.ContainerStatus
+		for i := range list {
+			c := &list[i]
+			kept = append(kept, corev1.ContainerStatus{
+				Name: c.Name, State: c.State, LastTerminationState: c.LastTerminationState, RestartCount: c.RestartCount, Image: c.Image, ImageID: c.ImageID,
+				ContainerID: c.ContainerID, Started: c.Started,
+			})
+		}
+		return kept
+	}
+	out.InitContainerStatuses, out.ContainerStatuses = keep(s.InitContainerStatuses), keep(s.ContainerStatuses)
+	return out
+}
+
+// RemoteTerminated returns local in the final phase that its ShadowPod reports although the remote Pod is gone, with all that the ShadowPod kept of that
+// end. One of a release before kept only the phase.
+func RemoteTerminated(local *corev1.Pod, shadow *offv1.ShadowPod, o PodOptions) *corev1.Pod {
+	phase := shadow.Status.Phase
+	if end := shadow.Status.Pod; end != nil && end.Phase == phase {
+		remote := &corev1.Pod{Status: *end.DeepCopy()}
+		remote.UID = types.UID(local.Annotations[AnnotationRemoteUID])
+		return PodStatus(local, remote, o)
+	}
 	return ended(offloaded(local), phase, offv1.PodRemoteTerminated, "the remote pod had finished before it was removed")
 }
 

@@ -42,5 +42,83 @@ func Problems(local *corev1.Pod) []string {
 	if local.Spec.HostnameOverride != nil {
 		out = append(out, fmt.Sprintf("spec.hostnameOverride is %q and has no effect: use spec.hostname and spec.subdomain", *local.Spec.HostnameOverride))
 	}
-	return out
+	return append(append(out, schedulingProblems(local)...), twoTruths(local)...)
+}
+
+// AnnotationProblems tells which annotations that a Pod reads of itself (the downward API) are not copied, in one sentence with fields and cure.
+func AnnotationProblems(local *corev1.Pod, o PodOptions) []string {
+	_, copied := podMetadata(local, o)
+	var missing []string
+	reads := func(field string, ref *corev1.ObjectFieldSelector) {
+		if ref == nil {
+			return
+		}
+		key, found := strings.CutPrefix(ref.FieldPath, "metadata.annotations['")
+		key = strings.TrimSuffix(key, "']")
+		_, here := local.Annotations[key]
+		if _, there := copied[key]; found && here && !there {
+			missing = append(missing, fmt.Sprintf("%s (%s)", key, field))
+		}
+	}
+	for _, list := range [][]corev1.Container{local.Spec.InitContainers, local.Spec.Containers} {
+		for i := range list {
+			for _, e := range list[i].Env {
+				if e.ValueFrom != nil {
+					reads(fmt.Sprintf("env %s of container %s", e.Name, list[i].Name), e.ValueFrom.FieldRef)
+				}
+			}
+		}
+	}
+	for i := range local.Spec.Volumes {
+		v := &local.Spec.Volumes[i]
+		field := "volume " + v.Name
+		if v.DownwardAPI != nil {
+			for _, item := range v.DownwardAPI.Items {
+				reads(field, item.FieldRef)
+			}
+		}
+		if v.Projected == nil {
+			continue
+		}
+		for _, source := range v.Projected.Sources {
+			if source.DownwardAPI != nil {
+				for _, item := range source.DownwardAPI.Items {
+					reads(field, item.FieldRef)
+				}
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("annotations %s are not copied to cluster %s, and read as empty there: use keys without a prefix, or have the administrators of both clusters "+
+		"accept them (chart values offloading.reflection.include.annotations here, offloading.acceptedMetadata.annotations.pods there)", strings.Join(missing, ", "), o.Destination)}
+}
+
+// twoTruths tells a pod that has the rights of a service account here, and so speaks with the API server of this cluster, by which of its variables it
+// would name to that API server a namespace and a node that are those of the provider: Services are found by them there.
+func twoTruths(local *corev1.Pod) []string {
+	support := local.Annotations[AnnotationAPIServerSupport]
+	if account := local.Spec.ServiceAccountName; account == "" || account == "default" || support == APIServerRemote || support == APIServerDisabled || !AsksForTokens(local) {
+		return nil
+	}
+	var asked []string
+	for _, list := range [][]corev1.Container{local.Spec.InitContainers, local.Spec.Containers} {
+		for i := range list {
+			for _, e := range list[i].Env {
+				if e.ValueFrom == nil || e.ValueFrom.FieldRef == nil {
+					continue
+				}
+				if path := e.ValueFrom.FieldRef.FieldPath; slices.Contains([]string{"metadata.namespace", "spec.nodeName", "metadata.uid", "status.hostIP", "status.hostIPs"}, path) {
+					asked = append(asked, fmt.Sprintf("%s (%s) of container %s", e.Name, path, list[i].Name))
+				}
+			}
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("env %s: the values are those of the provider, which the API server of this cluster does not know: read the namespace for requests from file "+
+		"/var/run/secrets/kubernetes.io/serviceaccount/namespace, or give the variables a value; a pod that makes no requests says so with annotation %s: %s",
+		strings.Join(asked, ", "), AnnotationAPIServerSupport, APIServerDisabled)}
 }

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
@@ -42,6 +44,7 @@ func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	dying := !remote.DeletionTimestamp.IsZero() && local.DeletionTimestamp.IsZero()
 	if dying && !Conclusive(remote.Status.Phase, local.Spec.RestartPolicy) {
 		notReady(&out.Status, local, reasonRemoteTerminating)
+		localTimes(out, local, false, o.Now)
 		mark(out, o.Unavailable)
 		return out
 	}
@@ -52,7 +55,7 @@ func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	s.NodeAllocatableResourceClaimStatuses = local.Status.NodeAllocatableResourceClaimStatuses
 	s.ExtendedResourceClaimStatus = local.Status.ExtendedResourceClaimStatus
 	s.ObservedGeneration = observed(s.ObservedGeneration, local.Generation, local.Status.ObservedGeneration)
-	s.Conditions = conditions(local, remote)
+	s.Conditions = conditions(local, remote, o)
 	addresses(s, o)
 	restarts(out, s, remote)
 	out.Status = *s
@@ -60,8 +63,30 @@ func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	if unavailable {
 		notReady(&out.Status, local, reasonRemoteUnavailable)
 	}
+	localTimes(out, local, another(local, remote), o.Now)
 	mark(out, unavailable)
 	return out
+}
+
+// ShownStatus is PodStatus with what the ShadowPod reports beside the remote Pod, and why the provider refused a change of resources just now; empty if it did not.
+func ShownStatus(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, refusal string, o PodOptions) *corev1.Pod {
+	out := PodStatus(local, remote, o)
+	withResize(out, local, shadow, refusal)
+	if !o.Now.IsZero() {
+		if c := condition(out, corev1.PodResizePending); c != nil && c.LastTransitionTime.IsZero() {
+			c.LastTransitionTime = metav1.NewTime(o.Now.Truncate(time.Second))
+			if shown := condition(local, corev1.PodResizePending); shown != nil && !shown.LastTransitionTime.IsZero() {
+				c.LastTransitionTime = shown.LastTransitionTime
+			}
+		}
+	}
+	return out
+}
+
+// another tells whether the local Pod shows another remote Pod than that one.
+func another(local, remote *corev1.Pod) bool {
+	shown := local.Annotations[AnnotationRemoteUID]
+	return Offloaded(local) && shown != "" && shown != string(remote.UID)
 }
 
 // Unreachable returns local as it is while its provider is out of reach: not ready, so that no Service sends to it, and nothing else said.
@@ -142,7 +167,7 @@ func addresses(s *corev1.PodStatus, o PodOptions) {
 
 // conditions are the remote ones, but for readiness gates that are told from here, and after them those that somebody set on the local Pod and
 // the remote one does not have: readiness gates of local controllers, the traces of an eviction. Of the remote Pod shown before, nothing stays.
-func conditions(local, remote *corev1.Pod) []corev1.PodCondition {
+func conditions(local, remote *corev1.Pod, o PodOptions) []corev1.PodCondition {
 	out := make([]corev1.PodCondition, 0, len(remote.Status.Conditions)+1)
 	told := ParseGates(remote.Annotations[AnnotationGates])
 	for _, c := range remote.Status.Conditions {
@@ -154,10 +179,12 @@ func conditions(local, remote *corev1.Pod) []corev1.PodCondition {
 			before = shown.ObservedGeneration
 		}
 		c.ObservedGeneration = observed(c.ObservedGeneration, local.Generation, before)
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse { // "0/1 nodes are available": of whom?
+			c.Message = "in cluster " + o.Destination + ": " + c.Message
+		}
 		out = append(out, c)
 	}
-	shown := local.Annotations[AnnotationRemoteUID]
-	another := Offloaded(local) && shown != "" && shown != string(remote.UID)
+	another := another(local, remote)
 	for _, c := range local.Status.Conditions {
 		known := slices.ContainsFunc(out, func(have corev1.PodCondition) bool { return have.Type == c.Type })
 		_, ours := told[c.Type]

@@ -266,6 +266,11 @@ func TestPodStatus(t *testing.T) {
 	})
 }
 
+// endedShadow is the ShadowPod of a release that kept nothing of the end but the phase.
+func endedShadow(phase corev1.PodPhase) *offv1.ShadowPod {
+	return &offv1.ShadowPod{Status: offv1.ShadowPodStatus{Phase: phase}}
+}
+
 func TestEnds(t *testing.T) {
 	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	local := running(0, t0, t0)
@@ -276,8 +281,8 @@ func TestEnds(t *testing.T) {
 		exitCode int32
 	}{
 		{Aborted(local, "m"), corev1.PodFailed, "OffloadingAborted", 1},
-		{RemoteTerminated(local, corev1.PodSucceeded), corev1.PodSucceeded, "RemotePodTerminated", 0},
-		{RemoteTerminated(local, corev1.PodFailed), corev1.PodFailed, "RemotePodTerminated", 1},
+		{RemoteTerminated(local, endedShadow(corev1.PodSucceeded), options), corev1.PodSucceeded, "RemotePodTerminated", 0},
+		{RemoteTerminated(local, endedShadow(corev1.PodFailed), options), corev1.PodFailed, "RemotePodTerminated", 1},
 		{Aborted(pod(nil), "m"), corev1.PodFailed, "OffloadingAborted", 1}, // nothing was ever seen of its containers
 	} {
 		s := test.got.Status

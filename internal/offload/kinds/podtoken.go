@@ -26,6 +26,8 @@ const (
 	AnnotationTokenRefresh    = "offloading.liqo.io/service-account-refresh"
 
 	tokenSuffix = "-token"
+	// maxSecretName is the longest name of a Secret (RFC 1123 subdomain).
+	maxSecretName = 253
 	// namespaceKey holds the local namespace, which the remote Pod can't know by itself.
 	namespaceKey = "namespace"
 	// tokenLifetime is how long a token counts, in seconds. It lies in another cluster, so that it is no longer than a kubelet would have it, and
@@ -46,11 +48,22 @@ type Token struct {
 	Seconds int64
 }
 
-// TokenSecret is the name of the Secret with the tokens of a Pod.
-func TokenSecret(pod string) string { return pod + tokenSuffix }
+// TokenSecret is the name of the Secret with the tokens of a Pod. It ends in a hash of the Pod's name, since the namespace holds the user's Secrets as well, and
+// a user may well call one of them POD-token.
+func TokenSecret(pod string) string {
+	sum := sha256.Sum256([]byte("tokens of pod " + pod))
+	suffix := tokenSuffix + "-" + hex.EncodeToString(sum[:4])
+	return strings.TrimRight(pod[:min(len(pod), maxSecretName-len(suffix))], "-.") + suffix
+}
 
-// PodOfTokens is the way back, empty if it is no such name.
+// FormerTokenSecret is the name that earlier releases gave it; pods that they offloaded read their tokens from there.
+func FormerTokenSecret(pod string) string { return pod + tokenSuffix }
+
+// PodOfTokens is the way back from both, empty if it is no such name.
 func PodOfTokens(secret string) string {
+	if i := strings.LastIndex(secret, tokenSuffix+"-"); i >= 0 && TokenSecret(secret[:i]) == secret {
+		return secret[:i]
+	}
 	pod, found := strings.CutSuffix(secret, tokenSuffix)
 	if !found {
 		return ""

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // atHome are the options of a node whose pods reach our API server.
@@ -41,7 +42,7 @@ func TestPodsSpeakHome(t *testing.T) {
 	spec := ShadowPod(pod(access), "shop-rome", atHome()).Spec.Pod
 	key := "kube-api-access-x-3c469e" // of "token"
 	secret := func(key, path string) corev1.VolumeProjection {
-		return corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "web-token"}, Items: []corev1.KeyToPath{{Key: key, Path: path}}}}
+		return corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: TokenSecret("web")}, Items: []corev1.KeyToPath{{Key: key, Path: path}}}}
 	}
 	want := []corev1.VolumeProjection{
 		secret(key, "token"),
@@ -62,7 +63,7 @@ func TestPodsSpeakHome(t *testing.T) {
 	if diff := cmp.Diff(env, spec.Containers[0].Env); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]corev1.HostAlias{{IP: "10.70.0.3", Hostnames: []string{"kubernetes.default", "kubernetes.default.svc"}}}, spec.HostAliases); diff != "" {
+	if diff := cmp.Diff([]corev1.HostAlias{{IP: "10.70.0.3", Hostnames: []string{"kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}}}, spec.HostAliases); diff != "" {
 		t.Error(diff)
 	}
 	if *spec.AutomountServiceAccountToken || spec.ServiceAccountName != "" {
@@ -128,7 +129,7 @@ func TestTokensAreReplacedInTime(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	local, wanted := pod(access), Tokens(pod(access), atHome())
 	secret := TokensSecret(local, "shop-rome", atHome())
-	if secret.Name != "web-token" || string(secret.Data["namespace"]) != "shop" || !OwnsTokens(secret, options) || PodOfTokens(secret.Name) != "web" || PodOfTokens("web") != "" {
+	if secret.Name != TokenSecret("web") || string(secret.Data["namespace"]) != "shop" || !OwnsTokens(secret, options) || PodOfTokens(secret.Name) != "web" || PodOfTokens("web") != "" {
 		t.Errorf("%+v", secret)
 	}
 	if TokensDue(secret, local, wanted, now) != 0 {
@@ -163,5 +164,25 @@ func TestLongNamesOfServiceAccounts(t *testing.T) {
 	local.Spec.ServiceAccountName = strings.Repeat("a", 100)
 	if v, found := TokensSecret(local, "", options).Labels[LabelServiceAccount]; !found || v != "" {
 		t.Errorf("label %q", v)
+	}
+}
+
+// TestTheTokensOfAPodHaveANameOfTheirOwn: not that of a Secret that a user would have beside the pod, nor of another pod's, however long.
+func TestTheTokensOfAPodHaveANameOfTheirOwn(t *testing.T) {
+	seen := map[string]string{}
+	for _, pod := range []string{"web", "web-token", "web-0", strings.Repeat("a", 253), strings.Repeat("a", 252) + "b", strings.Repeat("a", 230) + "." + strings.Repeat("c", 22)} {
+		name := TokenSecret(pod)
+		if name == FormerTokenSecret(pod) || seen[name] != "" || len(name) > 253 {
+			t.Errorf("the tokens of %s are in %s, those of %q as well", pod, name, seen[name])
+		}
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			t.Errorf("%s: %v", name, problems)
+		}
+		if seen[name] = pod; len(pod) < 200 && PodOfTokens(name) != pod {
+			t.Errorf("%s is of pod %q", name, PodOfTokens(name))
+		}
+	}
+	if PodOfTokens("web-token") != "web" || PodOfTokens("web-token-01234567") != "" {
+		t.Error("a name of before belongs to its pod, and one that only looks like ours to none")
 	}
 }

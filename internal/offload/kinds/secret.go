@@ -1,6 +1,8 @@
 package kinds
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 )
@@ -10,12 +12,80 @@ func Secret(local *corev1.Secret, namespace string, o CopyOptions) (*corev1.Secr
 	if why := Kept(local.Annotations, o); why != "" {
 		return nil, why
 	}
-	if local.Type == corev1.SecretTypeServiceAccountToken {
-		// There it would ask the provider for a token of one of its own service accounts; pods get tokens of their own.
-		return nil, "it is the token of a service account"
-	}
 	in := local.DeepCopy()
-	return &corev1.Secret{ObjectMeta: copyMetadata(local, namespace, o), Type: in.Type, Data: in.Data, Immutable: in.Immutable}, ""
+	if local.Type == corev1.SecretTypeServiceAccountToken {
+		if !letOut(local) {
+			return nil, "it is the token of a service account"
+		}
+		// As what it is, it would ask the provider for a token of one of its own service accounts.
+		in.Type = corev1.SecretTypeOpaque
+	}
+	return &corev1.Secret{ObjectMeta: copyMetadata(resourceSecrets, local, namespace, o), Type: in.Type, Data: in.Data, Immutable: in.Immutable}, ""
+}
+
+// letOut tells whether the user wants a Secret with a token that never ends to be copied: not without being asked.
+func letOut(local *corev1.Secret) bool {
+	_, allowed := local.Annotations[AnnotationAllow]
+	return allowed
+}
+
+// SecretProblem returns what the user should know about a Secret that stays here, nil for nothing.
+func SecretProblem(local *corev1.Secret, o CopyOptions) error {
+	if _, skip := local.Annotations[AnnotationSkip]; skip || local.Type != corev1.SecretTypeServiceAccountToken || letOut(local) {
+		return nil
+	}
+	return fmt.Errorf("type %s is not copied to cluster %s, since its token never ends, and pods there that use the Secret do not start: give them a token of their own by a projected volume with "+
+		"serviceAccountToken, or annotate the Secret with %s to have it copied as type %s", local.Type, o.Destination, AnnotationAllow, corev1.SecretTypeOpaque)
+}
+
+// SecretProblems tells which Secrets that a Pod needs are not copied, one sentence each, with field, value and cure.
+func SecretProblems(local *corev1.Pod, o PodOptions) []string {
+	if o.Secret == nil {
+		return nil
+	}
+	var out []string
+	told := map[string]bool{}
+	need := func(field, name string, optional *bool) {
+		if name == "" || told[name] || optional != nil && *optional {
+			return
+		}
+		told[name] = true
+		if secret := o.Secret(local.Namespace, name); secret != nil {
+			if err := SecretProblem(secret, CopyOptions{Destination: o.Destination}); err != nil {
+				out = append(out, fmt.Sprintf("%s needs Secret %s: %v", field, name, err))
+			}
+		}
+	}
+	for i := range local.Spec.Volumes {
+		v := &local.Spec.Volumes[i]
+		field := "spec.volumes " + v.Name
+		if v.Secret != nil {
+			need(field, v.Secret.SecretName, v.Secret.Optional)
+		}
+		if v.Projected == nil {
+			continue
+		}
+		for j := range v.Projected.Sources {
+			if s := v.Projected.Sources[j].Secret; s != nil {
+				need(field, s.Name, s.Optional)
+			}
+		}
+	}
+	for _, list := range [][]corev1.Container{local.Spec.InitContainers, local.Spec.Containers} {
+		for i := range list {
+			for j := range list[i].EnvFrom {
+				if s := list[i].EnvFrom[j].SecretRef; s != nil {
+					need("envFrom of container "+list[i].Name, s.Name, s.Optional)
+				}
+			}
+			for j := range list[i].Env {
+				if from := list[i].Env[j].ValueFrom; from != nil && from.SecretKeyRef != nil {
+					need("env "+list[i].Env[j].Name+" of container "+list[i].Name, from.SecretKeyRef.Name, from.SecretKeyRef.Optional)
+				}
+			}
+		}
+	}
+	return out
 }
 
 // MergeSecret returns have with what want says.

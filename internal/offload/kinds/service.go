@@ -15,6 +15,8 @@ type ServiceOptions struct {
 	CopyOptions
 	// LoadBalancerClass replaces that of Services of type LoadBalancer; empty, for a provider that offers none, leaves it as it is.
 	LoadBalancerClass string
+	// RemoteNamespace returns the remote namespace of a local one, false if it has none.
+	RemoteNamespace func(namespace string) (string, bool)
 }
 
 // Service returns the copy of local, or why it has none. What makes addresses (cluster IPs, external IPs, those of load balancers, health
@@ -27,8 +29,15 @@ func Service(local *corev1.Service, namespace string, o ServiceOptions) (*corev1
 		return nil, why
 	}
 	in := local.Spec.DeepCopy()
+	if in.Type == corev1.ServiceTypeExternalName {
+		name, err := externalName(in.ExternalName, o.Destination, o.RemoteNamespace)
+		if err != nil {
+			return nil, err.Error()
+		}
+		in.ExternalName = name
+	}
 	out := &corev1.Service{
-		ObjectMeta: copyMetadata(local, namespace, o.CopyOptions),
+		ObjectMeta: copyMetadata(resourceServices, local, namespace, o.CopyOptions),
 		Spec: corev1.ServiceSpec{
 			Type: in.Type, Selector: in.Selector, Ports: in.Ports, ExternalName: in.ExternalName,
 			AllocateLoadBalancerNodePorts: in.AllocateLoadBalancerNodePorts,
@@ -108,4 +117,20 @@ func MergeService(have, want *corev1.Service) (*corev1.Service, Change) {
 func nodePorts(s *corev1.ServiceSpec) bool {
 	return s.Type == corev1.ServiceTypeNodePort ||
 		s.Type == corev1.ServiceTypeLoadBalancer && (s.AllocateLoadBalancerNodePorts == nil || *s.AllocateLoadBalancerNodePorts)
+}
+
+// ServiceProblem returns what the user should know about the copy of a Service, or about why it has none; nil for nothing.
+func ServiceProblem(local *corev1.Service, o ServiceOptions) error {
+	if Kept(local.Annotations, o.CopyOptions) != "" {
+		return nil
+	}
+	switch local.Spec.Type {
+	case corev1.ServiceTypeExternalName:
+		_, err := externalName(local.Spec.ExternalName, o.Destination, o.RemoteNamespace)
+		return err
+	case corev1.ServiceTypeLoadBalancer:
+		return unasked(resourceServices, local, o.CopyOptions)
+	default:
+		return nil
+	}
 }

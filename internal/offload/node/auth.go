@@ -34,7 +34,7 @@ const (
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
 // Gate lets through who may speak to this node's kubelet API, as a kubelet decides it: a client certificate of the cluster's client CA, or
-// a bearer token that the API server knows, and the right to nodes/proxy of this node (nodes/metrics and nodes/stats for those).
+// a bearer token that the API server knows, and the right to the subresource of this node that the request is about (see subresources).
 type Gate struct {
 	client client.Client
 	node   string
@@ -69,13 +69,17 @@ func (g *Gate) Wrap(next http.Handler) http.Handler {
 			http.Error(w, "Unauthorized: "+err.Error(), http.StatusUnauthorized)
 			return
 		}
-		about := subresource(r.URL.Path)
-		allowed, err := g.authorize(ctx, user, r.Method, about)
+		about := subresources(r.URL.Path)
+		allowed := false
+		for i := 0; i < len(about) && !allowed && err == nil; i++ {
+			allowed, err = g.authorize(ctx, user, r.Method, about[i])
+		}
 		switch {
 		case err != nil:
 			http.Error(w, "asking for the rights of "+user.Username+": "+err.Error(), http.StatusInternalServerError)
 		case !allowed:
-			http.Error(w, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource=%s)", user.Username, verb(r.Method), about), http.StatusForbidden)
+			text := fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", user.Username, verb(r.Method), about)
+			http.Error(w, text, http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -151,14 +155,28 @@ func (g *Gate) token(ctx context.Context, token string) (authenticationv1.UserIn
 	return known.user, nil
 }
 
-// subresource is the one of this node that stands for a path, as kubelets have it.
-func subresource(path string) string {
-	for _, about := range []string{"metrics", "stats"} {
-		if path == "/"+about || strings.HasPrefix(path, "/"+about+"/") {
-			return about
-		}
+// subresources are those of this node of which one must be granted for a path, as kubelets have it since Kubernetes 1.33 (KubeletFineGrainedAuthz): one
+// that is about little, which is asked for first, or nodes/proxy, by which everything can be done. Statistics and logs of the node have one of their own
+// since long, which nodes/proxy does not include.
+func subresources(path string) []string {
+	within := func(root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
+	switch {
+	case within("/metrics"):
+		return []string{"metrics"}
+	case within("/stats"):
+		return []string{"stats"}
+	case within("/logs"):
+		return []string{"log"}
+	case within("/checkpoint"):
+		return []string{"checkpoint"}
+	case within("/pods"), within("/runningpods"):
+		return []string{"pods", "proxy"}
+	case within("/healthz"):
+		return []string{"healthz", "proxy"}
+	case within("/configz"):
+		return []string{"configz", "proxy"}
 	}
-	return "proxy"
+	return []string{"proxy"}
 }
 
 // authorize asks whether the user may use that subresource of this node.

@@ -30,6 +30,7 @@ const defaultPods = "110"
 const (
 	reasonReady       = "KubeletReady"
 	reasonNotReady    = "KubeletNotReady"
+	reasonRevoked     = "AccessRevoked"
 	reasonNetworkUp   = "LiqoNetworkingUp"
 	reasonNetworkDown = "LiqoNetworkingDown"
 )
@@ -47,6 +48,8 @@ type facts struct {
 	version string
 	// problem is why the provider can't run pods, nil when it can.
 	problem error
+	// revoked tells that it refuses access to every remote namespace.
+	revoked bool
 	// networkChecked tells that the network counts, networkUp that it works.
 	networkChecked, networkUp bool
 	// extraLabels and extraAnnotations are those of the virtual kubelet's options.
@@ -75,7 +78,6 @@ func desired(have *corev1.Node, f facts) *corev1.Node {
 	labels := offload.NodeLabels(f.virtual)
 	maps.Copy(labels, map[string]string{
 		corev1.LabelHostname:                                      f.name,
-		corev1.LabelArchStable:                                    "amd64",
 		"kubernetes.io/role":                                      "agent",
 		corev1.LabelNodeExcludeBalancers:                          api.True,
 		"alpha.service-controller.kubernetes.io/exclude-balancer": api.True,
@@ -148,7 +150,8 @@ func status(out *corev1.Node, f facts) {
 	s.Images = f.virtual.Spec.Images
 	s.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: f.ip}}
 	s.DaemonEndpoints.KubeletEndpoint.Port = f.port
-	s.NodeInfo.OperatingSystem, s.NodeInfo.Architecture = "linux", "amd64"
+	labels := out.Labels // set before
+	s.NodeInfo.OperatingSystem, s.NodeInfo.Architecture = labels[corev1.LabelOSStable], labels[corev1.LabelArchStable]
 	if f.version != "" {
 		s.NodeInfo.KubeletVersion = f.version
 	}
@@ -165,6 +168,10 @@ func status(out *corev1.Node, f facts) {
 			want[0].Status, want[0].Reason, want[0].Message = corev1.ConditionFalse, reasonNotReady, c.Message
 		}
 		want = append(want, c)
+	}
+	if f.revoked {
+		want[0].Status, want[0].Reason = corev1.ConditionFalse, reasonRevoked
+		want[0].Message = "the remote cluster refuses access to the namespaces offloaded to it: it drained or removed this cluster's tenant; there, liqoctl activate tenant ends a drain"
 	}
 	if f.problem != nil {
 		want[0].Status, want[0].Reason, want[0].Message = corev1.ConditionFalse, reasonNotReady, "the remote cluster does not answer: "+f.problem.Error()

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,6 +69,23 @@ func TestNodeIsWhatTheContractSays(t *testing.T) {
 	}
 }
 
+// TestNodeTellsTheProvidersMachines: the scheduler compares images and selectors with what the provider's nodes are.
+func TestNodeTellsTheProvidersMachines(t *testing.T) {
+	for name, label := range map[string]func(f *facts){
+		"label of the VirtualNode":  func(f *facts) { f.virtual.Labels = map[string]string{"kubernetes.io/arch": "arm64"} },
+		"label of its Node":         func(f *facts) { f.virtual.Spec.Labels = map[string]string{"kubernetes.io/arch": "arm64"} },
+		"the older label":           func(f *facts) { f.virtual.Spec.Labels = map[string]string{"beta.kubernetes.io/arch": "arm64"} },
+		"the option of the kubelet": func(f *facts) { f.extraLabels = map[string]string{"kubernetes.io/arch": "arm64"} },
+	} {
+		f := someFacts()
+		label(&f)
+		n := desired(nil, f)
+		if n.Labels["kubernetes.io/arch"] != "arm64" || n.Status.NodeInfo.Architecture != "arm64" || n.Status.NodeInfo.OperatingSystem != "linux" {
+			t.Errorf("%s: label %s, status %+v", name, n.Labels["kubernetes.io/arch"], n.Status.NodeInfo)
+		}
+	}
+}
+
 func TestNodeSettlesAndKeepsWhatIsNotOurs(t *testing.T) {
 	f := someFacts()
 	n := desired(nil, f)
@@ -112,7 +130,11 @@ func TestNodeFollowsTheProvider(t *testing.T) {
 	if healed := condition(desired(down, f), corev1.NodeReady); healed.Status != corev1.ConditionTrue || !healed.LastTransitionTime.Time.Equal(f.now) {
 		t.Errorf("%+v", healed)
 	}
-	f.networkChecked = true
+	f.revoked = true
+	if c := condition(desired(up, f), corev1.NodeReady); c.Status != corev1.ConditionFalse || c.Reason != "AccessRevoked" || !strings.Contains(c.Message, "drained") {
+		t.Errorf("a drained tenant: %+v", c)
+	}
+	f.revoked, f.networkChecked = false, true
 	n := desired(up, f)
 	if c := condition(n, corev1.NodeNetworkUnavailable); c.Status != corev1.ConditionTrue || c.Reason != "LiqoNetworkingDown" || condition(n, corev1.NodeReady).Status != corev1.ConditionFalse {
 		t.Errorf("%+v", n.Status.Conditions)

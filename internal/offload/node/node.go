@@ -39,6 +39,8 @@ type Options struct {
 	Create bool
 	// SkipNetworkCheck keeps the Node ready while the network does not work.
 	SkipNetworkCheck bool
+	// RefusedSince is since when the provider refuses access to the remote namespaces, zero while it does not; may be nil.
+	RefusedSince func() time.Time
 	// ExtraLabels and ExtraAnnotations are put on the Node.
 	ExtraLabels, ExtraAnnotations map[string]string
 	// AvailabilityChanged is called, once Run works, when Unavailable changes; may be nil.
@@ -90,18 +92,12 @@ func New(opts Options) (*Node, error) {
 		opts.Clock = clock.RealClock{}
 	}
 	n := &Node{opts: opts, port: port, wake: make(chan struct{}, 1), exists: make(chan struct{}), loaded: make(chan struct{})}
-	poke := func() {
-		select {
-		case n.wake <- struct{}{}:
-		default:
-		}
-	}
 	named := func(obj client.Object, name string) reflect.Resource {
 		return reflect.Resource{Object: obj, Fields: "metadata.name=" + name}
 	}
-	n.virtuals = reflect.NewView(named(&offv1.VirtualNode{}, opts.Virtual), poke)
-	n.nodes = reflect.NewView(named(&corev1.Node{}, opts.Name), poke)
-	n.clusters = reflect.NewView(named(&corev1beta1.ForeignCluster{}, opts.ForeignCluster), poke)
+	n.virtuals = reflect.NewView(named(&offv1.VirtualNode{}, opts.Virtual), n.Check)
+	n.nodes = reflect.NewView(named(&corev1.Node{}, opts.Name), n.Check)
+	n.clusters = reflect.NewView(named(&corev1beta1.ForeignCluster{}, opts.ForeignCluster), n.Check)
 	return n, nil
 }
 
@@ -196,7 +192,8 @@ func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 		virtual: virtual, name: n.opts.Name, ip: n.opts.IP, port: n.port, now: n.opts.Clock.Now(),
 		extraLabels: n.opts.ExtraLabels, extraAnnotations: n.opts.ExtraAnnotations,
 	}
-	if !state.Up {
+	refused, revokedIn := n.revoked(f.now)
+	if f.revoked = refused; !state.Up {
 		f.problem = state.Err
 	} else if n.version == "" {
 		version, err := n.opts.Version(ctx)
@@ -207,6 +204,9 @@ func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 	}
 	f.version = n.version
 	f.networkChecked, f.networkUp, again = n.network(have, f.now)
+	if revokedIn > 0 && (again == 0 || revokedIn < again) {
+		again = revokedIn
+	}
 	want := desired(have, f)
 	n.judge(want)
 	if have == nil {
@@ -221,6 +221,30 @@ func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 	}
 	n.seen()
 	return again, n.update(ctx, have, want)
+}
+
+// revokedPatience is how long the provider must refuse access to all remote namespaces before the Node is not ready for it.
+const revokedPatience = time.Minute
+
+// revoked tells whether the provider has revoked the rights of this cluster, or in which time that is to be decided, zero for never.
+func (n *Node) revoked(now time.Time) (revoked bool, in time.Duration) {
+	if n.opts.RefusedSince == nil {
+		return false, 0
+	}
+	since := n.opts.RefusedSince()
+	if since.IsZero() {
+		return false, 0
+	}
+	rest := revokedPatience - now.Sub(since)
+	return rest <= 0, min(max(rest, 0), revokedPatience)
+}
+
+// Check has the Node compared with the provider once more: RefusedSince may have changed.
+func (n *Node) Check() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Unavailable tells that the Node is NotReady: Services must not send to its pods.

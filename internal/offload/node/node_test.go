@@ -111,7 +111,7 @@ func TestNodeOnAPIServer(t *testing.T) {
 	must(err)
 	certificate, err := NewCertificate(n)
 	must(err)
-	server, err := NewServer(&rest.Config{Host: "http://127.0.0.1:1"}, onePod{}, "milan", "Pod", log)
+	server, err := NewServer(remote.IdentityOf(&rest.Config{Host: "http://127.0.0.1:1"}), onePod{}, "milan", "Pod", log)
 	must(err)
 	gate := NewGate(watching, "milan", clock.RealClock{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -288,7 +288,10 @@ func whoMayAsk(t *testing.T, environment *envtest.Environment, c client.Client, 
 	scraping, scraper := role.DeepCopy(), binding.DeepCopy()
 	scraping.Name, scraping.Rules[0].Resources = "kubelet-scraper", []string{"nodes/metrics"}
 	scraper.Name, scraper.RoleRef.Name, scraper.Subjects[0].Name = "kubelet-scraper", "kubelet-scraper", "scraper"
-	for _, obj := range []client.Object{role, binding, scraping, scraper} {
+	narrow, agent := role.DeepCopy(), binding.DeepCopy() // what agents are told to ask for since Kubernetes 1.33
+	narrow.Name, narrow.Rules[0].Resources = "kubelet-agent", []string{"nodes/pods", "nodes/healthz", "nodes/configz"}
+	agent.Name, agent.RoleRef.Name, agent.Subjects[0].Name = "kubelet-agent", "kubelet-agent", "agent"
+	for _, obj := range []client.Object{role, binding, scraping, scraper, narrow, agent} {
 		if err := c.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}
@@ -337,6 +340,11 @@ func whoMayAsk(t *testing.T, environment *envtest.Environment, c client.Client, 
 		"who may only read":        {http.MethodPost, "/pods", user("reader"), http.StatusForbidden},
 		"who may scrape":           {http.MethodGet, "/metrics/resource", user("scraper"), http.StatusOK},
 		"who may only scrape":      {http.MethodGet, "/pods", user("scraper"), http.StatusForbidden},
+		"an agent, pods":           {http.MethodGet, "/pods", user("agent"), http.StatusOK},
+		"an agent, health":         {http.MethodGet, "/healthz", user("agent"), http.StatusOK},
+		"an agent, configuration":  {http.MethodGet, "/configz", user("agent"), http.StatusOK},
+		"an agent, commands":       {http.MethodGet, "/exec/a/b/c", user("agent"), http.StatusForbidden},
+		"an agent, statistics":     {http.MethodGet, "/stats/summary", user("agent"), http.StatusForbidden},
 		"who may read, scraping":   {http.MethodGet, "/stats/summary", user("reader"), http.StatusForbidden},
 	} {
 		if got, body := ask(test.method, test.path, test.with); got != test.want {

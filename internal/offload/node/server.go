@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/remote"
 )
 
 // Pods tells the kubelet API what it needs to know about the pods of the node.
@@ -44,18 +46,18 @@ type Server struct {
 	log   *slog.Logger
 }
 
-// NewServer makes the kubelet API of a node for its pods, which Local knows under kind; remote reaches the provider's API server.
-func NewServer(remote *rest.Config, pods Pods, node, kind string, log *slog.Logger) (*Server, error) {
-	base, _, err := rest.DefaultServerUrlFor(remote)
+// NewServer makes the kubelet API of a node for its pods, which Local knows under kind; identity reaches the provider's API server.
+func NewServer(identity *remote.Identity, pods Pods, node, kind string, log *slog.Logger) (*Server, error) {
+	transport, err := identity.Transport(streaming)
 	if err != nil {
-		return nil, fmt.Errorf("reading address %s: %w", remote.Host, err)
+		return nil, err
+	}
+	base, err := identity.URL()
+	if err != nil {
+		return nil, err
 	}
 	// Without a slash JoinPath makes a relative path, and that is no request line.
 	base.Path = "/" + strings.TrimPrefix(base.Path, "/")
-	transport, err := streaming(remote)
-	if err != nil {
-		return nil, fmt.Errorf("making a client for %s: %w", remote.Host, err)
-	}
 	s := &Server{pods: pods, kind: kind, base: base, log: log}
 	s.stats = &stats{
 		pods: pods, kind: kind, node: node, base: base, log: log, clock: clock.RealClock{},
@@ -130,7 +132,11 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /metrics/resource", s.stats.resource)
 	mux.HandleFunc("GET /stats/summary", s.stats.summary)
 	mux.HandleFunc("GET /pods", s.list)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	mux.HandleFunc("GET /runningpods/", s.list)
+	for _, path := range []string{"/healthz", "/healthz/ping", "/healthz/log", "/healthz/syncloop"} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	}
+	mux.HandleFunc("GET /configz", s.configuration)
 	return mux
 }
 
@@ -190,6 +196,22 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(list); err != nil {
 		s.log.Debug("Answering with the pods", "error", err)
+	}
+}
+
+// configuration answers with what of a kubelet's configuration is true of a virtual node, in the form of /configz.
+func (s *Server) configuration(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	err := json.NewEncoder(w).Encode(map[string]any{"kubeletconfig": map[string]any{
+		"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1",
+		"authentication":          map[string]any{"anonymous": map[string]bool{"enabled": false}, "webhook": map[string]any{"enabled": true, "cacheTTL": tokenTTL.String()}},
+		"authorization":           map[string]any{"mode": "Webhook", "webhook": map[string]any{"cacheAuthorizedTTL": allowTTL.String(), "cacheUnauthorizedTTL": denyTTL.String()}},
+		"enableServer":            true,
+		"serverTLSBootstrap":      true,
+		"enableDebuggingHandlers": true,
+	}})
+	if err != nil {
+		s.log.Debug("Answering with the configuration", "error", err)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/remote"
 )
 
 // onePod is a node with the pod shop/web, whose namespace is called shop-rome in the provider.
@@ -32,7 +34,7 @@ func kubelet(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	provider := httptest.NewServer(handler)
 	t.Cleanup(provider.Close)
-	s, err := NewServer(&rest.Config{Host: provider.URL, BearerToken: "ours"}, onePod{}, "milan", "Pod", slog.New(slog.DiscardHandler))
+	s, err := NewServer(remote.IdentityOf(&rest.Config{Host: provider.URL, BearerToken: "ours"}), onePod{}, "milan", "Pod", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
+
+	"liqo.io/liqo/internal/remote"
 )
 
 // TestTotalsFollowRates: who reads totals twice and divides, as a metrics server does, finds what the provider said.
@@ -68,7 +70,7 @@ func TestWhatPodsUse(t *testing.T) {
 	}))
 	defer provider.Close()
 	var logged strings.Builder
-	s, err := NewServer(&rest.Config{Host: provider.URL, BearerToken: "ours"}, onePod{}, "milan", "Pod", slog.New(slog.NewTextHandler(&logged, nil)))
+	s, err := NewServer(remote.IdentityOf(&rest.Config{Host: provider.URL, BearerToken: "ours"}), onePod{}, "milan", "Pod", slog.New(slog.NewTextHandler(&logged, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,9 +131,11 @@ func TestWhatPodsUse(t *testing.T) {
 
 func TestWhatAPathIsAbout(t *testing.T) {
 	for path, want := range map[string]string{
-		"/metrics/resource": "metrics", "/stats/summary": "stats", "/pods": "proxy", "/exec/a/b/c": "proxy", "/metricsandmore": "proxy", "/run/metrics/": "proxy",
+		"/metrics/resource": "metrics", "/metrics": "metrics", "/stats/summary": "stats", "/logs/": "log", "/checkpoint/a/b/c": "checkpoint",
+		"/pods": "pods proxy", "/runningpods/": "pods proxy", "/healthz": "healthz proxy", "/healthz/ping": "healthz proxy", "/configz": "configz proxy",
+		"/exec/a/b/c": "proxy", "/metricsandmore": "proxy", "/podsandmore": "proxy", "/run/metrics/": "proxy", "/containerLogs/a/b/c": "proxy",
 	} {
-		if got := subresource(path); got != want {
+		if got := strings.Join(subresources(path), " "); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}

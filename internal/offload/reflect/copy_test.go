@@ -241,7 +241,7 @@ func endpointsExposed(t *testing.T, w *world) {
 	}
 	w.there(got, slice.Name, "what can be told to follow", addresses("[10.10.0.5]"))
 	liqotesting.Eventually(t, 5*time.Second, "the user to hear of the other", func() error {
-		if !w.heard("192.0.2.9 is not a pod of this cluster") {
+		if !w.heard("192.0.2.9 is not in the pod network of this cluster") {
 			return errors.New("nothing was said")
 		}
 		return nil

@@ -22,6 +22,8 @@ type EndpointSliceOptions struct {
 	Service kinds.CopyOptions
 	// Translate tells that addresses are translated: as they are where Native says so, and otherwise as an IP object of the namespace says.
 	Translate bool
+	// OfNode tells whether an address is that of a node of this cluster: a pod in its network is exposed to peers by nobody but the user.
+	OfNode func(address string) bool
 	// Native tells whether the provider's network knows an address of ours as it is.
 	Native func(address string) bool
 }
@@ -112,6 +114,9 @@ func (o EndpointSliceOptions) copy(slice *discoveryv1.EndpointSlice, namespace s
 		rules.Address = func(address, pod string) (string, error) {
 			if o.Native != nil && o.Native(address) {
 				return address, nil
+			}
+			if o.OfNode != nil && o.OfNode(address) {
+				pod = ""
 			}
 			return offload.ExposedAddress(address, pod, addresses(ips.With(address)))
 		}

@@ -39,6 +39,9 @@ type Facts struct {
 	Mapping offload.Mapping
 	// RemoteSynced tells that Remote is the whole truth; of a Mapped kind, that Local and Beside are, too.
 	RemoteSynced bool
+	// RefusedSince is since when the provider refuses reads of the first of Remote, zero while it does not, or where Kind.Revoked is not set. With
+	// RemoteSynced only a confirming read was refused.
+	RefusedSince time.Time
 	// Beside is what Kind.Beside found in the object's namespace, in that order; nil while the namespace has no twin.
 	Beside []Neighbours
 	// About is the object here that Kind.About named, and Twin what the provider has of it in the first place; nil where there is none.
@@ -47,6 +50,8 @@ type Facts struct {
 	Now time.Time
 	// LeftOut are the parts of steps that the provider refused just now; see offload.Step.
 	LeftOut []string
+	// Refusals are the answers to them, by part.
+	Refusals map[string]string
 }
 
 // Kind is how one kind of object is reflected.
@@ -75,6 +80,8 @@ type Kind struct {
 	About func(remote client.Object) (kind, name string)
 	// Waits tells that decisions depend on how long the first of Remote has been known.
 	Waits bool
+	// Revoked tells that decisions depend on whether the provider refuses reads of the first of Remote.
+	Revoked bool
 	// PerSecond bounds the writes, but for a burst of five seconds' worth; 0 does not. What waits meanwhile is written as it is then.
 	PerSecond float32
 	// Yields lets what is written for other kinds go before: while something is, an object waits, but no longer than yieldMost. It is for what
@@ -110,11 +117,16 @@ type Options struct {
 	Warn func(obj client.Object, message string)
 	// Announce tells the user that the provider has obj as it is now; may be nil.
 	Announce func(obj client.Object)
+	// Reflected is called for every object of a kind (of a kind that Resource.Counted names, where it does) that was created or changed in the other
+	// cluster, with its namespace here; may be nil.
+	Reflected func(kind, namespace string)
 	// Failed is told about every step that failed; may be nil.
 	Failed func(kind, namespace string)
 	// Stale tells that what is known of this cluster may be out of date, and another process at work in our place: then nothing is decided, until Look is
 	// called. May be nil.
 	Stale func() bool
+	// AccessChanged is called when the provider begins or stops to refuse access to a remote namespace; see RefusedSince. May be nil.
+	AccessChanged func()
 	// RequestTimeout bounds every request but watches; 15 s if zero.
 	RequestTimeout time.Duration
 }
@@ -178,8 +190,14 @@ func New(opts Options) *Engine {
 	if opts.Announce == nil {
 		opts.Announce = func(client.Object) {}
 	}
+	if opts.Reflected == nil {
+		opts.Reflected = func(string, string) {}
+	}
 	if opts.Failed == nil {
 		opts.Failed = func(string, string) {}
+	}
+	if opts.AccessChanged == nil {
+		opts.AccessChanged = func() {}
 	}
 	e := &Engine{opts: opts, twins: map[string]*twin{}, wake: make(chan struct{}, 1)}
 	poke := func() {
@@ -311,6 +329,30 @@ func (e *Engine) mapping(namespace string) (offload.Mapping, *twin) {
 	return at, t
 }
 
+// RefusedSince is since when the provider refuses access to every remote namespace that has pods of ours, zero while it does not: then the tenant
+// is drained or removed. A single namespace that is refused among others is no sign of that.
+func (e *Engine) RefusedSince() time.Time {
+	e.mu.Lock()
+	twins := maps.Clone(e.twins)
+	e.mu.Unlock()
+	var since time.Time
+	for _, t := range twins {
+		for _, r := range e.kinds {
+			if !r.Revoked {
+				continue
+			}
+			s := t.stores[r][0]
+			switch at := s.refusedAt(); {
+			case at.IsZero() && s.hasSynced() && s.count() > 0:
+				return time.Time{}
+			case !at.IsZero() && (since.IsZero() || at.Before(since)):
+				since = at
+			}
+		}
+	}
+	return since
+}
+
 // RemoteNamespace returns the twin of a local namespace, false if it has none.
 func (e *Engine) RemoteNamespace(local string) (string, bool) {
 	at, _ := e.mapping(local)
@@ -339,6 +381,17 @@ func (e *Engine) Local(kind string) []client.Object {
 	for _, r := range e.kinds {
 		if r.Name == kind && !r.Mapped {
 			return r.local.list()
+		}
+	}
+	return nil
+}
+
+// LocalOf returns an object of a kind that is here, in a namespace that has a remote one; nil if it is not known. It must not be changed.
+func (e *Engine) LocalOf(kind, namespace, name string) client.Object {
+	_, t := e.mapping(namespace)
+	for _, r := range e.kinds {
+		if s := r.store(t); r.Name == kind && s != nil {
+			return s.get(types.NamespacedName{Namespace: namespace, Name: name})
 		}
 	}
 	return nil

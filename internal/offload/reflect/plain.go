@@ -1,6 +1,7 @@
 package reflect
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/offload"
@@ -9,7 +10,7 @@ import (
 
 // Kinds returns the names of all kinds that are reflected.
 func Kinds() []string {
-	return []string{PodKind, ServiceKind, EndpointSliceKind, IngressKind, ConfigMapKind, SecretKind, EventKind, NetworkPolicyKind}
+	return []string{PodKind, ServiceKind, EndpointSliceKind, IngressKind, ConfigMapKind, SecretKind, EventKind, NetworkPolicyKind, PodDisruptionBudgetKind}
 }
 
 // plain returns the Kind of objects whose copies are of the same type and depend on nothing else. problem is what the user should know of a copy; may
@@ -26,7 +27,11 @@ func plain[T client.Object](name string, workers int, empty T, options func() ki
 				}
 				want, why := forward(obj, namespace)
 				if why != "" {
-					return offload.Copy{Why: why}
+					c := offload.Copy{Why: why}
+					if secret, ok := local.(*corev1.Secret); ok {
+						c.Problem = kinds.SecretProblem(secret, options())
+					}
+					return c
 				}
 				if problem == nil {
 					return offload.Copy{Want: want}

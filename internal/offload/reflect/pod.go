@@ -34,6 +34,7 @@ func Pods(workers int, options func() kinds.PodOptions) Kind {
 		Name:    PodKind,
 		Workers: workers,
 		Waits:   true,
+		Revoked: true,
 		Local: Resource{
 			Object: &corev1.Pod{},
 			Fields: fields.OneTermEqualSelector("spec.nodeName", o.Node).String(),
@@ -50,7 +51,7 @@ func Pods(workers int, options func() kinds.PodOptions) Kind {
 				return labels.SelectorFromSet(pods).Matches(labels.Set(obj.GetLabels()))
 			}},
 			// One that holds no tokens is let through as well.
-			{Object: &corev1.Secret{}, Labels: ours.String() + "," + kinds.LabelServiceAccount, Counted: "ServiceAccount", Strip: stripTokens, Name: kinds.TokenSecret, LocalName: kinds.PodOfTokens},
+			{Object: &corev1.Secret{}, Labels: ours.String() + "," + kinds.LabelServiceAccount, Counted: "ServiceAccount", Strip: stripTokens, Name: kinds.TokenSecret, Former: kinds.FormerTokenSecret, LocalName: kinds.PodOfTokens},
 		},
 		Complete: func(ctx context.Context, here client.Client, local, obj client.Object, now time.Time) error {
 			return fillTokens(ctx, here, local, obj, options(), now)
@@ -60,7 +61,7 @@ func Pods(workers int, options func() kinds.PodOptions) Kind {
 			shadow, _ := f.Remote[0].(*offv1.ShadowPod)
 			pod, _ := f.Remote[1].(*corev1.Pod)
 			secret, _ := f.Remote[2].(*corev1.Secret)
-			env := offload.Env{Mapping: f.Mapping, RemoteSynced: f.RemoteSynced, Since: f.Since, Now: f.Now, LeftOut: f.LeftOut, Pod: options()}
+			env := offload.Env{Mapping: f.Mapping, RemoteSynced: f.RemoteSynced, RefusedSince: f.RefusedSince, Since: f.Since, Now: f.Now, LeftOut: f.LeftOut, Refusals: f.Refusals, Pod: options()}
 			step, due, found := offload.NextToken(local, shadow, secret, env)
 			if found {
 				return step

@@ -23,18 +23,14 @@ func Services(workers int, options func() kinds.ServiceOptions) Kind {
 				}
 				want, why := kinds.Service(service, namespace, o)
 				if want == nil {
-					return offload.Copy{Why: why}
+					return offload.Copy{Why: why, Problem: kinds.ServiceProblem(service, o)}
 				}
-				var problem error
-				if service.Spec.Type == corev1.ServiceTypeLoadBalancer {
-					problem = kinds.Unasked(service, o.CopyOptions)
-				}
-				return offload.Copy{Want: want, Problem: problem}
+				return offload.Copy{Want: want, Problem: kinds.ServiceProblem(service, o)}
 			},
 			Merge: merge(kinds.MergeService),
 		})
 	})
-	kind.Announced = true
+	kind.Announced, kind.Everywhere = true, true // an external name may be that of a Service in another namespace
 	kind.Local.Strip, kind.Remote[0].Strip = stripServiceStatus, stripServiceStatus
 	return kind
 }

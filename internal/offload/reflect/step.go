@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,7 +99,7 @@ func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload
 		step := r.Next(facts)
 		if step.Confirm && !read { // once: what is refused changes nothing
 			var err error
-			if facts, err = r.read(ctx, key, facts); err != nil {
+			if facts, err = r.read(ctx, t, key, facts); err != nil {
 				return step, err
 			}
 			read, step = true, r.Next(facts)
@@ -114,7 +115,7 @@ func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload
 			return step, nil
 		case step.Action == offload.CreateRemote && apierrors.IsAlreadyExists(err):
 			// Either the process before this one made it and the watch is late, or it is somebody else's: look.
-			facts, err := r.read(ctx, key, facts)
+			facts, err := r.read(ctx, t, key, facts)
 			if err != nil {
 				return step, err
 			}
@@ -125,6 +126,10 @@ func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload
 			return step, r.do(ctx, t, key, facts.Local, step)
 		case refused(err) && step.Part != "":
 			facts.LeftOut = append(facts.LeftOut, step.Part)
+			if facts.Refusals == nil {
+				facts.Refusals = map[string]string{}
+			}
+			facts.Refusals[step.Part] = err.Error()
 			refusals = append(refusals, step.Part+": "+err.Error())
 		case refused(err) && r.Refused != nil && facts.Local != nil:
 			told, ok := r.Refused(facts.Local, step.Action, "the cluster refused it: "+err.Error())
@@ -174,9 +179,14 @@ func (r *reflector) facts(key types.NamespacedName) (Facts, *twin) {
 	for i, s := range t.stores[r] {
 		facts.RemoteSynced = facts.RemoteSynced && s.hasSynced()
 		there := types.NamespacedName{Namespace: t.remote, Name: r.remoteName(i, key.Name)}
-		facts.Remote[i] = s.get(there)
+		if facts.Remote[i] = s.get(there); facts.Remote[i] == nil && r.Remote[i].Former != nil {
+			facts.Remote[i] = s.get(types.NamespacedName{Namespace: t.remote, Name: r.Remote[i].Former(key.Name)})
+		}
 		if i == 0 {
 			facts.Since = s.arrivedAt(there)
+			if !s.hasSynced() { // else only a read was refused, and the next one tells
+				facts.RefusedSince = s.refusedAt()
+			}
 		}
 	}
 	if r.About != nil && facts.Remote[0] != nil {
@@ -185,23 +195,47 @@ func (r *reflector) facts(key types.NamespacedName) (Facts, *twin) {
 	return facts, t
 }
 
-// read replaces the objects in facts by what the API servers have now.
-func (r *reflector) read(ctx context.Context, key types.NamespacedName, facts Facts) (Facts, error) {
+// read replaces the objects in facts by what the API servers have now. Where the provider refuses that, what is known of it stays, and facts say so.
+func (r *reflector) read(ctx context.Context, t *twin, key types.NamespacedName, facts Facts) (Facts, error) {
 	var err error
 	if facts.Local, err = get(ctx, r.engine.opts.Local, key, r.Local); err != nil {
 		return facts, fmt.Errorf("reading %s: %w", key, err)
 	}
+	known := facts.Remote
 	facts.Remote = make([]client.Object, len(r.Remote))
 	for i, resource := range r.Remote {
 		remoteKey := types.NamespacedName{Namespace: facts.Mapping.Namespace, Name: r.remoteName(i, key.Name)}
 		if remoteKey.Namespace == "" || remoteKey.Name == "" {
 			continue
 		}
-		if facts.Remote[i], err = get(ctx, r.engine.opts.Remote, remoteKey, resource); err != nil {
+		facts.Remote[i], err = get(ctx, r.engine.opts.Remote, remoteKey, resource)
+		switch watched := r.Revoked && t != nil && i == 0; {
+		case watched && apierrors.IsForbidden(err):
+			facts.Remote, facts.RefusedSince = known, t.stores[r][0].refuse(false)
+			return facts, nil
+		case err != nil:
 			return facts, fmt.Errorf("reading remote %s: %w", remoteKey, err)
+		case watched:
+			t.stores[r][0].allow()
+		}
+		if facts.Remote[i] == nil && resource.Former != nil {
+			remoteKey.Name = resource.Former(key.Name)
+			former, err := get(ctx, r.engine.opts.Remote, remoteKey, resource)
+			if err != nil {
+				return facts, fmt.Errorf("reading remote %s: %w", remoteKey, err)
+			}
+			if former != nil && selects(resource.Labels, former) { // the user may have one of that name
+				facts.Remote[i] = former
+			}
 		}
 	}
 	return facts, nil
+}
+
+// selects tells whether an object is among those of a selector of labels.
+func selects(selector string, obj client.Object) bool {
+	parsed, err := labels.Parse(selector)
+	return err == nil && parsed.Matches(labels.Set(obj.GetLabels()))
 }
 
 // get reads one object; nil means that the set of the resource does not have it.
@@ -238,6 +272,7 @@ func (r *reflector) do(ctx context.Context, t *twin, key types.NamespacedName, l
 		if err := r.write(ctx, t, step, obj); err != nil {
 			return err
 		}
+		r.count(step.Action, obj, key.Namespace)
 	}
 	// Once it is written: a write that fails is tried again, and would be told again. What was told before a write that has nothing to tell may be so still.
 	if step.Warning != "" || step.Action == offload.Nothing || local == nil {
@@ -247,6 +282,22 @@ func (r *reflector) do(ctx context.Context, t *twin, key types.NamespacedName, l
 		r.engine.opts.Announce(local)
 	}
 	return nil
+}
+
+// count reports what a step reflected; a deletion reflects nothing.
+func (r *reflector) count(action offload.Action, obj client.Object, namespace string) {
+	switch action {
+	case offload.CreateRemote, offload.PatchRemote:
+		kind := r.Name
+		for _, resource := range r.Remote {
+			if resource.Counted != "" && fmt.Sprintf("%T", resource.Object) == fmt.Sprintf("%T", obj) {
+				kind = resource.Counted
+			}
+		}
+		r.engine.opts.Reflected(kind, namespace)
+	case offload.CreateLocal, offload.PatchLocal, offload.PatchLocalStatus:
+		r.engine.opts.Reflected(r.Name, namespace)
+	}
 }
 
 // tell warns the user about a local object, unless that is what he heard last about it.

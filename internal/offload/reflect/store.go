@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,6 +34,8 @@ type Resource struct {
 	// Name is the name, there, of the object that belongs to one of that name here, and LocalName the way back, empty where there is none. Nil means
 	// as the Kind says. Only for what is watched in the provider.
 	Name, LocalName func(string) string
+	// Former is the name that earlier releases gave it, where there is none of that name; nil for none.
+	Former func(string) string
 	// Counted is the kind as which the objects count that are reflected here; empty if they do not. Their labels must be kept.
 	Counted string
 	// Strip removes from an object, in place, what nobody reads, before it is kept; nil keeps all.
@@ -56,7 +60,13 @@ type store struct {
 	// now, if set, is asked for the time when an object comes.
 	now func() time.Time
 
+	// refusals, if set, is asked for the time when a read is refused, and accessChanged is called when that begins or ends.
+	refusals      func() time.Time
+	accessChanged func()
+
 	mu sync.RWMutex
+	// refused is since when reads are refused, zero while they are not.
+	refused time.Time
 	// since is when what is known of an object, by UID, became known; of those that are, and only if now is set.
 	since   map[types.NamespacedName]arrival
 	objects map[types.NamespacedName]client.Object
@@ -65,6 +75,8 @@ type store struct {
 	synced bool
 	// version is up to where the watch has told.
 	version string
+	// written are the objects whose last news was the answer to a write of ours, since the present list was asked for: it may have been made before the write.
+	written map[types.NamespacedName]struct{}
 }
 
 // arrival is when an object became known.
@@ -77,8 +89,15 @@ func newStore(r Resource, changed func(key types.NamespacedName, before, now cli
 	return &store{
 		resource: r, changed: changed, complete: complete,
 		objects: map[types.NamespacedName]client.Object{}, index: map[string]map[types.NamespacedName]struct{}{},
-		since: map[types.NamespacedName]arrival{},
+		since: map[types.NamespacedName]arrival{}, written: map[types.NamespacedName]struct{}{},
 	}
+}
+
+// listing notes that a list is asked for: it holds what was written before.
+func (s *store) listing() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.written)
 }
 
 // arrivedAt is when the object became known, the zero time if there is none or nobody asks.
@@ -184,6 +203,45 @@ func (s *store) hasSynced() bool {
 	return s.synced
 }
 
+// refuse records that a read was refused, and since when that is so. After a list that was refused, what is known is no longer the whole truth.
+func (s *store) refuse(list bool) time.Time {
+	if s.refusals == nil {
+		return time.Time{}
+	}
+	s.mu.Lock()
+	changed := s.refused.IsZero() || list && s.synced
+	if s.refused.IsZero() {
+		s.refused = s.refusals()
+	}
+	if list {
+		s.synced = false
+	}
+	at := s.refused
+	s.mu.Unlock()
+	if changed {
+		s.accessChanged()
+	}
+	return at
+}
+
+// allow records that a read was answered.
+func (s *store) allow() {
+	s.mu.Lock()
+	changed := !s.refused.IsZero()
+	s.refused = time.Time{}
+	s.mu.Unlock()
+	if changed {
+		s.accessChanged()
+	}
+}
+
+// refusedAt is since when reads are refused, zero while they are not.
+func (s *store) refusedAt() time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.refused
+}
+
 // wrote takes an object as a write of ours returned it, unless the watch already told something later.
 func (s *store) wrote(obj client.Object) {
 	key := client.ObjectKeyFromObject(obj)
@@ -202,6 +260,7 @@ func (s *store) take(key types.NamespacedName, obj client.Object) (before client
 		return before, true
 	}
 	s.put(key, s.strip(obj))
+	s.written[key] = struct{}{}
 	return before, false
 }
 
@@ -275,7 +334,8 @@ func (s *store) Delete(obj any) error {
 	return nil
 }
 
-// Replace is part of cache.ReflectorStore.
+// Replace is part of cache.ReflectorStore. The list is taken whole, whatever its version: after etcd was restored from a backup versions are lower than they were,
+// and the same one may be another state of an object.
 func (s *store) Replace(list []any, version string) error {
 	fresh := make(map[types.NamespacedName]client.Object, len(list))
 	for _, item := range list {
@@ -287,11 +347,12 @@ func (s *store) Replace(list []any, version string) error {
 	}
 	s.mu.Lock()
 	old, first, told := s.objects, !s.synced, s.version
-	for key, have := range old { // what we wrote after the list was made
-		if after(have.GetResourceVersion(), version) {
+	for key := range s.written { // what we wrote after the list was made
+		if have := old[key]; have != nil && after(have.GetResourceVersion(), version) {
 			fresh[key] = have
 		}
 	}
+	clear(s.written)
 	s.objects, s.index = map[types.NamespacedName]client.Object{}, map[string]map[types.NamespacedName]struct{}{}
 	for key, obj := range fresh {
 		s.put(key, obj)
@@ -310,11 +371,12 @@ func (s *store) Replace(list []any, version string) error {
 	}
 	for key, obj := range fresh {
 		// The answer to a write of ours holds what others wrote before it, of which only the watch would have told.
-		if have := old[key]; have == nil || have.GetResourceVersion() != obj.GetResourceVersion() || after(have.GetResourceVersion(), told) {
+		if have := old[key]; have == nil || after(have.GetResourceVersion(), told) || !equality.Semantic.DeepEqual(have, obj) {
 			s.changed(key, have, obj)
 			s.announce(key, have, obj)
 		}
 	}
+	s.allow()
 	if first {
 		s.complete()
 	}
@@ -350,6 +412,14 @@ func after(a, b string) bool {
 	return err == nil && order > 0
 }
 
+// heed records a list or watch that was refused.
+func (s *store) heed(err error) error {
+	if apierrors.IsForbidden(err) {
+		s.refuse(true)
+	}
+	return err
+}
+
 // watchInto keeps s up to date with the objects of namespace (all namespaces if empty) until ctx ends. Its first list is never
 // older than its beginning.
 func watchInto(ctx context.Context, c client.WithWatch, namespace string, s *store) error {
@@ -371,12 +441,16 @@ func watchInto(ctx context.Context, c client.WithWatch, namespace string, s *sto
 	if _, err := newList(); err != nil {
 		return fmt.Errorf("watching %s: %w", gvk.Kind, err)
 	}
-	restrict := func(o metav1.ListOptions) *client.ListOptions {
-		o.LabelSelector, o.FieldSelector = s.resource.Labels, s.resource.Fields
-		if o.ResourceVersion == "0" {
-			// An answer from any moment of the past would bring back objects that are gone, and hide those that are there.
+	// A list from the past would bring back objects that are gone, and hide those that are there and what we wrote.
+	present := func(o metav1.ListOptions) metav1.ListOptions {
+		if o.Continue == "" {
+			s.listing()
 			o.ResourceVersion = ""
 		}
+		return o
+	}
+	restrict := func(o metav1.ListOptions) *client.ListOptions {
+		o.LabelSelector, o.FieldSelector = s.resource.Labels, s.resource.Fields
 		return &client.ListOptions{Namespace: namespace, Limit: o.Limit, Continue: o.Continue, Raw: &o}
 	}
 	lw := &cache.ListWatch{
@@ -385,14 +459,18 @@ func watchInto(ctx context.Context, c client.WithWatch, namespace string, s *sto
 			if err != nil {
 				return nil, err
 			}
-			return list, c.List(ctx, list, restrict(o))
+			return list, s.heed(c.List(ctx, list, restrict(present(o))))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			list, err := newList()
 			if err != nil {
 				return nil, err
 			}
-			return c.Watch(ctx, list, restrict(o))
+			if o.SendInitialEvents != nil && *o.SendInitialEvents {
+				o = present(o)
+			}
+			w, err := c.Watch(ctx, list, restrict(o))
+			return w, s.heed(err)
 		},
 	}
 	r := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, c), s.resource.Object, s, cache.ReflectorOptions{

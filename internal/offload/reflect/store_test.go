@@ -15,7 +15,8 @@ import (
 )
 
 // TestNothingIsMissed: in whatever order events of the watch, bookmarks, lists and answers to writes of ours come, who looks at an object whenever it is told to has
-// in the end seen what the API server has. An answer may hold what somebody else wrote just before.
+// in the end seen what the API server has. An answer may hold what somebody else wrote just before. And etcd may be restored from a backup, after which a list follows: of
+// the writes since then nothing is left, and their versions are given to others.
 func TestNothingIsMissed(t *testing.T) {
 	const worlds, writes, names = 5000, 12, 2
 	// write is what the API server did with each version: it wrote or deleted the object of that name.
@@ -28,15 +29,12 @@ func TestNothingIsMissed(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		var log []string
 		var s *store
-		seen := map[string]int{}
-		number := func(obj client.Object) int {
-			n, _ := strconv.Atoi(obj.GetResourceVersion())
-			return n
-		}
+		seen := map[string]string{}
+		state := func(obj client.Object) string { return obj.GetResourceVersion() + " of " + string(obj.GetUID()) }
 		look := func(key types.NamespacedName, _, _ client.Object) {
 			delete(seen, key.Name)
 			if obj := s.get(key); obj != nil {
-				seen[key.Name] = number(obj)
+				seen[key.Name] = state(obj)
 			}
 		}
 		s = newStore(Resource{Object: &corev1.ConfigMap{}}, look, func() {
@@ -50,14 +48,33 @@ func TestNothingIsMissed(t *testing.T) {
 		history, has := []write{}, map[string]int{}
 		version := func(writes int) int { return 1 + writes } // the first one is from before all of them
 		told := 0                                             // so many writes the watch has told of
-		list := func() error {
-			var items []any
+		uids := 0
+		var listed []any // by the server, on its way
+		listing := false
+		ask := func() {
+			s.listing()
+			listed, listing = nil, true
 			for _, at := range has {
-				items = append(items, object(history[at-2], at))
+				listed = append(listed, object(history[at-2], at))
 			}
 			told = len(history)
 			log = append(log, fmt.Sprintf("list at %d", told))
-			return s.Replace(items, strconv.Itoa(version(told)))
+		}
+		list := func() error {
+			listing = false
+			log = append(log, "listed")
+			return s.Replace(listed, strconv.Itoa(version(told)))
+		}
+		restore := func(to int) {
+			log = append(log, fmt.Sprintf("restored to %d of %d", to, len(history)))
+			history = history[:to:to]
+			clear(has)
+			for i, w := range history {
+				has[w.name] = version(i + 1)
+				if w.deleted {
+					delete(has, w.name)
+				}
+			}
 		}
 		event := func() error {
 			w := history[told]
@@ -68,14 +85,17 @@ func TestNothingIsMissed(t *testing.T) {
 			}
 			return s.Update(object(w, version(told)))
 		}
+		ask()
 		err := list()
-		for err == nil && (len(history) < writes || told < len(history)) {
+		restores := 0
+		for err == nil && (len(history) < writes || told < len(history) || listing) {
 			switch n := len(history); random.IntN(6) {
 			case 0, 1:
 				if n == writes {
 					break
 				}
-				w := write{name: fmt.Sprint("name-", random.IntN(names)), uid: types.UID(fmt.Sprint(n))}
+				uids++
+				w := write{name: fmt.Sprint("name-", random.IntN(names)), uid: types.UID(fmt.Sprint(uids))}
 				if at := has[w.name]; at != 0 {
 					w.uid, w.deleted = history[at-2].uid, random.IntN(3) == 0
 				}
@@ -89,12 +109,21 @@ func TestNothingIsMissed(t *testing.T) {
 					s.removed(object(w, 0))
 				}
 			case 2, 3:
-				if told < n {
+				if listing { // no event comes while a list is on its way
+					err = list()
+				} else if told < n {
 					err = event()
 				}
 			case 4:
-				if random.IntN(3) == 0 {
-					err = list()
+				if listing { // no event comes while a list is on its way
+					break
+				}
+				if n > 0 && restores < 2 && random.IntN(6) == 0 {
+					restores++
+					restore(random.IntN(n))
+					ask()
+				} else if random.IntN(3) == 0 {
+					ask()
 				} else if told > 0 {
 					err = s.Bookmark(strconv.Itoa(version(told)))
 				}
@@ -108,12 +137,16 @@ func TestNothingIsMissed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		holds := map[string]int{}
+		holds, want := map[string]string{}, map[string]string{}
 		for _, obj := range s.list() {
-			holds[obj.GetName()] = number(obj)
+			holds[obj.GetName()] = state(obj)
 		}
-		if !maps.Equal(holds, has) || !maps.Equal(seen, has) {
-			t.Fatalf("seed %d: the store differs by (-has +want): %s, what was seen by: %s\nafter %q", seed, gocmp.Diff(holds, has), gocmp.Diff(seen, has), log)
+		for _, at := range has {
+			obj := object(history[at-2], at)
+			want[obj.GetName()] = state(obj)
+		}
+		if !maps.Equal(holds, want) || !maps.Equal(seen, want) {
+			t.Fatalf("seed %d: the store differs by (-has +want): %s, what was seen by: %s\nafter %q", seed, gocmp.Diff(holds, want), gocmp.Diff(seen, want), log)
 		}
 	}
 }

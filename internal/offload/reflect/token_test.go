@@ -37,7 +37,7 @@ func TestTokensOnAPIServers(t *testing.T) {
 	w.create(w.near, pod)
 	w.waitReady(1)
 
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: "web-token"}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: kinds.TokenSecret("web")}}
 	// token waits for one other than before, and returns it.
 	token := func(what string, before []byte) (got []byte) {
 		t.Helper()

@@ -116,6 +116,10 @@ func (e *Engine) newTwin(local, namespace string) *twin {
 					s.now = e.opts.Clock.Now
 				}
 				s.arrived = func(key types.NamespacedName) { r.enqueueAbout(t, key.Name) }
+				if r.Revoked {
+					s.refusals = e.opts.Clock.Now
+					s.accessChanged = func() { r.enqueueTwin(t); e.opts.AccessChanged() }
+				}
 			}
 			t.stores[r] = append(t.stores[r], s)
 		}

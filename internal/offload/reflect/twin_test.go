@@ -10,9 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"liqo.io/liqo/api"
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
 )
@@ -225,5 +227,62 @@ func TestALookFindsWhatIsGoneHere(t *testing.T) {
 	w.engine.Look(PodKind)
 	if n := w.pods.queue.Len(); n != 1 {
 		t.Errorf("%d pods are looked at, want that of the ShadowPod", n)
+	}
+}
+
+// TestReflectionsAreCounted: everything that was created or changed in the other cluster, Events that come back included, and no deletion.
+func TestReflectionsAreCounted(t *testing.T) {
+	w := newTold(t)
+	w.engine.opts.Local = fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build()
+	w.engine.opts.Remote = fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build()
+	got := map[string]int{}
+	w.engine.opts.Reflected = func(kind, namespace string) { got[namespace+" "+kind]++ }
+	key := types.NamespacedName{Namespace: "shop", Name: "web"}
+	service, event := w.there.DeepCopy(), w.aboutPod.DeepCopy()
+	service.ResourceVersion, event.ResourceVersion, event.Namespace = "", "", "shop"
+	for _, do := range []struct {
+		r    *reflector
+		step offload.Step
+	}{
+		{w.copies, offload.Step{Action: offload.CreateRemote, Object: service}},
+		{w.copies, offload.Step{}},
+		{w.copies, offload.Step{Action: offload.DeleteRemote, Object: service}},
+		{w.events, offload.Step{Action: offload.CreateLocal, Object: event}},
+	} {
+		if err := do.r.do(t.Context(), w.twin, key, nil, do.step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.pods.count(offload.CreateRemote, &corev1.Secret{}, "shop")
+	w.pods.count(offload.PatchRemote, w.shadow, "shop")
+	w.pods.count(offload.PatchLocalStatus, w.pod, "shop")
+	if want := map[string]int{"shop Service": 1, "shop Event": 1, "shop ServiceAccount": 1, "shop Pod": 2}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestTokensOfAnEarlierReleaseAreFound, and a Secret of the user's that has their name is not taken for them.
+func TestTokensOfAnEarlierReleaseAreFound(t *testing.T) {
+	w := newTold(t)
+	former := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "web-token"}}
+	tokens := former.DeepCopy()
+	tokens.Labels = map[string]string{api.LabelOrigin: "rome", offv1.LabelNodeName: "milan", kinds.LabelServiceAccount: "app"}
+	list(t, w.twin.stores[w.pods][2], tokens)
+	key := types.NamespacedName{Namespace: "shop", Name: "web"}
+	facts, _ := w.pods.facts(key)
+	if facts.Remote[2] == nil || facts.Remote[2].GetName() != "web-token" {
+		t.Errorf("known: %v", facts.Remote[2])
+	}
+	for _, secret := range []*corev1.Secret{tokens, former} {
+		w.engine.opts.Local = fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build()
+		w.engine.opts.Remote = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(secret).Build()
+		read, err := w.pods.read(t.Context(), w.twin, key, facts)
+		if err != nil || (read.Remote[2] != nil) != (secret == tokens) {
+			t.Errorf("read, labels %v: %v, %v", secret.Labels, read.Remote[2], err)
+		}
+	}
+	list(t, w.twin.stores[w.pods][2])
+	if facts, _ := w.pods.facts(key); facts.Remote[2] != nil {
+		t.Errorf("the user's: %v", facts.Remote[2])
 	}
 }

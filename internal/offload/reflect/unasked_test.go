@@ -33,7 +33,7 @@ func TestWhatALoadBalancerIsNotAskedIsTold(t *testing.T) {
 		says  string
 	}{
 		"a password":        {ingresses, &networkingv1.Ingress{ObjectMeta: annotated("nginx.ingress.kubernetes.io/auth-url")}, "nginx.ingress.kubernetes.io/auth-url are"},
-		"what is copied":    {ingresses, &networkingv1.Ingress{ObjectMeta: annotated("nginx.ingress.kubernetes.io/rewrite-target")}, ""},
+		"what is copied":    {ingresses, &networkingv1.Ingress{ObjectMeta: annotated("nginx.ingress.kubernetes.io/proxy-body-size")}, ""},
 		"internal":          {services, service(corev1.ServiceTypeLoadBalancer, internal), internal + " are not copied"},
 		"no load balancer":  {services, service(corev1.ServiceTypeClusterIP, internal), ""},
 		"what a cloud says": {services, service(corev1.ServiceTypeLoadBalancer, "cloud.google.com/neg-status"), ""},
@@ -42,6 +42,30 @@ func TestWhatALoadBalancerIsNotAskedIsTold(t *testing.T) {
 			Local: c.local, Remote: []client.Object{nil}, Mapping: offload.Mapping{State: offload.Mapped, Namespace: "shop-rome"}, RemoteSynced: true,
 		})
 		if step.Action != offload.CreateRemote || (step.Warning == "") != (c.says == "") || !strings.Contains(step.Warning, c.says) {
+			t.Errorf("%s: %s, %q", name, step.Action, step.Warning)
+		}
+	}
+}
+
+// TestExternalNameIsTold: a name that would be another one in the provider is not copied, and the user hears why.
+func TestExternalNameIsTold(t *testing.T) {
+	o := kinds.CopyOptions{Origin: "rome", Destination: "milan"}
+	services := Services(1, func() kinds.ServiceOptions {
+		return kinds.ServiceOptions{CopyOptions: o, RemoteNamespace: func(namespace string) (string, bool) { return namespace + "-rome", namespace == "db" }}
+	})
+	for name, c := range map[string]struct {
+		action offload.Action
+		says   string
+	}{
+		"store.db.svc.cluster.local":    {offload.CreateRemote, ""},
+		"store.vault.svc.cluster.local": {offload.Nothing, "namespace vault is not offloaded"},
+		"169.254.169.254":               {offload.Nothing, "it is an address"},
+	} {
+		local := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: name}}
+		step := services.Next(Facts{
+			Local: local, Remote: []client.Object{nil}, Mapping: offload.Mapping{State: offload.Mapped, Namespace: "shop-rome"}, RemoteSynced: true,
+		})
+		if step.Action != c.action || (step.Warning == "") != (c.says == "") || !strings.Contains(step.Warning, c.says) {
 			t.Errorf("%s: %s, %q", name, step.Action, step.Warning)
 		}
 	}

@@ -121,7 +121,7 @@ func (w *world) provide(ctx context.Context) {
 		owners := map[string]*offv1.ShadowPod{}
 		for i := range shadows.Items {
 			owners[string(shadows.Items[i].UID)] = &shadows.Items[i]
-			_ = w.far.Create(ctx, offload.Pod(&shadows.Items[i]))
+			_ = w.far.Create(ctx, offload.Pod(&shadows.Items[i], offload.PodMetadata{}))
 		}
 		for i := range pods.Items {
 			pod := &pods.Items[i]
@@ -199,6 +199,9 @@ func (w *world) start() (stop func()) {
 				return kinds.IngressOptions{CopyOptions: w.copyOptions(), Class: "theirs"}
 			}),
 			reflect.Events(3, w.copyOptions),
+			reflect.PodDisruptionBudgets(3, func() reflect.PodDisruptionBudgetOptions {
+				return reflect.PodDisruptionBudgetOptions{CopyOptions: w.copyOptions(), Node: w.nodeName, AtTarget: func(node string) bool { return node == w.nodeName }}
+			}),
 			reflect.NetworkPolicies(3, func() kinds.NetworkPolicyOptions {
 				return kinds.NetworkPolicyOptions{CopyOptions: w.copyOptions(), Twin: func(namespace string) (string, bool) {
 					w.mu.Lock()

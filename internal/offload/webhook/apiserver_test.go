@@ -281,8 +281,8 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 			sp.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 				Name: "debug", Image: "x:1", SecurityContext: &corev1.SecurityContext{Privileged: &yes}}}}
 		}, "privileged is refused"},
-		"capability":       {context(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE", "SYS_ADMIN"}}}), "capability"},
-		"all capabilities": {context(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"ALL"}}}), "capability"},
+		"capability":       {context(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE", "SYS_ADMIN"}}}), "capability SYS_ADMIN in"},
+		"all capabilities": {context(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"ALL"}}}), "capability ALL in"},
 		"unmasked /proc":   {context(corev1.SecurityContext{ProcMount: &unmasked}), "procMount is refused"},
 		"no seccomp":       {context(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}}), "seccompProfile"},
 		"no seccomp, pod": {func(sp *offloadingv1beta1.ShadowPod) {
@@ -290,7 +290,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 		}, "seccompProfile"},
 		"sysctls": {func(sp *offloadingv1beta1.ShadowPod) {
 			sp.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.shmmax", Value: "1"}}}
-		}, "sysctls is refused"},
+		}, "sysctl kernel.shmmax in spec.pod.securityContext.sysctls is refused by this cluster (sysctls in value offloading.podPolicy.allow allows it)"},
 		"priority class":           {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.PriorityClassName = "system-node-critical" }, "priority class system-node-critical is refused"},
 		"priority":                 {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.Priority = &priority }, "priority is refused"},
 		"runtime class":            {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.RuntimeClassName = &runtimeClass }, "runtime class gvisor is refused"},
@@ -331,9 +331,6 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 		"an end that never comes": {func(sp *offloadingv1beta1.ShadowPod) {
 			sp.Spec.Pod.TerminationGracePeriodSeconds = new(int64(1 << 40))
 		}, "more than a day"},
-		"another network": {func(sp *offloadingv1beta1.ShadowPod) {
-			sp.Annotations = map[string]string{"note": "x", "k8s.v1.cni.cncf.io/networks": "host"}
-		}, "annotation k8s.v1.cni.cncf.io/networks is refused"},
 		"a node of its own":   {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.NodeName = "control-plane" }, "nodeName is refused"},
 		"another's origin":    {func(sp *offloadingv1beta1.ShadowPod) { sp.Labels["offloading.liqo.io/origin"] = "turin" }, "is 'turin', but namespace demo-rome belongs to cluster 'rome'"},
 		"no origin":           {func(sp *offloadingv1beta1.ShadowPod) { delete(sp.Labels, "offloading.liqo.io/origin") }, "belongs to cluster 'rome'"},
@@ -370,7 +367,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 			sp.Spec.Pod.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
 				{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{}, Namespaces: []string{"demo-rome"}}}}}
 			sp.Spec.Pod.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz"}}}
-			sp.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: &yes, SeccompProfile: runtimeDefault}
+			sp.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: &yes, SeccompProfile: runtimeDefault, Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}}}
 			sp.Spec.Pod.Containers[0].SecurityContext = &corev1.SecurityContext{SeccompProfile: runtimeDefault, Capabilities: &corev1.Capabilities{
 				Add: []corev1.Capability{"NET_BIND_SERVICE"}, Drop: []corev1.Capability{"ALL"},
 			}}
@@ -450,7 +447,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 		vals := values()
 		vals["offloading"] = map[string]any{"podPolicy": map[string]any{
 			"allow":          []any{"hostNetwork", "hostPID", "hostIPC", "hostPath", "hostPort", "privileged", "capabilities", "sysctls", "volumes", "controlPlane", "affinity", "resourceClaims", "probeHosts"},
-			"runtimeClasses": []any{"gvisor"}, "priorityClasses": []any{"system-node-critical"}, "serviceAccounts": []any{"operator"}, "refusedAnnotations": []any{},
+			"runtimeClasses": []any{"gvisor"}, "priorityClasses": []any{"system-node-critical"}, "serviceAccounts": []any{"operator"},
 		}}
 		for _, policy := range chart(t, vals, "ValidatingAdmissionPolicy") {
 			if err := admin.Patch(t.Context(), policy, client.Merge); err != nil {

@@ -59,6 +59,11 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		}
 		return s
 	}
+	external := func(name string) client.Object {
+		return service(func(s *corev1.Service) {
+			s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: name}
+		})
+	}
 	slice := func(change func(*offloadingv1beta1.ShadowEndpointSlice)) client.Object {
 		s := &offloadingv1beta1.ShadowEndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name(), Labels: ours()},
@@ -94,6 +99,34 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		"an address by annotation": {service(func(s *corev1.Service) {
 			s.Annotations = map[string]string{"a": "b", "metallb.io/loadBalancerIPs": "192.0.2.1"}
 		}), "annotation metallb.io/loadBalancerIPs is refused"},
+		"an annotation that nobody here knows": {service(func(s *corev1.Service) {
+			s.Annotations = map[string]string{"controller.example/of-tomorrow": "x"}
+		}), "annotation controller.example/of-tomorrow is refused by this cluster (chart value offloading.acceptedMetadata.annotations.services)"},
+		"a label that nobody here knows": {service(func(s *corev1.Service) { s.Labels["argocd.argoproj.io/instance"] = "x" }),
+			"label argocd.argoproj.io/instance is refused by this cluster (chart value offloading.acceptedMetadata.labels)"},
+		"labels that users have": {service(func(s *corev1.Service) {
+			s.Labels["app.kubernetes.io/name"], s.Labels["helm.sh/chart"], s.Labels["team"] = "x", "y", "z"
+		}), ""},
+
+		"a name":                       {external("db.example.org."), ""},
+		"a name of the search path":    {external("vault.vault"), "spec.externalName vault.vault does not end with a dot"},
+		"a pod of the search path":     {external("vault-0.vault.vault"), "does not end with a dot"},
+		"a name with svc in it":        {external("svc.example.org."), ""},
+		"its own Service":              {external("store.shop-rome.svc.cluster.local"), ""},
+		"its own Service, another way": {external("store.shop-rome.svc"), ""},
+		"its own Service, host":        {external("db-0.store.shop-rome.svc.milan.example"), ""},
+		"another consumer's Service":   {external("store.shop-turin.svc.cluster.local"), "in a namespace that does not belong to cluster rome"},
+		"a Service of the provider":    {external("vault.local.svc"), "in a namespace that does not belong to cluster rome"},
+		"the API server":               {external("kubernetes.default.svc.milan.example"), "in a namespace that does not belong to cluster rome"},
+		"a namespace that is hidden":   {external("x.shop-rome.svc.local.svc.cluster.local"), "is the name of an address"},
+		"a pod by its address":         {external("10-0-0-1.shop-rome.pod.milan.example"), "is the name of an address"},
+		"an address by name":           {external("169.254.169.254"), "is an address"},
+		"an address in short":          {external("127.1"), "is an address"},
+		"an address as a number":       {external("0x7f000001"), "is an address"},
+		"a metadata service":           {external("metadata.google.internal"), "is private to this cluster or its network"},
+		"a metadata service, short":    {external("metadata"), "is private to this cluster or its network"},
+		"the node":                     {external("localhost"), "is private to this cluster or its network"},
+		"a printer":                    {external("printer.office.local"), "is private to this cluster or its network"},
 		"a name by annotation": {service(func(s *corev1.Service) {
 			s.Annotations = map[string]string{"external-dns.alpha.kubernetes.io/hostname": "bank.example"}
 		}), "external-dns.alpha.kubernetes.io/hostname is refused"},
@@ -145,9 +178,12 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 			change func(*corev1.Service)
 			says   string
 		}{
-			"a label":           {mine, func(s *corev1.Service) { s.Labels["a"] = "b" }, ""},
-			"external IPs":      {mine, func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }, "externalIPs are refused"},
-			"an address":        {mine, func(s *corev1.Service) { s.Annotations = map[string]string{"metallb.io/loadBalancerIPs": "192.0.2.1"} }, "metallb.io/loadBalancerIPs is refused"},
+			"a label":      {mine, func(s *corev1.Service) { s.Labels["a"] = "b" }, ""},
+			"external IPs": {mine, func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }, "externalIPs are refused"},
+			"an address":   {mine, func(s *corev1.Service) { s.Annotations = map[string]string{"metallb.io/loadBalancerIPs": "192.0.2.1"} }, "metallb.io/loadBalancerIPs is refused"},
+			"a name of others": {mine, func(s *corev1.Service) {
+				s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "vault.local.svc.cluster.local"}
+			}, "does not belong to cluster rome"},
 			"a finalizer":       {mine, func(s *corev1.Service) { s.Finalizers = []string{"example.org/never"} }, "finalizers are refused"},
 			"the origin":        {mine, func(s *corev1.Service) { delete(s.Labels, api.LabelOrigin) }, "belongs to cluster 'rome'"},
 			"what is not its":   {theirs, func(s *corev1.Service) { s.Spec.Selector = nil }, ""},
@@ -198,7 +234,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 	})
 	// What is refused here is not asked of others either: their policies are likely the same, and would refuse the whole Service.
 	skipped, _, err := unstructured.NestedStringSlice(chart(t, values(), "VkOptionsTemplate")[0].Object, "spec", "annotationsNotReflected")
-	if err != nil || !slices.Contains(skipped, "metallb.io/*") || !slices.Contains(skipped, "cloud.google.com/neg") {
+	if err != nil || !slices.Contains(skipped, "cloud.google.com/neg") {
 		t.Errorf("annotations that stay here: %v, %v", skipped, err)
 	}
 	// An administrator may refuse more; what is there stays as it is.
@@ -213,7 +249,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 			}
 		}
 		strict := values()
-		strict["offloading"] = map[string]any{"servicePolicy": map[string]any{"refuse": []any{"LoadBalancer", "NodePort", "nodePorts"}}}
+		strict["offloading"] = map[string]any{"servicePolicy": map[string]any{"refuse": []any{"LoadBalancer", "NodePort", "nodePorts"}, "externalNames": []any{"db.example.org", "*.example.net"}}}
 		for _, object := range chart(t, strict, "ValidatingAdmissionPolicy") {
 			if object.GetName() != "liqo-copies-service" {
 				continue
@@ -243,6 +279,15 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 				}
 				return nil
 			})
+		}
+		for target, says := range map[string]string{
+			"db.example.org.": "", "a.example.net.": "", "store.shop-rome.svc.cluster.local": "", "store.shop-rome.svc": "",
+			"example.net.": "is refused by this cluster (chart value offloading.servicePolicy.externalNames)", "x.shop-rome.svc.evil.example.": "servicePolicy.externalNames",
+		} {
+			err := rome.Create(t.Context(), external(target))
+			if (says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %v, want %q", target, err, says)
+			}
 		}
 		for kind, obj := range before {
 			changed := obj.DeepCopyObject().(*corev1.Service)

@@ -8,13 +8,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kinds"
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
@@ -25,7 +28,8 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 	admin := apitesting.Client(t, config)
 	strict := values()
 	strict["offloading"] = map[string]any{
-		"ingressPolicy": map[string]any{"hosts": []any{"shop.example", "*.rome.example"}},
+		"acceptedMetadata": map[string]any{"annotations": map[string]any{"ingresses": []any{"example.org/*"}}},
+		"ingressPolicy":    map[string]any{"hosts": []any{"shop.example", "*.rome.example"}},
 		"reflection": map[string]any{
 			"ingress": map[string]any{"ingressClasses": []any{map[string]any{"name": "peers", "default": true}}},
 			"service": map[string]any{"loadBalancerClasses": []any{map[string]any{"name": "peers/internal", "default": true}}},
@@ -80,6 +84,15 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 	service := func(class string) client.Object {
 		return &corev1.Service{ObjectMeta: meta(), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: &class, Ports: []corev1.ServicePort{{Port: 80}}}}
 	}
+	budget := func(change func(*policyv1.PodDisruptionBudgetSpec)) client.Object {
+		b := &policyv1.PodDisruptionBudget{ObjectMeta: meta(), Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}, MinAvailable: new(intstr.FromInt32(1))}}
+		change(&b.Spec)
+		return b
+	}
+	unlabelled := func(obj client.Object) client.Object {
+		obj.SetLabels(nil)
+		return obj
+	}
 	token := func(s *corev1.Secret) {
 		s.Type, s.Annotations = corev1.SecretTypeServiceAccountToken, map[string]string{corev1.ServiceAccountNameKey: "default"}
 	}
@@ -122,12 +135,62 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 		"a secret of another namespace":      {annotated("nginx.ingress.kubernetes.io/auth-tls-secret"), "auth-tls-secret is refused"},
 		"hosts by annotation":                {annotated("nginx.ingress.kubernetes.io/server-alias"), "server-alias is refused"},
 		"a certificate of the provider's CA": {annotated("cert-manager.io/cluster-issuer"), "cluster-issuer is refused"},
-		"harmless annotations":               {annotated("k8gb.io/strategy"), ""},
-		"a network policy":                   {&networkingv1.NetworkPolicy{ObjectMeta: meta()}, "cannot create resource"},
+		"a budget":                           {budget(func(s *policyv1.PodDisruptionBudgetSpec) {}), ""},
+		"a budget of nobody":                 {unlabelled(budget(func(s *policyv1.PodDisruptionBudgetSpec) {})), "belongs to cluster 'rome'"},
+		"a budget in percent":                {budget(func(s *policyv1.PodDisruptionBudgetSpec) { s.MinAvailable = new(intstr.FromString("50%")) }), "only spec.minAvailable with a number"},
+		"a budget of what may be missing": {budget(func(s *policyv1.PodDisruptionBudgetSpec) {
+			s.MinAvailable, s.MaxUnavailable = nil, new(intstr.FromInt32(0))
+		}), "only spec.minAvailable with a number"},
+		"a class of the older way": {ingress(func(i *networkingv1.Ingress) {
+			i.Spec.IngressClassName, i.Annotations = nil, map[string]string{"kubernetes.io/ingress.class": "internal"}
+		}), "annotation kubernetes.io/ingress.class is refused"},
+		"a controller that nobody here knows": {annotated("k8gb.io/strategy"), "annotation k8gb.io/strategy is refused by this cluster (chart value offloading.acceptedMetadata.annotations.ingresses)"},
+		"harmless annotations":                {annotated("nginx.ingress.kubernetes.io/proxy-body-size"), ""},
+		"what the administrator accepts":      {annotated("example.org/any"), ""},
+		"copies to all namespaces, a config map": {configMap(func(c *corev1.ConfigMap) {
+			c.Annotations = map[string]string{"reflector.v1.k8s.emberstack.com/reflection-auto-enabled": "true"}
+		}), "annotation reflector.v1.k8s.emberstack.com/reflection-auto-enabled is refused"},
+		"copies to all namespaces, a secret": {secret(func(s *corev1.Secret) {
+			s.Annotations = map[string]string{"replicator.v1.mittwald.de/replicate-to": "*"}
+		}),
+			"annotation replicator.v1.mittwald.de/replicate-to is refused"},
+		"a dashboard":      {configMap(func(c *corev1.ConfigMap) { c.Labels["grafana_dashboard"] = "1" }), "label grafana_dashboard is refused"},
+		"a cluster's link": {secret(func(s *corev1.Secret) { s.Labels["liqo.io/remote-cluster-id"] = "turin" }), "label liqo.io/remote-cluster-id is refused"},
+		"tokens":           {secret(func(s *corev1.Secret) { s.Annotations = map[string]string{kinds.AnnotationTokenPod: "a"} }), ""},
+		"a network policy": {&networkingv1.NetworkPolicy{ObjectMeta: meta()}, "cannot create resource"},
 	} {
 		err := rome.Create(t.Context(), row.obj)
 		if (row.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s: %v, want %q", what, err, row.says)
+		}
+	}
+
+	// What virtual kubelets copy by themselves is accepted, key by key.
+	for resource, object := range map[string]func(key string) client.Object{
+		"ingresses": annotated,
+		"configmaps": func(key string) client.Object {
+			return configMap(func(c *corev1.ConfigMap) { c.Annotations = map[string]string{key: "x"} })
+		},
+		"secrets": func(key string) client.Object {
+			return secret(func(s *corev1.Secret) { s.Annotations = map[string]string{key: "x"} })
+		},
+		"services": func(key string) client.Object {
+			return &corev1.Service{ObjectMeta: annotated(key).(*networkingv1.Ingress).ObjectMeta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+		},
+	} {
+		keys, labels := kinds.AcceptedMetadata(resource)
+		for _, key := range keys {
+			if err := rome.Create(t.Context(), object(strings.Replace(key, "*", "any", 1))); err != nil {
+				t.Errorf("%s: annotation %s: %v", resource, key, err)
+			}
+		}
+		for _, key := range labels {
+			if key == "offloading.liqo.io/*" {
+				key += "-other"
+			}
+			if err := rome.Create(t.Context(), configMap(func(c *corev1.ConfigMap) { c.Labels[strings.Replace(key, "*", "any", 1)] = "x" })); err != nil {
+				t.Errorf("label %s: %v", key, err)
+			}
 		}
 	}
 

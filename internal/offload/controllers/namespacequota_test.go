@@ -1,0 +1,37 @@
+package controllers
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
+)
+
+// TestNamespaceQuotaIsCountedAtOnce: of the kinds that are ours the usage is written with the quota; the others are for Kubernetes to count.
+func TestNamespaceQuotaIsCountedAtOnce(t *testing.T) {
+	const ours, theirs = "count/shadowpods.offloading.liqo.io", "count/configmaps"
+	present := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "web-rome", Name: "web"}}
+	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "milan"}}
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(present, m).WithStatusSubresource(&corev1.ResourceQuota{}).Build()
+	hard := corev1.ResourceList{ours: resource.MustParse("5"), theirs: resource.MustParse("1")}
+	r := &namespaceMaps{Client: c, Options: Options{NamespaceQuota: hard}}
+	if err := r.bound(t.Context(), m, offload.Twin{Remote: "web-rome"}, "rome"); err != nil {
+		t.Fatal(err)
+	}
+	quota := &corev1.ResourceQuota{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "web-rome", Name: offload.TwinQuota}, quota); err != nil {
+		t.Fatal(err)
+	}
+	used, known := quota.Status.Used[ours]
+	limit := quota.Status.Hard[ours]
+	if !known || used.Value() != 1 || limit.Value() != 5 || len(quota.Status.Used) != 1 || len(quota.Status.Hard) != 1 {
+		t.Errorf("the status is %+v, want one of five ShadowPods and nothing else", quota.Status)
+	}
+}

@@ -1,0 +1,72 @@
+package kinds
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// privateDomains are top-level domains that every cluster, cloud and network resolves by itself: those of services, of the metadata services of clouds
+// (metadata.google.internal), of hosts. RFC 6761, RFC 6762, RFC 8375, and the ICANN's reservation of internal.
+var privateDomains = []string{"arpa", "cluster", "corp", "home", "internal", "intranet", "invalid", "lan", "local", "localdomain", "localhost", "onion", "pod", "private", "svc", "test"}
+
+// number is a last label that makes of a name an address, in one of the notations that clients know (10.0.0.1, 127.1, 0x7f000001).
+var number = regexp.MustCompile(`^(0x[0-9a-f]*|[0-9]+)$`)
+
+// externalName returns what the name that a Service of type ExternalName stands for is called in the provider, or why it can't stand for it there:
+// proxies of the provider, such as Ingress controllers, follow the name with the rights of the provider. remoteNamespace returns the remote namespace of a local
+// one, false if it has none. Admission policy liqo-copies-service of the chart holds hostile consumers to the same.
+func externalName(name, destination string, remoteNamespace func(namespace string) (string, bool)) (string, error) {
+	refuse := func(why string) (string, error) {
+		return "", fmt.Errorf("spec.externalName %q is refused in cluster %s: %s", name, destination, why)
+	}
+	labels := strings.Split(strings.ToLower(strings.TrimSuffix(name, ".")), ".")
+	last := labels[len(labels)-1]
+	switch {
+	case number.MatchString(last):
+		return refuse("it is an address; use a Service without selector, with an EndpointSlice for the address and an IP object that exposes it to peers")
+	case len(labels) == 1:
+		return refuse("a name without a domain is another host in each cluster; use the name with its domain")
+	}
+	if slices.Index(labels, "svc") != lastIndex(labels, "svc") {
+		return refuse("it is no name of a Service: svc is in it twice")
+	}
+	service := false
+	for i := 2; i < len(labels); i++ {
+		switch namespace := labels[i-1]; labels[i] {
+		case "pod":
+			return refuse("it is the name of an address; use the name of a Service")
+		case "svc":
+			if namespace == "default" && labels[i-2] == "kubernetes" {
+				return refuse("it is the API server; pods reach that of their own cluster as " + HomeAPIServer)
+			}
+			remote, found := "", false
+			if remoteNamespace != nil {
+				remote, found = remoteNamespace(namespace)
+			}
+			if !found {
+				return refuse(fmt.Sprintf("namespace %s is not offloaded to that cluster, where a namespace of that name is another one: offload it (liqoctl offload namespace %s), or keep the Service here with annotation %s",
+					namespace, namespace, AnnotationSkip))
+			}
+			labels[i-1], service = remote, true
+		}
+	}
+	if !service && slices.Contains(privateDomains, last) {
+		return refuse("names below ." + last + " are private to each cluster and its network; use a public name, or keep the Service here with annotation " + AnnotationSkip)
+	}
+	if !service {
+		// With a dot at its end: without it, proxies try the domains of their own cluster first, where vault.vault is the Service of a namespace.
+		return strings.TrimSuffix(name, ".") + ".", nil
+	}
+	return strings.Join(labels, "."), nil
+}
+
+func lastIndex(list []string, item string) int {
+	for i := len(list) - 1; i >= 0; i-- {
+		if list[i] == item {
+			return i
+		}
+	}
+	return -1
+}

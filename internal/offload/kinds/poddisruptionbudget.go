@@ -1,0 +1,71 @@
+package kinds
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// BudgetObserved tells whether the status of a PodDisruptionBudget is about its present specification. Before that, nothing is known of its numbers.
+func BudgetObserved(local *policyv1.PodDisruptionBudget) bool {
+	return local.Status.ObservedGeneration >= local.Generation && local.Generation > 0
+}
+
+// HealthyPods counts the Pods that a PodDisruptionBudget counts as healthy, as its controller does.
+func HealthyPods(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (int32, error) {
+	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+	if err != nil {
+		return 0, fmt.Errorf("spec.selector: %w", err)
+	}
+	var n int32
+	for _, pod := range pods {
+		c := condition(pod, corev1.PodReady)
+		if pod.DeletionTimestamp == nil && c != nil && c.Status == corev1.ConditionTrue && selector.Matches(labels.Set(pod.Labels)) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// PodDisruptionBudget returns the copy of local, or why it has none, and a problem for the user. elsewhere is how many of its healthy Pods run in other
+// places than the provider. local must be observed.
+//
+// The numbers are those of the origin, which knows the whole set of Pods and the controllers that own them: percentages, minAvailable and maxUnavailable
+// have become status.desiredHealthy there. The provider has to keep what is left of it when the healthy Pods elsewhere are subtracted. That number does not
+// change with the Pods in the provider, so that it holds while the clusters do not reach each other.
+func PodDisruptionBudget(local *policyv1.PodDisruptionBudget, namespace string, elsewhere int32, o CopyOptions) (out *policyv1.PodDisruptionBudget, why string, problem error) {
+	if why := Kept(local.Annotations, o); why != "" {
+		return nil, why, nil
+	}
+	if local.Spec.Selector == nil {
+		return nil, "it selects no pods", nil
+	}
+	keep := max(local.Status.DesiredHealthy-elsewhere, 0)
+	if i := slices.IndexFunc(local.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == policyv1.DisruptionAllowedCondition && c.Reason == policyv1.SyncFailedReason
+	}); i >= 0 { // no disruption is allowed here either
+		keep = math.MaxInt32
+		problem = fmt.Errorf("no pod of it may be evicted, here or in cluster %s, since its numbers can't be computed: %s; use minAvailable with a number, or give the pods "+
+			"a controller that can be scaled", o.Destination, local.Status.Conditions[i].Message)
+	}
+	out = &policyv1.PodDisruptionBudget{ObjectMeta: copyMetadata(resourcePodDisruptionBudgets, local, namespace, o)}
+	out.Spec.Selector = local.Spec.Selector.DeepCopy()
+	out.Spec.UnhealthyPodEvictionPolicy = local.Spec.UnhealthyPodEvictionPolicy
+	number := intstr.FromInt32(keep)
+	out.Spec.MinAvailable = &number
+	return out, "", problem
+}
+
+// MergePodDisruptionBudget returns have with what want says.
+func MergePodDisruptionBudget(have, want *policyv1.PodDisruptionBudget) (*policyv1.PodDisruptionBudget, Change) {
+	out := have.DeepCopy()
+	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)
+	out.Spec = *want.Spec.DeepCopy()
+	return merged(have, out)
+}

@@ -1,0 +1,77 @@
+package kinds
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// bindingLabels are labels that admission or the binding at the origin writes on a Pod: those of the node that it got here, the virtual node. The
+// provider writes its own.
+var bindingLabels = []string{"topology.kubernetes.io/*", "topology.k8s.io/*"}
+
+// admissionAnnotations are annotations in which admission at the origin records what it did to a Pod. The provider's own admission does the same.
+var admissionAnnotations = []string{"kubernetes.io/limit-ranger", "openshift.io/scc", "kubernetes.io/psp"}
+
+// WithoutBinding removes from labels, in place, those that admission or a binding writes: they are not the user's.
+func WithoutBinding(labels map[string]string) { drop(labels, bindingLabels) }
+
+// unmerge removes from a selector, in place, the requirements that an API server derived from keys and the labels of the Pod when it stored the Pod: the next
+// one derives them again, and refuses keys that the selector names already.
+func unmerge(selector *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator, labels map[string]string) {
+	if selector == nil || len(keys) == 0 {
+		return
+	}
+	selector.MatchExpressions = slices.DeleteFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+		value, found := labels[r.Key]
+		return found && slices.Contains(keys, r.Key) && r.Operator == operator && slices.Equal(r.Values, []string{value})
+	})
+}
+
+// unmergeTerm does so for a term of an affinity between Pods.
+func unmergeTerm(term *corev1.PodAffinityTerm, labels map[string]string) {
+	unmerge(term.LabelSelector, term.MatchLabelKeys, metav1.LabelSelectorOpIn, labels)
+	unmerge(term.LabelSelector, term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn, labels)
+}
+
+// ofOrigin tells whether a constraint can only hold at the origin: its domains are told apart by a label that nodes of the provider need not have, and
+// without which none of them is eligible. The host name all nodes have.
+func ofOrigin(c *corev1.TopologySpreadConstraint) bool {
+	return c.WhenUnsatisfiable == corev1.DoNotSchedule && c.TopologyKey != corev1.LabelHostname
+}
+
+// spread returns the constraints for the provider's nodes: a constraint that only the origin can hold becomes a preference.
+func spread(in []corev1.TopologySpreadConstraint, labels map[string]string) []corev1.TopologySpreadConstraint {
+	var out []corev1.TopologySpreadConstraint
+	has := func(of corev1.TopologySpreadConstraint) bool {
+		return slices.ContainsFunc(in, func(c corev1.TopologySpreadConstraint) bool {
+			return c.TopologyKey == of.TopologyKey && c.WhenUnsatisfiable == corev1.ScheduleAnyway
+		})
+	}
+	for i := range in {
+		c := in[i]
+		unmerge(c.LabelSelector, c.MatchLabelKeys, metav1.LabelSelectorOpIn, labels)
+		if ofOrigin(&c) {
+			if has(c) { // the two would be refused as duplicates
+				continue
+			}
+			c.WhenUnsatisfiable, c.MinDomains = corev1.ScheduleAnyway, nil
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// schedulingProblems are the constraints that hold at the origin only, one sentence each.
+func schedulingProblems(local *corev1.Pod) []string {
+	var out []string
+	for i := range local.Spec.TopologySpreadConstraints {
+		if c := &local.Spec.TopologySpreadConstraints[i]; ofOrigin(c) {
+			out = append(out, fmt.Sprintf("spec.topologySpreadConstraints[%d].whenUnsatisfiable is DoNotSchedule for topologyKey %q, and only a preference among the nodes of the provider, "+
+				"which need not have that label: use topologyKey %s, or spec.offloadingPatch.affinity of the VirtualNode", i, c.TopologyKey, corev1.LabelHostname))
+		}
+	}
+	return out
+}

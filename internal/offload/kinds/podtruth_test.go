@@ -1,0 +1,233 @@
+package kinds
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestEveryReferenceToTheRootCAFollows: by whichever field a pod refers to the CA of its API server, it gets that of the origin cluster.
+func TestEveryReferenceToTheRootCAFollows(t *testing.T) {
+	ref := corev1.LocalObjectReference{Name: rootCA}
+	container := corev1.Container{
+		Env:     []corev1.EnvVar{{Name: "CA", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: ref, Key: "ca.crt"}}}},
+		EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: ref}}, {ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "own"}}}},
+	}
+	local := pod(func(p *corev1.Pod) {
+		p.Spec.Containers, p.Spec.InitContainers = []corev1.Container{*container.DeepCopy()}, []corev1.Container{*container.DeepCopy()}
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "plain", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref}}},
+			{Name: "projected", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: ref}}}}}},
+		}
+		p.Spec.Volumes = append(p.Spec.Volumes, pod(access).Spec.Volumes...)
+	})
+	refer := func(spec *corev1.PodSpec) (names []string, optional int) {
+		add := func(name string, o *bool) {
+			names = append(names, name)
+			if o != nil && *o {
+				optional++
+			}
+		}
+		for _, v := range spec.Volumes {
+			if v.ConfigMap != nil {
+				add(v.ConfigMap.Name, v.ConfigMap.Optional)
+			}
+			if v.Projected != nil {
+				for _, s := range v.Projected.Sources {
+					if s.ConfigMap != nil {
+						add(s.ConfigMap.Name, s.ConfigMap.Optional)
+					}
+				}
+			}
+		}
+		for _, c := range append(slices.Clone(spec.InitContainers), spec.Containers...) {
+			for _, e := range c.EnvFrom {
+				add(e.ConfigMapRef.Name, e.ConfigMapRef.Optional)
+			}
+			for _, e := range c.Env {
+				if e.ValueFrom != nil && e.ValueFrom.ConfigMapKeyRef != nil {
+					add(e.ValueFrom.ConfigMapKeyRef.Name, e.ValueFrom.ConfigMapKeyRef.Optional)
+				}
+			}
+		}
+		return names, optional
+	}
+	away := atHome()
+	away.APIServer, away.ConfigMapsReflected = APIServer{}, false
+	const there = "kube-root-ca.crt.rome"
+	for name, row := range map[string]struct {
+		o        PodOptions
+		support  string
+		ca       string
+		optional int
+	}{
+		"with tokens":                        {atHome(), "", there, 0},
+		"without, and ConfigMaps stay here":  {away, "", there, 7},
+		"disabled":                           {atHome(), APIServerDisabled, there, 0},
+		"with the API server of the cluster": {atHome(), APIServerRemote, rootCA, 0},
+	} {
+		local.Annotations = map[string]string{AnnotationAPIServerSupport: row.support}
+		spec := ShadowPod(local, "shop-rome", row.o).Spec.Pod
+		names, optional := refer(&spec)
+		if diff := cmp.Diff([]string{row.ca, row.ca, row.ca, row.ca, "own", row.ca, row.ca, "own", row.ca}, names); diff != "" || optional != row.optional {
+			t.Errorf("%s: %d optional, %s", name, optional, diff)
+		}
+	}
+	if names, _ := refer(&local.Spec); names[0] != rootCA {
+		t.Error("the local pod was changed")
+	}
+}
+
+// TestTokensAreReadableAsAKubeletHasThem: kubelets give a token to the user that all containers run as, which a Secret can't.
+func TestTokensAreReadableAsAKubeletHasThem(t *testing.T) {
+	user := func(id int64) *corev1.SecurityContext { return &corev1.SecurityContext{RunAsUser: &id} }
+	for name, row := range map[string]struct {
+		change func(*corev1.PodSpec)
+		want   *int32
+	}{
+		"nobody in particular": {func(*corev1.PodSpec) {}, nil},
+		"one user":             {func(s *corev1.PodSpec) { s.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(1000))} }, new(int32(0o444))},
+		"root":                 {func(s *corev1.PodSpec) { s.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(0))} }, new(int32(0o600))},
+		"a group":              {func(s *corev1.PodSpec) { s.SecurityContext = &corev1.PodSecurityContext{FSGroup: new(int64(2000))} }, new(int32(0o600))},
+		"one user, by each":    {func(s *corev1.PodSpec) { s.Containers[0].SecurityContext = user(7) }, new(int32(0o444))},
+		"two users": {func(s *corev1.PodSpec) {
+			s.Containers[0].SecurityContext = user(7)
+			s.InitContainers = []corev1.Container{{Name: "i", SecurityContext: user(8)}}
+		}, nil},
+		"one of two says nothing": {func(s *corev1.PodSpec) {
+			s.Containers[0].SecurityContext = user(7)
+			s.InitContainers = []corev1.Container{{Name: "i"}}
+		}, nil},
+	} {
+		spec := ShadowPod(pod(func(p *corev1.Pod) { access(p); row.change(&p.Spec) }), "shop-rome", atHome()).Spec.Pod
+		if diff := cmp.Diff(row.want, spec.Volumes[0].Projected.Sources[0].Secret.Items[0].Mode); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// TestTheAPIServerHasAllItsNames: a name that is missing leads to the API server of the provider.
+func TestTheAPIServerHasAllItsNames(t *testing.T) {
+	usual := []string{"kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	for name, row := range map[string]struct {
+		domain   string
+		searches []string
+		want     []string
+	}{
+		"usual":             {"", nil, usual},
+		"told":              {"cluster.local", nil, usual},
+		"a domain":          {"rome.example", nil, append(slices.Clone(usual), "kubernetes.default.svc.rome.example")},
+		"of the pod":        {"", []string{"shop.svc.turin.example.", "svc.milan.example", "example.org"}, append(slices.Clone(usual), "kubernetes.default.svc.turin.example", "kubernetes.default.svc.milan.example")},
+		"of both, the same": {"rome.example", []string{"svc.rome.example"}, append(slices.Clone(usual), "kubernetes.default.svc.rome.example")},
+	} {
+		o := atHome()
+		o.APIServer.Domain = row.domain
+		spec := ShadowPod(pod(func(p *corev1.Pod) {
+			access(p)
+			if row.searches != nil {
+				p.Spec.DNSConfig = &corev1.PodDNSConfig{Searches: row.searches}
+			}
+		}), "shop-rome", o).Spec.Pod
+		if diff := cmp.Diff(row.want, spec.HostAliases[0].Hostnames); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// TestTwoTruthsAreTold: who asks for its namespace and its node, and speaks with the API server here, hears that the values are the provider's.
+func TestTwoTruthsAreTold(t *testing.T) {
+	node := corev1.EnvVar{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}
+	asks := func(p *corev1.Pod) { access(p); p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, node) }
+	got := strings.Join(Problems(pod(asks)), "; ")
+	for _, says := range []string{"NAMESPACE (metadata.namespace) of container", "NODE_NAME (spec.nodeName) of container", "serviceaccount/namespace", AnnotationAPIServerSupport} {
+		if !strings.Contains(got, says) {
+			t.Errorf("%q does not say %q", got, says)
+		}
+	}
+	for name, change := range map[string]func(*corev1.Pod){
+		"an account without rights": func(p *corev1.Pod) { asks(p); p.Spec.ServiceAccountName = "default" },
+		"no token":                  func(p *corev1.Pod) { asks(p); p.Spec.Volumes = nil },
+		"told to keep off": func(p *corev1.Pod) {
+			asks(p)
+			p.Annotations = map[string]string{AnnotationAPIServerSupport: APIServerDisabled}
+		},
+		"it does not ask": func(p *corev1.Pod) { access(p); p.Spec.Containers[0].Env = nil },
+	} {
+		if got := Problems(pod(change)); len(got) > 0 {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// TestTokensThatNeverEndStayUnlessAllowed: and the Secret, and each pod that needs it, say what to do.
+func TestTokensThatNeverEndStayUnlessAllowed(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "robot"}, Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte("t")}}
+	o := options
+	o.Secret = func(namespace, name string) *corev1.Secret {
+		if namespace == "shop" && name == "robot" {
+			return secret
+		}
+		return nil
+	}
+	ref := corev1.LocalObjectReference{Name: "robot"}
+	uses := map[string]func(*corev1.Pod){
+		"spec.volumes v": func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "robot"}}}}
+		},
+		"spec.volumes w": func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "w", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{LocalObjectReference: ref}}}}}}}
+		},
+		"env T of container": func(p *corev1.Pod) {
+			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "T", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: ref}}}}
+		},
+		"envFrom of container": func(p *corev1.Pod) {
+			p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: ref}}}
+		},
+	}
+	for field, change := range uses {
+		if got := strings.Join(SecretProblems(pod(change), o), "; "); !strings.Contains(got, field) || !strings.Contains(got, "Secret robot") || !strings.Contains(got, AnnotationAllow) {
+			t.Errorf("%s: %q", field, got)
+		}
+	}
+	if out, why := Secret(secret, "shop-rome", plainOptions); out != nil || why == "" || SecretProblem(secret, plainOptions) == nil {
+		t.Errorf("it is copied: %v", out)
+	}
+	secret.Annotations = map[string]string{AnnotationAllow: "true"}
+	if out, why := Secret(secret, "shop-rome", plainOptions); out == nil || out.Type != corev1.SecretTypeOpaque || string(out.Data["token"]) != "t" || SecretProblem(secret, plainOptions) != nil {
+		t.Errorf("allowed: %v, %s", out, why)
+	}
+	for field, change := range uses {
+		if got := SecretProblems(pod(change), o); len(got) > 0 {
+			t.Errorf("allowed, %s: %q", field, got)
+		}
+	}
+}
+
+// TestAnnotationsThatAreReadAreTold: a pod that reads an annotation of its own which stays here hears that it is empty there.
+func TestAnnotationsThatAreReadAreTold(t *testing.T) {
+	field := func(key string) *corev1.ObjectFieldSelector {
+		return &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + key + "']"}
+	}
+	items := []corev1.DownwardAPIVolumeFile{{Path: "a", FieldRef: field("example.org/volume")}, {Path: "b", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations"}}}
+	local := pod(func(p *corev1.Pod) {
+		p.Annotations = map[string]string{"example.org/env": "1", "example.org/volume": "2", "example.org/projected": "3", "example.org/unread": "4", "example.org/sent": "5", "note": "6"}
+		for _, key := range []string{"example.org/env", "example.org/sent", "example.org/absent", "note"} {
+			p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: "A", ValueFrom: &corev1.EnvVarSource{FieldRef: field(key)}})
+		}
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "down", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: items}}},
+			corev1.Volume{Name: "mixed", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "c", FieldRef: field("example.org/projected")}}}},
+			}}}})
+	})
+	got := strings.Join(AnnotationProblems(local, PodOptions{Destination: "milan", AnnotationsReflected: []string{"example.org/sent"}}), "; ")
+	if !strings.HasPrefix(got, "annotations example.org/env (env A of container c), example.org/volume (volume down), example.org/projected (volume mixed) are not copied to cluster milan") {
+		t.Error(got)
+	}
+	if got := AnnotationProblems(pod(nil), PodOptions{}); len(got) > 0 {
+		t.Error(got)
+	}
+}

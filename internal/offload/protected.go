@@ -1,0 +1,58 @@
+package offload
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// ProtectedNamespaces are the namespaces of this cluster that are never offloaded, whoever asks for it: a provider reads the Secrets of an
+// offloaded namespace, and its virtual kubelet acts as the ServiceAccounts in it. The policy liqo-protected-namespaces of the chart says the
+// same to the API server.
+type ProtectedNamespaces struct {
+	// LiqoNamespace is where Liqo is installed.
+	LiqoNamespace string
+	// Patterns are further names, as patterns of path.Match: * stands for anything.
+	Patterns []string
+}
+
+// Why returns why a namespace of that name and with these labels is never offloaded, "" when it may be.
+func (p *ProtectedNamespaces) Why(name string, labels map[string]string) string {
+	switch {
+	case name == p.LiqoNamespace:
+		return "Liqo is installed there, its Secrets hold the private keys of this cluster"
+	case strings.HasPrefix(name, api.TenantNamespacePrefix), labels[api.LabelTenantNamespace] == api.True:
+		return "it is the tenant namespace of a peering, its Secrets hold the private keys of the peering"
+	case strings.HasPrefix(name, "kube-"):
+		return "it belongs to Kubernetes, its ServiceAccounts control this cluster"
+	case name == api.StorageNamespace:
+		return "it belongs to the storage of Liqo"
+	}
+	for _, pattern := range p.Patterns {
+		if matched, err := path.Match(pattern, name); matched || err != nil { // a pattern that can not be read protects everything
+			return "value offloading.protectedNamespaces of this cluster has " + pattern
+		}
+	}
+	return ""
+}
+
+// ProtectedMessage is what a user reads who asks to offload a protected namespace; why comes from Why.
+func ProtectedMessage(name, why string) string {
+	return fmt.Sprintf("namespace %s can not be offloaded: %s; move what is to run elsewhere to a namespace of its own and offload that", name, why)
+}
+
+// Protected returns, of the namespaces that NamespaceOffloadings ask to offload, those that are not: the reason of each by its name. labelsOf
+// returns the labels of a namespace.
+func (p *ProtectedNamespaces) Protected(offloadings []offloadingv1beta1.NamespaceOffloading, labelsOf func(namespace string) map[string]string) map[string]string {
+	protected := map[string]string{}
+	for i := range offloadings {
+		namespace := offloadings[i].Namespace
+		if why := p.Why(namespace, labelsOf(namespace)); why != "" {
+			protected[namespace] = why
+		}
+	}
+	return protected
+}

@@ -1,0 +1,60 @@
+package reflect_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	liqotesting "liqo.io/liqo/internal/testing"
+)
+
+// TestRevokedAccessOnAPIServers drains the tenant as a provider does: it revokes the rights of the consumer, whose identity is the real one, and then
+// deletes what the consumer has there. No read can confirm that deletion.
+func TestRevokedAccessOnAPIServers(t *testing.T) {
+	near, far := liqotesting.APIServers(t)
+	w := newWorld(t, near, far)
+	w.letWork()
+	w.start()
+	old := w.pod("old")
+	w.waitReady(1)
+
+	for _, binding := range []client.Object{
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: "twin"}}, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "clusterwide"}},
+	} {
+		if err := w.far.Delete(t.Context(), binding); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Authorizers take a moment.
+	time.Sleep(2 * time.Second)
+	if err := w.far.Delete(t.Context(), &offv1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: old.Name}}); err != nil {
+		t.Fatal(err)
+	}
+	fresh := w.pod("fresh")
+	liqotesting.Eventually(t, 90*time.Second, "both pods to report the drain", func() error {
+		for _, pod := range []*corev1.Pod{old, fresh} {
+			if err := w.near.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+				return err
+			}
+		}
+		if old.Status.Phase != corev1.PodFailed || old.Status.Reason != offv1.PodOffloadingAborted {
+			return fmt.Errorf("the old pod is %s/%s", old.Status.Phase, old.Status.Reason)
+		}
+		if fresh.Status.Phase != corev1.PodPending || fresh.Status.Reason != offv1.PodOffloadingBackOff {
+			return fmt.Errorf("the new pod is %s/%s", fresh.Status.Phase, fresh.Status.Reason)
+		}
+		if !w.heard("old: its offloading was aborted") {
+			return fmt.Errorf("no Event")
+		}
+		if w.engine.RefusedSince().IsZero() {
+			return fmt.Errorf("the Node does not learn of it")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,65 @@
+package offload
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
+)
+
+// TestRevokedAccess drains the tenant: the provider responds and refuses every read of the remote namespace.
+func TestRevokedAccess(t *testing.T) {
+	shadow := shadowFor(localPod("u1", nil), "s1", nil)
+	running := localPod("u1", labelled)
+	dying := localPod("u1", func(p *corev1.Pod) { labelled(p); deleting(p) })
+	for _, row := range []struct {
+		what   string
+		local  *corev1.Pod
+		shadow *offv1.ShadowPod
+		synced bool
+		passed time.Duration
+		// action and reason are those of the step and of the Pod that it writes.
+		action Action
+		reason string
+		again  bool
+	}{
+		{"deleted ShadowPod, at first", running, nil, true, 0, Nothing, "", true},
+		{"deleted ShadowPod", running, nil, true, revokedGrace, PatchLocalStatus, offv1.PodOffloadingAborted, false},
+		{"ShadowPod still there", running, shadow, true, time.Hour, Nothing, "", true},
+		{"unknown ShadowPod, at first", running, nil, false, time.Second, Nothing, "", true},
+		{"unknown ShadowPod, not ready", running, nil, false, revokedGrace, PatchLocalStatus, "", true},
+		{"unknown ShadowPod, in the end", running, nil, false, revokedLimit, PatchLocalStatus, offv1.PodOffloadingAborted, false},
+		{"new pod, at first", localPod("u1", nil), nil, false, time.Second, Nothing, "", true},
+		{"new pod", localPod("u1", nil), nil, false, revokedGrace, PatchLocalStatus, offv1.PodOffloadingBackOff, false},
+		{"pod being deleted, at first", dying, nil, false, revokedGrace, Nothing, "", true},
+		{"pod being deleted, in the end", dying, nil, false, revokedLimit, DeleteLocal, "", false},
+		{"finished pod", localPod("u1", phase2(corev1.PodSucceeded, "")), nil, false, time.Hour, Nothing, "", true},
+		{"orphaned ShadowPod", nil, shadow, true, time.Hour, Nothing, "", true},
+	} {
+		t.Run(row.what, func(t *testing.T) {
+			env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: row.synced, Now: stepNow, RefusedSince: stepNow.Add(-row.passed), Pod: stepPod}
+			step := Next(row.local, row.shadow, nil, env)
+			if step.Action != row.action || step.Confirm || (step.After > 0) != row.again {
+				t.Fatalf("%s, %+v", step.Action, step)
+			}
+			pod, _ := step.Object.(*corev1.Pod)
+			if row.reason == "" || pod == nil {
+				return
+			}
+			if pod.Status.Reason != row.reason || !strings.Contains(step.Warning, "drained") || !strings.Contains(pod.Status.Message, "liqoctl activate tenant rome") {
+				t.Errorf("reason %s, message %q, warning %q", pod.Status.Reason, pod.Status.Message, step.Warning)
+			}
+			env.Now = env.Now.Add(time.Hour)
+			if again := Next(pod, row.shadow, nil, env); again.Action != Nothing {
+				t.Errorf("it does not settle: %+v", again)
+			}
+		})
+	}
+	if unready := Next(running, nil, nil, Env{Mapping: Mapping{State: Mapped, Namespace: "x"}, Now: stepNow, RefusedSince: stepNow.Add(-revokedGrace), Pod: stepPod}); unready.Object.(*corev1.Pod).Labels[kinds.LabelRemoteUnavailable] != "true" {
+		t.Error("a pod of which nothing is known is ready")
+	}
+}
