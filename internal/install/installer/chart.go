@@ -55,6 +55,17 @@ func Chart(path string) (*chartv2.Chart, error) {
 	return chart, nil
 }
 
+// placeholder is the version of the chart in the repository, of which there are no images.
+const placeholder = "0.0.0-dev"
+
+// SetVersion gives a chart that was loaded from a path the version to install, which is the tag of its images and what its labels tell. One that was
+// not asked for only replaces the placeholder of the repository.
+func SetVersion(chart *chartv2.Chart, version string, asked bool) {
+	if asked || chart.Metadata.AppVersion == "" || chart.Metadata.AppVersion == placeholder {
+		chart.Metadata.AppVersion = version
+	}
+}
+
 // CRDs are the custom resource definitions of a chart.
 func CRDs(chart *chartv2.Chart) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var out []*apiextensionsv1.CustomResourceDefinition

@@ -221,7 +221,7 @@ func TestProxyHasNoRights(t *testing.T) {
 func TestConsumerRolesStayNarrow(t *testing.T) {
 	allowed := map[string]bool{
 		"resourceslices": true, "renews": true, "namespacemaps": true, "shadowpods": true, "shadowendpointslices": true, "services": true,
-		"configmaps": true, "secrets": true, "ingresses": true, "networkrequests": true, // copies of the peer's own objects
+		"configmaps": true, "secrets": true, "ingresses": true, "poddisruptionbudgets": true, "networkrequests": true, // copies of the peer's own objects
 		"pods/exec": true, "pods/attach": true, "pods/portforward": true, // create opens the stream
 	}
 	objects := render(t, minimal)
@@ -270,6 +270,22 @@ func TestNetworkPoliciesAreAcceptedOnDemand(t *testing.T) {
 		}
 		if writes != want {
 			t.Errorf("%s: peers may write NetworkPolicies: %v", text, writes)
+		}
+	}
+}
+
+// TestDisruptionBudgetsAreAccepted unless the provider says otherwise: they concern the peers' own pods.
+func TestDisruptionBudgetsAreAccepted(t *testing.T) {
+	for text, want := range map[string]bool{minimal: true, minimal + "\noffloading: {disruptionBudgets: {accept: false}}": false} {
+		rules, _, _ := unstructured.NestedSlice(find(t, render(t, text), "ClusterRole", "liqo-virtual-kubelet-remote").Object, "rules")
+		writes := false
+		for _, rule := range rules {
+			verbs, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "verbs")
+			resources, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resources")
+			writes = writes || contains(resources, "poddisruptionbudgets") && contains(verbs, "create")
+		}
+		if writes != want {
+			t.Errorf("%s: peers may write PodDisruptionBudgets: %v", text, writes)
 		}
 	}
 }
@@ -469,5 +485,54 @@ func TestAddressRanges(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", text, diff)
 		}
+	}
+}
+
+// TestEveryContainerHasAMemoryLimit: those of the chart, and those that controllers make of its templates. One that leaks memory ends before its node is short of it.
+func TestEveryContainerHasAMemoryLimit(t *testing.T) {
+	limited := func(resources any) bool {
+		limits, _, _ := unstructured.NestedMap(map[string]any{"resources": resources}, "resources", "limits")
+		return limits["memory"] != nil
+	}
+	found := 0
+	var walk func(path string, value any)
+	walk = func(path string, value any) {
+		switch v := value.(type) {
+		case map[string]any:
+			for key, inner := range v {
+				containers, list := inner.([]any)
+				if list && (key == "containers" || key == "initContainers") {
+					for _, c := range containers {
+						container, ok := c.(map[string]any)
+						if !ok || container["image"] == nil { // no container but a field of that name
+							continue
+						}
+						found++
+						if !limited(container["resources"]) {
+							t.Errorf("%s: container %v has no memory limit", path, container["name"])
+						}
+					}
+				}
+				walk(path+"."+key, inner)
+			}
+		case []any:
+			for _, inner := range v {
+				walk(path, inner)
+			}
+		}
+	}
+	options := 0
+	for _, object := range render(t, `{discovery: {config: {clusterID: rome}}}`) {
+		walk(object.GetKind()+" "+object.GetName(), object.Object)
+		if object.GetKind() == "VkOptionsTemplate" {
+			options++
+			resources, _, _ := unstructured.NestedMap(object.Object, "spec", "resources")
+			if !limited(resources) {
+				t.Errorf("VkOptionsTemplate %s has no memory limit", object.GetName())
+			}
+		}
+	}
+	if found < 5 || options == 0 {
+		t.Errorf("%d containers and %d VkOptionsTemplates were looked at", found, options)
 	}
 }

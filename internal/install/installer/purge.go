@@ -112,6 +112,14 @@ func Namespaces(ctx context.Context, c client.Client, installation string) ([]cl
 // Leftovers are the objects without namespace that an installation made at run time and that no chart knows of.
 func Leftovers(ctx context.Context, c client.Client) ([]client.Object, error) {
 	var out []client.Object
+	// Virtual nodes are left only where the programs were removed from under a peering: nobody else deletes them, nor their pods.
+	var nodes corev1.NodeList
+	if err := c.List(ctx, &nodes, client.MatchingLabels{api.LabelType: api.TypeVirtualNode}); err != nil {
+		return nil, fmt.Errorf("listing Nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		out = append(out, &nodes.Items[i])
+	}
 	for _, list := range []client.ObjectList{
 		&rbacv1.ClusterRoleBindingList{}, &rbacv1.ClusterRoleList{}, &certificatesv1.CertificateSigningRequestList{},
 		&admissionv1.MutatingWebhookConfigurationList{}, &admissionv1.ValidatingWebhookConfigurationList{},

@@ -30,6 +30,41 @@ const historyLength = 5
 type Release struct {
 	config    *action.Configuration
 	namespace string
+	// Abandoned is whether the process that last changed the release is known to be gone: what it left half done may be rolled back at once.
+	Abandoned bool
+}
+
+// PendingError is the refusal to change a release that another Helm is changing.
+type PendingError struct {
+	Namespace, Status string
+	Since, Until      time.Time
+}
+
+// Error says when the release may be changed.
+func (e *PendingError) Error() string {
+	return fmt.Sprintf("Helm release %s in namespace %s is %s since %s: another Helm is changing it. Run the command again when that has ended; "+
+		"if it was killed, the release is rolled back by any run after %s", install.Release, e.Namespace, e.Status, e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339))
+}
+
+// Changeable refuses while another Helm is changing the release, as far as its state tells.
+func (r *Release) Changeable() error {
+	last, err := r.last()
+	if err != nil || last == nil || !last.Info.Status.IsPending() || r.Abandoned {
+		return err
+	}
+	if until := last.Info.LastDeployed.Add(helmTimeout); time.Now().Before(until) {
+		return &PendingError{Namespace: r.namespace, Status: string(last.Info.Status), Since: last.Info.LastDeployed, Until: until}
+	}
+	return nil
+}
+
+// Revision is the number of the newest revision, with its state; empty when there is none.
+func (r *Release) Revision() (string, error) {
+	release, err := r.last()
+	if err != nil || release == nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d %s", release.Version, release.Info.Status), nil
 }
 
 // NewRelease prepares for working with the release; Helm's own log goes to w.
@@ -57,16 +92,24 @@ func (r *Release) last() (*releasev1.Release, error) {
 	return release, nil
 }
 
-// Version is that of the installed chart; empty when nothing is installed.
+// versionOf is the version that a release runs: the tag that it was given for the images, or the version of its chart.
+func versionOf(release *releasev1.Release) string {
+	if tag, _ := release.Config["tag"].(string); tag != "" {
+		return tag
+	}
+	return release.Chart.AppVersion()
+}
+
+// Version is the one that runs; empty when nothing is installed.
 func (r *Release) Version() (string, error) {
 	release, err := r.last()
 	if err != nil || release == nil {
 		return "", err
 	}
-	return release.Chart.AppVersion(), nil
+	return versionOf(release), nil
 }
 
-// Installed is the version of the chart that an upgrade starts from and the values that it was given; empty when nothing is installed.
+// Installed is the version that an upgrade starts from and the values that it was given; empty when nothing is installed.
 func (r *Release) Installed() (version string, values map[string]any, err error) {
 	release, err := r.last()
 	if err != nil || release == nil {
@@ -78,7 +121,7 @@ func (r *Release) Installed() (version string, values map[string]any, err error)
 			release = deployed
 		}
 	}
-	return release.Chart.AppVersion(), release.Config, nil
+	return versionOf(release), release.Config, nil
 }
 
 // Applied is a change of the release that can be taken back.
@@ -107,6 +150,9 @@ func (r *Release) Apply(chart *chartv2.Chart, vals map[string]any, dryRun bool) 
 	}
 	// What was interrupted is finished first: Helm refuses to work on it.
 	if last != nil && last.Info.Status.IsPending() && !dryRun {
+		if err := r.Changeable(); err != nil {
+			return nil, err
+		}
 		if err := r.recover(last); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,219 @@
+package installer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/install"
+	"liqo.io/liqo/internal/kube"
+)
+
+// LockName is the Lease that whoever changes an installation holds meanwhile.
+const LockName = install.LockName
+
+// LockTiming is how a lock is kept. The zero value is the timing of production.
+type LockTiming struct {
+	// Duration is how long a lock counts that is not renewed, Renew how often its holder renews it.
+	Duration, Renew time.Duration
+}
+
+func (t LockTiming) orDefault() LockTiming {
+	if t.Duration == 0 {
+		return LockTiming{Duration: 30 * time.Second, Renew: 5 * time.Second}
+	}
+	return t
+}
+
+// HeldError is the refusal of a lock that somebody else holds and renews.
+type HeldError struct {
+	Namespace, Holder string
+	Since             time.Time
+	Duration          time.Duration
+}
+
+// Error names the holder, and what to do.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("the installation in namespace %s is being changed by %s, since %s, which renews Lease %s there: wait until it ends, then run the command again. "+
+		"If it is killed, the lock is free %s later by itself", e.Namespace, e.Holder, e.Since.UTC().Format(time.RFC3339), LockName, e.Duration)
+}
+
+// Lock is held by one process that changes an installation.
+type Lock struct {
+	client client.Client
+	lease  *coordinationv1.Lease
+	timing LockTiming
+	// From is the holder that was killed, whose lock this one replaced; empty if there was none.
+	From string
+	// FromSince is when that one took the lock.
+	FromSince time.Time
+
+	cancel context.CancelCauseFunc
+	end    context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// ErrLockLost is the cause of a context whose lock somebody else has taken over.
+var ErrLockLost = errors.New("the lock of the installation was lost: it could not be renewed in time, and somebody else may have taken it over")
+
+// Acquire takes the lock of the installation in a namespace. The returned context ends, with ErrLockLost, when the lock is lost. A lock that is not
+// renewed for its whole duration, as observed here so that clocks need not agree, is taken over; waiting is called before that takes time.
+func Acquire(ctx context.Context, c client.Client, namespace, holder string, timing LockTiming, waiting func(holder string)) (context.Context, *Lock, error) {
+	timing = timing.orDefault()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: LockName}}
+	l := &Lock{client: c, lease: lease, timing: timing}
+	for {
+		now := metav1.NowMicro()
+		lease.Spec = coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, AcquireTime: &now, RenewTime: &now, LeaseDurationSeconds: ptr.To(max(1, int32(timing.Duration/time.Second))),
+		}
+		lease.ResourceVersion = ""
+		err := c.Create(ctx, lease)
+		if err == nil {
+			break
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return ctx, nil, fmt.Errorf("creating Lease %s in namespace %s: %w", LockName, namespace, err)
+		}
+		abandoned, err := observe(ctx, c, namespace, timing, waiting)
+		if err != nil {
+			return ctx, nil, err
+		}
+		if abandoned == nil { // it was given back meanwhile
+			continue
+		}
+		l.From = ptr.Deref(abandoned.Spec.HolderIdentity, "nobody")
+		if since := abandoned.Spec.AcquireTime; since != nil {
+			l.FromSince = since.Time
+		}
+		abandoned.Spec = *lease.Spec.DeepCopy()
+		err = c.Update(ctx, abandoned)
+		if err == nil {
+			l.lease = abandoned
+			break
+		}
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return ctx, nil, fmt.Errorf("taking over Lease %s in namespace %s: %w", LockName, namespace, err)
+		}
+		l.From = ""
+	}
+	held, cancel := context.WithCancelCause(ctx)
+	renewing, end := context.WithCancel(context.WithoutCancel(ctx))
+	l.cancel, l.end = cancel, end
+	l.done.Go(func() { l.renew(renewing) })
+	return held, l, nil
+}
+
+// observe reads a lock that exists for its whole duration. It returns the lock when its holder did not renew it, nil when it is gone, and a HeldError
+// when it was renewed.
+func observe(ctx context.Context, c client.Client, namespace string, timing LockTiming, waiting func(string)) (*coordinationv1.Lease, error) {
+	key := client.ObjectKey{Namespace: namespace, Name: LockName}
+	read := func() (*coordinationv1.Lease, error) {
+		lease := &coordinationv1.Lease{}
+		err := c.Get(ctx, key, lease)
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading Lease %s in namespace %s: %w", LockName, namespace, err)
+		}
+		return lease, nil
+	}
+	first, err := read()
+	if err != nil || first == nil {
+		return nil, err
+	}
+	waiting(ptr.Deref(first.Spec.HolderIdentity, "nobody"))
+	duration := timing.Duration
+	if told := ptr.Deref(first.Spec.LeaseDurationSeconds, 0); told > 0 {
+		duration = min(duration, time.Duration(told)*time.Second)
+	}
+	for end := time.Now().Add(duration); time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for Lease %s in namespace %s, which %s holds: %w", LockName, namespace, ptr.Deref(first.Spec.HolderIdentity, "nobody"), ctx.Err())
+		case <-time.After(min(timing.Renew/2, duration)):
+		}
+		now, err := read()
+		if err != nil || now == nil {
+			return nil, err
+		}
+		if now.UID != first.UID || now.ResourceVersion != first.ResourceVersion {
+			held := &HeldError{Namespace: namespace, Holder: ptr.Deref(now.Spec.HolderIdentity, "nobody"), Duration: timing.Duration}
+			if now.Spec.AcquireTime != nil {
+				held.Since = now.Spec.AcquireTime.Time
+			}
+			return nil, held
+		}
+	}
+	return first, nil
+}
+
+// renew keeps the lock until it is given back or lost. A lock that is deleted with its namespace is nobody's.
+func (l *Lock) renew(ctx context.Context) {
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(l.timing.Renew):
+		}
+		lease := l.lease.DeepCopy()
+		now := metav1.NowMicro()
+		lease.Spec.RenewTime = &now
+		err := l.client.Update(ctx, lease)
+		switch {
+		case err == nil:
+			l.lease, last = lease, time.Now()
+		case ctx.Err() != nil:
+			return
+		case apierrors.IsConflict(err):
+			// Either the answer to an update of ours got lost, or somebody else changed or deleted the Lease.
+			switch lease, err := l.reread(ctx); {
+			case apierrors.IsNotFound(err):
+				return
+			case err != nil && time.Since(last) <= l.timing.Duration: // no answer: it is asked again
+			case err == nil && lease.UID == l.lease.UID && ptr.Deref(lease.Spec.HolderIdentity, "") == ptr.Deref(l.lease.Spec.HolderIdentity, ""):
+				l.lease = lease
+			default:
+				l.cancel(ErrLockLost)
+				return
+			}
+		case time.Since(last) > l.timing.Duration:
+			l.cancel(ErrLockLost)
+			return
+		}
+	}
+}
+
+// reread reads the Lease again.
+func (l *Lock) reread(ctx context.Context) (*coordinationv1.Lease, error) {
+	now := &coordinationv1.Lease{}
+	return now, l.client.Get(ctx, client.ObjectKeyFromObject(l.lease), now)
+}
+
+// Keep stops renewing without giving the lock back: what it protects is half changed, and the next holder learns from the Lease that the change was not
+// completed.
+func (l *Lock) Keep() {
+	l.end()
+	l.done.Wait()
+	l.cancel(nil)
+}
+
+// Release gives the lock back.
+func (l *Lock) Release(ctx context.Context) error {
+	l.Keep()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if err := kube.Delete(ctx, l.client, l.lease, client.Preconditions{UID: &l.lease.UID}); err != nil && !apierrors.IsConflict(err) {
+		return err
+	}
+	return nil
+}
