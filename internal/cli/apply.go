@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/user"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +18,7 @@ import (
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/install"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/version"
 )
@@ -38,7 +41,16 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 	undo := &undoing{cluster: c, release: release}
 	err = undo.apply(ctx, step, ready)
 	step.End()
+	if undo.lock == nil || errors.Is(err, installer.ErrLockLost) {
+		if undo.namespace != nil && err != nil {
+			err = fmt.Errorf("%w\nNamespace %s was created, and is left", err, undo.namespace.Name)
+		}
+		return err // what there is now is somebody else's to change
+	}
 	if err == nil {
+		if err := undo.lock.Release(ctx); err != nil {
+			c.Warn("The lock of the installation is not given back, which ends by itself: %v", err)
+		}
 		if ready.upgrades != "" && ready.upgrades != ready.chart.AppVersion() {
 			c.Info("Upgraded from version %s to %s", ready.upgrades, ready.chart.AppVersion())
 		}
@@ -47,7 +59,11 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 		return nil
 	}
 	if rollbackErr := undo.rollback(); rollbackErr != nil {
+		undo.lock.Keep() // so that the next run knows that this one is gone, and finishes at once
 		return fmt.Errorf("%w\nTaking it back failed too: %w", err, rollbackErr)
+	}
+	if releaseErr := undo.lock.Release(ctx); releaseErr != nil {
+		c.Warn("The lock of the installation is not given back, which ends by itself: %v", releaseErr)
 	}
 	if undo.applied != nil && !undo.applied.Fresh() {
 		return fmt.Errorf("%w\nEverything was taken back: version %s is at work as before", err, ready.upgrades)
@@ -86,14 +102,86 @@ type undoing struct {
 	release *installer.Release
 	applied *installer.Applied
 	defined installer.Defined
+	// lock is held from before the first change to the end; nil where somebody else holds it, or changed the installation meanwhile.
+	lock *installer.Lock
 	// namespace is set once it was made, admitting once it was made to take our pods.
 	namespace, admitting *corev1.Namespace
 }
 
 func (u *undoing) apply(ctx context.Context, step *console.Step, ready *prepared) error {
-	if err := u.ensureNamespace(ctx); err != nil {
+	namespace, err := u.ensureNamespace(ctx)
+	if err != nil {
 		return err
 	}
+	ctx, err = u.acquire(ctx, step, ready)
+	if err != nil {
+		return err
+	}
+	if err := u.admitPods(ctx, namespace); err != nil {
+		return u.lostFirst(ctx, err)
+	}
+	if err := u.applyAll(ctx, step, ready); err != nil {
+		return u.lostFirst(ctx, err)
+	}
+	return nil
+}
+
+// lostFirst is the error, or that the lock was lost, which ends everything else.
+func (u *undoing) lostFirst(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, installer.ErrLockLost) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}
+
+// acquire takes the lock, and refuses where the installation was changed since everything was prepared.
+func (u *undoing) acquire(ctx context.Context, step *console.Step, ready *prepared) (context.Context, error) {
+	held, lock, err := installer.Acquire(ctx, u.quietly(), u.cluster.namespace, lockHolder(), installer.LockTiming{}, func(holder string) {
+		step.Update("Waiting to see whether %s is still at work", holder)
+	})
+	if err != nil {
+		return ctx, err
+	}
+	if lock.From != "" {
+		u.Warn("The lock of %s, taken at %s, is not renewed any more: it was killed, and what it left half done is finished first", lock.From, lock.FromSince.UTC().Format(time.RFC3339))
+		u.release.Abandoned = true
+	}
+	revision, err := u.release.Revision()
+	if err == nil && revision != ready.revision {
+		err = fmt.Errorf("the installation in namespace %s was changed by somebody else meanwhile (Helm release %s, revision %s): run the command again, it starts from there",
+			u.cluster.namespace, install.Release, orDefault(revision, "none"))
+	}
+	if err == nil {
+		err = u.release.Changeable()
+	}
+	if err != nil {
+		return ctx, errors.Join(err, lock.Release(ctx))
+	}
+	u.lock = lock
+	return held, nil
+}
+
+// quietly is the client without its journal: the lock is nothing that a command leaves.
+func (c *cluster) quietly() client.Client {
+	if noted, ok := c.WithWatch.(*journaled); ok {
+		return noted.WithWatch
+	}
+	return c.WithWatch
+}
+
+// lockHolder is who holds the lock of an installation.
+func lockHolder() string {
+	who, where := os.Getenv("USER"), "an unknown machine"
+	if current, err := user.Current(); err == nil {
+		who = current.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		where = host
+	}
+	return fmt.Sprintf("liqoctl of %s on %s (process %d)", orDefault(who, "an unknown user"), where, os.Getpid())
+}
+
+func (u *undoing) applyAll(ctx context.Context, step *console.Step, ready *prepared) error {
 	step.Update("Applying the custom resource definitions")
 	defined, err := installer.ApplyCRDs(ctx, u.cluster, ready.crds, u.labels, u.annotations)
 	u.defined = defined
@@ -123,8 +211,8 @@ func (u *undoing) apply(ctx context.Context, step *console.Step, ready *prepared
 // labelPodSecurity tells which pods a namespace takes; the agents of the network use that of their nodes.
 const labelPodSecurity = "pod-security.kubernetes.io/enforce"
 
-// ensureNamespace makes the namespace, or has one that says nothing about it take our pods, whatever the cluster's default is.
-func (u *undoing) ensureNamespace(ctx context.Context) error {
+// ensureNamespace makes the namespace, or returns the one that exists.
+func (u *undoing) ensureNamespace(ctx context.Context) (*corev1.Namespace, error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: u.cluster.namespace}}
 	setLabel(namespace, api.LabelManaged, api.True)
 	setLabel(namespace, labelPodSecurity, "privileged")
@@ -133,17 +221,25 @@ func (u *undoing) ensureNamespace(ctx context.Context) error {
 	err := u.Create(ctx, namespace)
 	if err == nil {
 		u.namespace = namespace
-		return nil
+		return nil, nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating namespace %s: %w", namespace.Name, err)
+		return nil, fmt.Errorf("creating namespace %s: %w", namespace.Name, err)
 	}
 	found := &corev1.Namespace{}
 	if err := u.Get(ctx, client.ObjectKeyFromObject(namespace), found); err != nil {
-		return fmt.Errorf("reading namespace %s: %w", namespace.Name, err)
+		return nil, fmt.Errorf("reading namespace %s: %w", namespace.Name, err)
 	}
 	if found.DeletionTimestamp != nil {
-		return u.leaving(found)
+		return nil, u.leaving(found)
+	}
+	return found, nil
+}
+
+// admitPods has a namespace that existed, and says nothing about it, take our pods, whatever the cluster's default is.
+func (u *undoing) admitPods(ctx context.Context, found *corev1.Namespace) error {
+	if found == nil {
+		return nil
 	}
 	if found.Labels[labelPodSecurity] != "" {
 		return nil

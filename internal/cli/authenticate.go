@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,6 +34,9 @@ func (a *app) authenticateCommand() *cobra.Command {
 		}
 		p, err := a.pair(ctx, remote)
 		if err != nil {
+			return err
+		}
+		if err := p.checkIdentities(ctx, auth.force); err != nil {
 			return err
 		}
 		proxy, err := p.proxyURL(ctx, &auth)
@@ -69,7 +73,17 @@ func (a *app) unauthenticateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.explained(p.unauthenticate(ctx, wait))
+		namespace, err := p.local.findTenantNamespace(ctx, p.remote.id)
+		if err != nil {
+			return err
+		}
+		if err := p.local.checkUnpeer(ctx, p.remote.id, namespace); err != nil {
+			return err
+		}
+		if err := p.halfDone(p.unauthenticate(ctx, wait)); err != nil {
+			return err
+		}
+		return p.tellLeft(ctx, strings.Replace(withNamespaces(cmd, nil), "unauthenticate", "unpeer", 1))
 	}
 	return command
 }

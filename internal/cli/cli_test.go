@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -85,6 +86,24 @@ func TestReference(t *testing.T) {
 	}
 }
 
+// TestOptions: the flags of every command are listed once, and not in the help of each.
+func TestOptions(t *testing.T) {
+	_, options, _ := run(t, "options")
+	root := newApp(genericiooptions.NewTestIOStreamsDiscard()).command()
+	for _, command := range commands(root) {
+		path := strings.Fields(command.CommandPath())[1:]
+		_, help, _ := run(t, append(path, "--help")...)
+		if !strings.Contains(help, `Use "liqoctl options" for the flags of every command.`) {
+			t.Errorf("%v --help does not say where the global flags are:\n%s", path, help)
+		}
+		root.PersistentFlags().VisitAll(func(flag *pflag.Flag) {
+			if line := "--" + flag.Name + " "; strings.Contains(help, line+flag.Value.Type()) || !strings.Contains(options, line) {
+				t.Errorf("--%s: in the help of %v, or not in the options:\n%s", flag.Name, path, help)
+			}
+		})
+	}
+}
+
 // TestEveryCommandIsExplained: a line, a paragraph and an example for each.
 func TestEveryCommandIsExplained(t *testing.T) {
 	for _, command := range commands(newApp(genericiooptions.NewTestIOStreamsDiscard()).command()) {
@@ -102,6 +121,11 @@ func TestRefusals(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for command, want := range map[string]string{
 		"frobnicate":                            `unknown command "frobnicate"`,
+		"unper":                                 "Did you mean unpeer?",
+		"create resourceslce":                   "Did you mean resourceslice?",
+		"install --cluster-di rome":             "Did you mean --cluster-id?",
+		"peer --gw-server-service-type nodeprt": "Did you mean NodePort?",
+		"version -o jsno":                       "want json or yaml\n       Did you mean json?",
 		"offload":                               "needs a subcommand",
 		"offload namespace":                     "no namespace is named",
 		"offload namespace a --ns-selector b=c": "use one of them",
@@ -137,6 +161,8 @@ func TestRefusals(t *testing.T) {
 		"create publickey --remote-cluster-id milan --public-key AAAA":                                      "32 bytes",
 		"generate publickey --gateway-type both --gateway-name a":                                           "want server or client",
 		"delete gatewayclient":                           "the name of the gatewayclient",
+		"peer --remote-kubecnfig x":                      "unknown flag: --remote-kubecnfig (liqoctl peer --help lists the flags)\n       Did you mean --remote-kubeconfig?",
+		"offload namespce a":                             "Did you mean namespace?",
 		"peer --proxy-url ftp://x":                       "want http://host:port",
 		"install --version v9":                           "--local-chart-path",
 		"install --repo-url x":                           "--local-chart-path",

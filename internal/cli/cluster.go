@@ -69,8 +69,7 @@ func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*clus
 	}
 	// What kubectl falls back to without a kubeconfig, where nobody ever listens.
 	if raw, err := flags.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 && config.Host == "http://localhost:8080" {
-		return nil, fmt.Errorf("there is no kubeconfig of the %s cluster, or it names no cluster: give its path with %s or in KUBECONFIG",
-			orDefault(scope, "local"), (&cluster{scope: scope}).flag("kubeconfig"))
+		return nil, &noKubeconfigError{scope: orDefault(scope, "local"), flag: (&cluster{scope: scope}).flag("kubeconfig")}
 	}
 	// A command is one user's doing: the server bounds it, not we.
 	config.QPS = -1
@@ -91,6 +90,13 @@ func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*clus
 		out.WithWatch = &journaled{WithWatch: c, journal: &a.journal, scope: scope}
 	}
 	return out, nil
+}
+
+// noKubeconfigError is that the kubeconfig of a cluster is missing, or empty.
+type noKubeconfigError struct{ scope, flag string }
+
+func (e *noKubeconfigError) Error() string {
+	return fmt.Sprintf("there is no kubeconfig of the %s cluster, or it names no cluster: give its path with %s or in KUBECONFIG", e.scope, e.flag)
 }
 
 // scoped is the console of one of several clusters, or of the only one.
@@ -117,6 +123,19 @@ func (a *app) installed(ctx context.Context) (*cluster, error) {
 	return c, c.requireInstallation(ctx)
 }
 
+// forNamespaces connects to the cluster of the global flags, for a command that the administrator of a namespace may run too: such a user can not read
+// the installation, and the API server refuses what the command would have refused.
+func (a *app) forNamespaces(ctx context.Context) (*cluster, error) {
+	c, err := a.local()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.requireInstallation(ctx); err != nil && !apierrors.IsForbidden(err) {
+		return nil, err
+	}
+	return c, nil
+}
+
 // requireInstallation reads the cluster's ID and fails when Liqo is not there.
 func (c *cluster) requireInstallation(ctx context.Context) error {
 	id, where, err := installer.InstalledCluster(ctx, c, c.namespace)
@@ -139,7 +158,7 @@ func (c *cluster) requireInstallation(ctx context.Context) error {
 	if err := c.servesKinds(); err != nil {
 		return c.error(err)
 	}
-	c.id, c.version = id, deployment.Labels["app.kubernetes.io/version"]
+	c.id, c.version = id, deployment.Labels[labelVersion]
 	return nil
 }
 
@@ -280,10 +299,12 @@ func (p *pair) different(ctx context.Context) error {
 		local, remote = p.local.config.Host, p.remote.config.Host
 	}
 	if local == remote {
-		return fmt.Errorf("the local and the remote cluster are the same (%s): name the other one with --remote-kubeconfig or --remote-context", p.local.config.Host)
+		return fmt.Errorf("%w (%s): name the other one with --remote-kubeconfig or --remote-context", errSameCluster, p.local.config.Host)
 	}
 	return nil
 }
+
+var errSameCluster = errors.New("the local and the remote cluster are the same")
 
 func (c *cluster) uid(ctx context.Context) (string, error) {
 	var namespace corev1.Namespace

@@ -106,7 +106,8 @@ func (c *cluster) copyOf(ctx context.Context, consumer, name string) (*authv1bet
 			known = append(known, slice.Name)
 		}
 	}
-	return nil, fmt.Errorf("cluster %s has no ResourceSlice %s in namespace %s (known: %s)", consumer, name, namespace, orDefault(strings.Join(known, ", "), "none"))
+	return nil, didYouMean(fmt.Errorf("cluster %s has no ResourceSlice %s in namespace %s (known: %s)",
+		consumer, name, namespace, orDefault(strings.Join(known, ", "), "none")), name, known)
 }
 
 func (c *cluster) cordonSlice(ctx context.Context, slice *authv1beta1.ResourceSlice, consumer string, of sliceVerb) error {

@@ -128,6 +128,11 @@ func (c *cluster) createVirtualNode(ctx context.Context, name string, o *virtual
 		fill(node)
 		return c.printObject(node, o.output.format)
 	}
+	if o.createNode {
+		if err := c.checkNodeName(ctx, name, o.provider, "give the VirtualNode another name, or --create-node=false"); err != nil {
+			return err
+		}
+	}
 	if err := c.created(ctx, node, func() { fill(node) }); err != nil {
 		return err
 	}

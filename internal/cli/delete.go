@@ -9,6 +9,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 func (a *app) deleteCommand() *cobra.Command {
@@ -20,7 +24,7 @@ func (a *app) deleteCommand() *cobra.Command {
 			# End the tunnel to milan
 			%[1]s delete gatewayclient milan`),
 	}, a.deleteObjectCommand(kindConfiguration), a.deleteObjectCommand(kindServer), a.deleteObjectCommand(kindClient), a.deleteObjectCommand(kindPublicKey),
-		a.deleteObjectCommand(kindVirtualNode), a.deletePeeringUserCommand())
+		a.deleteObjectCommand(kindVirtualNode), a.deleteObjectCommand(kindSlice), a.deletePeeringUserCommand())
 }
 
 func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
@@ -43,6 +47,21 @@ func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
 			object, err := local.find(ctx, kind, within, args[0])
 			if err != nil {
 				return local.mayBeGone(ignore, err)
+			}
+			provider, labels := "", object.GetLabels()
+			switch node := object.(type) {
+			case *offloadingv1beta1.VirtualNode:
+				provider = node.Spec.ClusterID
+			case *authv1beta1.ResourceSlice:
+				if provider = labels[api.LabelRemoteID]; labels[api.LabelReplicated] == api.True {
+					return fmt.Errorf("%s is a request of cluster %s: only that cluster can delete it; liqoctl cordon resourceslice %s --remote-cluster-id %s grants it nothing more",
+						local.name(object), labels[api.LabelOriginID], object.GetName(), labels[api.LabelOriginID])
+				}
+			}
+			if provider != "" { // the pods end as in an unpeer
+				if err := local.checkUnpeer(ctx, provider, object.GetNamespace()); err != nil {
+					return err
+				}
 			}
 			if err := local.deleteAll(ctx, []client.Object{object}, wait); err != nil {
 				return err

@@ -9,6 +9,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -23,50 +24,54 @@ import (
 // accessTimeout bounds what a peer is asked: one that does not answer must not keep the rest from being looked at.
 const accessTimeout = 5 * time.Second
 
-// access asks a peer, as an identity that it granted, whether it answers and what the identity may do.
-func (p *patient) access(identity *authv1beta1.Identity) {
+// access asks a peer, as an identity that it granted, whether it responds and what the identity may do; nil where the identity has no kubeconfig, which
+// the check of identities tells.
+func (p *patient) access(identity *authv1beta1.Identity) *doctor.Access {
 	if identity.Status.KubeconfigSecretRef == nil {
-		return // told by the check of identities
+		return nil
 	}
-	one := doctor.Access{Peer: identity.Spec.ClusterID, Identity: identity.Name, Server: identity.Spec.AuthParams.APIServer}
-	defer func() { p.Accesses = append(p.Accesses, one) }()
+	one := &doctor.Access{Peer: identity.Spec.ClusterID, Identity: identity.Name, Server: identity.Spec.AuthParams.APIServer}
 	if proxy := identity.Spec.AuthParams.ProxyURL; proxy != nil && *proxy != "" {
 		one.Proxy = *proxy
-		return
+		return one
 	}
 	var secret corev1.Secret
 	name := client.ObjectKey{Namespace: identity.Namespace, Name: identity.Status.KubeconfigSecretRef.Name}
 	if err := p.Get(p.ctx, name, &secret); err != nil {
 		one.Failure = fmt.Sprintf("its kubeconfig, Secret %s, can not be read: %v", name, err)
-		return
+		one.Unusable = true
+		return one
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data[authv1beta1.KubeconfigSecretKey])
 	if err != nil {
 		one.Failure = fmt.Sprintf("its kubeconfig, Secret %s, can not be used: %v", name, err)
-		return
+		one.Unusable = true
+		return one
 	}
 	config.Timeout = accessTimeout
 	remote, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		one.Failure = err.Error()
-		return
+		return one
 	}
 	began := time.Now()
 	if err := remote.Discovery().RESTClient().Get().AbsPath("/version").Do(p.ctx).Error(); err != nil {
 		one.Failure = err.Error()
-		return
+		one.Refused = apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err)
+		return one
 	}
 	one.Took = time.Since(began)
 	for _, right := range p.rights(identity) {
 		may, err := permitted(p.ctx, remote, right)
 		if err != nil {
 			one.Failure = err.Error()
-			return
+			return one
 		}
 		if !may {
 			one.Denied = append(one.Denied, fmt.Sprintf("%s %s in namespace %s", right.Verb, right.Resource, right.Namespace))
 		}
 	}
+	return one
 }
 
 // rights are what an identity can not do its work without.

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"time"
 
@@ -20,10 +22,12 @@ func (a *app) doctorCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find out what is wrong, and what to do about it",
-		Long: "Look at every component, certificate, permission, connection, version and address range of the installation and its peerings, and\n" +
-			"tell of what is wrong the evidence and the cure. With the kubeconfig of a peer it looks at both clusters, and at what each was told\n" +
-			"of the other. The exit code is 1 when something fails; what is only worth knowing does not count. With --verbose it also tells what\n" +
-			"is well.",
+		Long: "Check every component, certificate, permission, connection, version and address range of the installation and its peerings, and\n" +
+			"print for each problem the evidence and the cure: causes first, the worst at the top, and under each cause what it leads to. With the\n" +
+			"kubeconfig of a peer it checks both clusters, and whether what each knows of the other is true. The exit code is 1 when something fails; warnings\n" +
+			"do not count. With --verbose it also prints what is well, and the cure of each consequence.\n\n" +
+			"info shows what the cluster is and has, status whether its parts run, kubectl get foreignclusters the peerings for programs and for\n" +
+			"kubectl wait; all of them report the problems that doctor finds.",
 		Example: example(`
 			%[1]s doctor
 			# Both clusters of a peering
@@ -69,28 +73,50 @@ func (a *app) gatherFacts(ctx context.Context, remote *remoteConfig, two bool) (
 		if err != nil {
 			return nil, err
 		}
-		facts.Local = local.doctorFacts(ctx)
+		facts.Local = local.doctorFacts(ctx, true)
 		facts.Now = time.Now()
 		return facts, nil
 	}
 	p, err := a.pair(ctx, remote)
 	if err != nil {
+		// A peer that does not respond keeps nobody from learning what the local cluster knows of it.
+		if local, here := a.installed(ctx); here == nil && unreachable(err) {
+			facts.Local = local.doctorFacts(ctx, true)
+			facts.Local.Unread = append(facts.Local.Unread, fmt.Sprintf("the remote cluster can not be read: %v", err))
+			facts.Now = time.Now()
+			return facts, nil
+		}
 		return nil, err
 	}
 	err = both(
-		func() error { facts.Local = p.local.doctorFacts(ctx); return nil },
-		func() error { facts.Remote = p.remote.doctorFacts(ctx); return nil },
+		func() error { facts.Local = p.local.doctorFacts(ctx, true); return nil },
+		func() error { facts.Remote = p.remote.doctorFacts(ctx, true); return nil },
 	)
 	facts.Now = time.Now()
 	return facts, err
 }
 
-// writeFindings shows what was found as it was looked at, what is well only in detail to those who ask. Evidence may be long: it is not framed.
+// unreachable tells whether a request failed because there was no response, not because of what the response was.
+func unreachable(err error) bool {
+	dial := (*net.OpError)(nil)
+	return errors.As(err, &dial) || errors.Is(err, context.DeadlineExceeded) || isTimeout(err)
+}
+
+// diagnosis is what doctor finds in the cluster, without asking its peers: for the commands that show the state of the cluster.
+func (c *cluster) diagnosis(ctx context.Context) []doctor.Finding {
+	facts := &doctor.Facts{Client: version.Version, Local: c.doctorFacts(ctx, false)}
+	facts.Now = time.Now()
+	return doctor.Examine(facts)
+}
+
+var marks = map[doctor.Level]string{doctor.OK: "✔", doctor.Warn: "!", doctor.Fail: "✖"}
+
+// writeFindings shows the findings, the details of what is well only to those who ask. Evidence may be long: it is not framed.
 func writeFindings(c *console.Console, findings []doctor.Finding, verbose bool) error {
-	marks := map[doctor.Level]string{doctor.OK: "✔", doctor.Warn: "!", doctor.Fail: "✖"}
 	var text strings.Builder
 	of := ""
-	for _, finding := range findings {
+	for i := range findings {
+		finding := &findings[i]
 		if finding.Cluster != of {
 			of = finding.Cluster
 			fmt.Fprintf(&text, "Cluster %s\n", of)
@@ -103,9 +129,32 @@ func writeFindings(c *console.Console, findings []doctor.Finding, verbose bool) 
 		if finding.Cure != "" {
 			fmt.Fprintf(&text, "      cure: %s\n", finding.Cure)
 		}
+		for j := range finding.Consequences {
+			consequence := &finding.Consequences[j]
+			where := ""
+			if consequence.Cluster != of {
+				where = "in cluster " + consequence.Cluster + ": "
+			}
+			fmt.Fprintf(&text, "      leads to: %s%s: %s\n", where, consequence.Check, consequence.Evidence)
+			if verbose {
+				fmt.Fprintf(&text, "          cure: %s\n", consequence.Cure)
+			}
+		}
 	}
 	_, err := io.WriteString(c.Out(), text.String())
 	return err
+}
+
+// problems puts findings in a box, at a depth: each cause with its cure, and how much follows from it.
+func problems(box *console.Box, depth int, findings []doctor.Finding) {
+	for i := range findings {
+		finding := &findings[i]
+		box.Line(depth, fmt.Sprintf("%s %s", marks[finding.Level], finding.Evidence), "")
+		box.Line(depth+1, "cure", finding.Cure)
+		if n := len(finding.Consequences); n > 0 {
+			box.Line(depth+1, "consequences", fmt.Sprintf("%d (liqoctl doctor lists them)", n))
+		}
+	}
 }
 
 func count(findings []doctor.Finding, level doctor.Level) (n int) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -27,10 +28,11 @@ type patient struct {
 	*cluster
 	*doctor.Cluster
 	ctx context.Context
+	mu  sync.Mutex // of Unread
 }
 
-// doctorFacts are all that is known of a cluster.
-func (c *cluster) doctorFacts(ctx context.Context) *doctor.Cluster {
+// doctorFacts are all that is known of a cluster. With ask its peers are asked too, as the identities that they granted.
+func (c *cluster) doctorFacts(ctx context.Context, ask bool) *doctor.Cluster {
 	p := &patient{cluster: c, ctx: ctx, Cluster: &doctor.Cluster{
 		ID: c.id, Version: c.version, Namespace: c.namespace, Defined: map[string]bool{}, Backends: map[string]int{}, Told: map[string][]string{},
 		Keys: map[string][]byte{}, KnownKeys: map[string][]byte{},
@@ -54,8 +56,20 @@ func (c *cluster) doctorFacts(ctx context.Context) *doctor.Cluster {
 	p.VirtualNodes, p.Nodes, p.Offloadings = virtual.Items, nodes.Items, offloadings.Items
 	p.network()
 	p.parts()
+	if !ask {
+		return p.Cluster
+	}
+	// All at once: those that do not respond take their time.
+	accesses := make([]*doctor.Access, len(p.Identities))
+	var group sync.WaitGroup
 	for i := range p.Identities {
-		p.access(&p.Identities[i])
+		group.Go(func() { accesses[i] = p.access(&p.Identities[i]) })
+	}
+	group.Wait()
+	for _, access := range accesses {
+		if access != nil {
+			p.Accesses = append(p.Accesses, *access)
+		}
 	}
 	return p.Cluster
 }
@@ -63,6 +77,8 @@ func (c *cluster) doctorFacts(ctx context.Context) *doctor.Cluster {
 // read lists objects of all namespaces, unless told otherwise; a kind that is not defined is told by the check of the definitions.
 func (p *patient) read(what string, list client.ObjectList, options ...client.ListOption) {
 	if err := p.List(p.ctx, list, options...); err != nil && !absent(err) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		p.Unread = append(p.Unread, fmt.Sprintf("%s can not be read: %v", what, err))
 	}
 }
@@ -153,10 +169,11 @@ func (p *patient) network() {
 
 // parts are the workloads of the installation and of its peerings, and the leases that they hold.
 func (p *patient) parts() {
-	namespaces := []string{p.namespace}
+	namespaces, peers := []string{p.namespace}, map[string]string{}
 	for i := range p.Peers {
 		if namespace := p.Peers[i].Status.TenantNamespace.Local; namespace != "" {
 			namespaces = append(namespaces, namespace)
+			peers[namespace] = p.Peers[i].Spec.ClusterID
 		}
 	}
 	for _, namespace := range namespaces {
@@ -167,7 +184,7 @@ func (p *patient) parts() {
 		}
 		for _, of := range components {
 			one := doctor.Component{
-				Name: fmt.Sprintf("-n %s %s/%s", namespace, strings.ToLower(of.Kind), of.Name), Desired: of.Desired, Available: of.Available, Images: of.Images,
+				Name: fmt.Sprintf("-n %s %s/%s", namespace, strings.ToLower(of.Kind), of.Name), Desired: of.Desired, Available: of.Available, Images: of.Images, Peer: peers[namespace],
 			}
 			if of.Available < of.Desired {
 				one.Trouble = p.trouble(namespace, of.selector)

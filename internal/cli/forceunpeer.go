@@ -42,11 +42,18 @@ func (a *app) forceUnpeerCommand() *cobra.Command {
 		Example: example(`
 			# The cluster milan will never come back
 			%[1]s force unpeer milan`),
-		Args: exactlyOne("the ID of the cluster that is gone"),
+		Args: atMostOne("the ID of the cluster that is gone"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.installed(cmd.Context())
 			if err != nil {
 				return err
+			}
+			if len(args) == 0 { // what is given up for good is named
+				known, err := peerIDs(cmd.Context(), c)
+				if err != nil {
+					return fmt.Errorf("listing ForeignClusters: %w", err)
+				}
+				return fmt.Errorf("%w: name the cluster that is gone for good (known: %s): %s", errUnnamed, orDefault(strings.Join(known, ", "), "none"), cmd.UseLine())
 			}
 			namespace, foreign, err := c.forgettable(cmd.Context(), args[0])
 			if err != nil {
@@ -93,17 +100,16 @@ func (c *cluster) forgettable(ctx context.Context, peer string) (string, *corev1
 		return "", nil, err
 	}
 	if namespace == "" && !found {
-		return "", nil, fmt.Errorf("there is no peering with cluster %s, nor a record of one: liqoctl info lists the peers", peer)
+		known, _ := peerIDs(ctx, c) // only to suggest one of them
+		return "", nil, didYouMean(fmt.Errorf("there is no peering with cluster %s, nor a record of one: liqoctl info lists the peers", peer), peer, known)
 	}
 	return namespace, foreign, nil
 }
 
 // giveUpQuestion asks for consent, and tells when there is another way.
 func giveUpQuestion(peer string, foreign *corev1beta1.ForeignCluster) string {
-	for _, condition := range foreign.Status.Conditions {
-		if condition.Type == corev1beta1.APIServerStatus && condition.Status == corev1beta1.StatusEstablished {
-			return fmt.Sprintf("Cluster %s answers: liqoctl unpeer would leave nothing over there. Forget it all the same?", peer)
-		}
+	if condition := apiServerCondition(foreign); condition != nil && condition.Status == corev1beta1.StatusEstablished {
+		return fmt.Sprintf("Cluster %s answers: liqoctl unpeer would leave nothing over there. Forget it all the same?", peer)
 	}
 	return fmt.Sprintf("Forget cluster %s, with all that runs in its name here? What is over there stays, should it ever come back.", peer)
 }

@@ -40,7 +40,7 @@ func TestForceUnpeerOnAPIServer(t *testing.T) {
 		}
 	}
 	refused("force", "force needs a subcommand")
-	refused("force unpeer", "want one argument, the ID of the cluster that is gone, got 0")
+	refused("force unpeer", "name the cluster that is gone for good (known: ")
 	refused("force unpeer rome", "rome is the local cluster itself")
 	refused("force unpeer turin", "there is no peering with cluster turin, nor a record of one: liqoctl info lists the peers")
 	refused("force unpeer milan", "What is over there stays, should it ever come back. [y/N]")

@@ -76,9 +76,10 @@ func (f *serverFlags) add(flags *pflag.FlagSet, names serverFlagNames) {
 
 func (f *serverFlags) validate(names serverFlagNames) error {
 	types := []string{string(corev1.ServiceTypeLoadBalancer), string(corev1.ServiceTypeNodePort), string(corev1.ServiceTypeClusterIP)}
+	if err := oneOfThese(names.serviceType, f.serviceType, types...); err != nil {
+		return err
+	}
 	switch {
-	case !slices.Contains(types, f.serviceType):
-		return fmt.Errorf("--%s %s: want one of %s", names.serviceType, f.serviceType, strings.Join(types, ", "))
 	case f.nodePort != 0 && f.serviceType == string(corev1.ServiceTypeClusterIP):
 		return fmt.Errorf("--%s %d goes with a Service of type NodePort or LoadBalancer, not with ClusterIP", names.nodePort, f.nodePort)
 	case f.loadBalancerIP != "" && f.serviceType != string(corev1.ServiceTypeLoadBalancer):

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -17,7 +16,7 @@ func gatewayKind(name string) (objectKind, error) {
 	case "client":
 		return kindClient, nil
 	}
-	return objectKind{}, fmt.Errorf("--gateway-type %s: want server or client", name)
+	return objectKind{}, oneOfThese("gateway-type", name, "server", "client")
 }
 
 func (a *app) generateCommand() *cobra.Command {
@@ -36,6 +35,7 @@ func (a *app) generateCommand() *cobra.Command {
 func (a *app) addPeerFlag(command *cobra.Command, peer *string) {
 	command.Flags().StringVar(peer, "remote-cluster-id", "", "Cluster ID of the peer (required)")
 	required(command, "remote-cluster-id")
+	annotate(command, beginsPeering)
 }
 
 // addGenerateFlags registers what all commands that print an object for a peer have.

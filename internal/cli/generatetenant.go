@@ -53,6 +53,7 @@ func (a *app) generateTenantCommand() *cobra.Command {
 	addGenerateFlags(flags, &output, &namespace, &timeout)
 	a.addDryRun(flags)
 	required(command, "remote-cluster-id")
+	annotate(command, beginsPeering)
 	return command
 }
 

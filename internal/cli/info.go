@@ -14,6 +14,7 @@ import (
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/doctor"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -28,6 +29,8 @@ type localInfo struct {
 	Health struct {
 		Healthy       bool              `json:"healthy"`
 		UnhealthyPods map[string]string `json:"unhealthyPods,omitempty"`
+		// Problems are what doctor finds of the installation.
+		Problems []doctor.Finding `json:"problems,omitempty"`
 	} `json:"health"`
 	Network  networkInfo `json:"network"`
 	Peerings struct {
@@ -41,6 +44,10 @@ type peerSummary struct {
 	NetworkingStatus     moduleStatus     `json:"networkingStatus"`
 	AuthenticationStatus moduleStatus     `json:"authenticationStatus"`
 	OffloadingStatus     moduleStatus     `json:"offloadingStatus"`
+	// Former tells that the peering was undone.
+	Former bool `json:"former,omitempty"`
+	// Problems are what doctor finds of the peering.
+	Problems []doctor.Finding `json:"problems,omitempty"`
 }
 
 // moduleStatus sums a part of a peering up.
@@ -51,6 +58,13 @@ const (
 	moduleUnhealthy moduleStatus = "Unhealthy"
 	moduleDisabled  moduleStatus = "Disabled"
 )
+
+// outdated: without a controller manager nothing says that a module still works.
+func (s *moduleStatus) outdated() {
+	if *s == moduleHealthy {
+		*s = moduleUnhealthy
+	}
+}
 
 // statusOf sums the conditions of a module up, and tells what is wrong.
 func statusOf(module corev1beta1.Module) (moduleStatus, []string) {
@@ -84,8 +98,10 @@ func (a *app) infoCommand() *cobra.Command {
 	var o infoOptions
 	command := &cobra.Command{
 		Use:   "info",
-		Short: "Show the state of the local cluster and its peerings",
-		Long:  "Show the state of the local cluster: health, identity, address ranges and peerings.",
+		Short: "Show what the local cluster is, and its peerings",
+		Long: "Show the local cluster: health, identity, address ranges and peerings. For people and scripts: what the cluster is and has.\n" +
+			"status shows whether its parts run, doctor what is wrong with it and what cures that, kubectl get foreignclusters the peerings as\n" +
+			"objects to watch and wait for.",
 		Example: example(`
 			%[1]s info
 			# For programs
@@ -142,6 +158,13 @@ func (o *infoOptions) print(c *cluster, info any, boxes func() error) error {
 	}
 }
 
+// unread warns of what is missing in what is shown, because it could not be read: the rest is worth as much.
+func (c *cluster) unread(what string, err error) {
+	if err != nil {
+		c.Warn("Not shown, or not complete: %s: %v", what, err)
+	}
+}
+
 func (c *cluster) localInfo(ctx context.Context) (*localInfo, error) {
 	info := &localInfo{}
 	info.Local.ClusterID = c.id
@@ -154,15 +177,13 @@ func (c *cluster) localInfo(ctx context.Context) (*localInfo, error) {
 	info.Local.Labels = pairs(args["cluster-labels"])
 	if info.Local.APIServerAddr = args["api-server-address"]; info.Local.APIServerAddr == "" {
 		address, err := c.publishedAddress(ctx)
-		if err != nil {
-			return nil, err
-		}
+		c.unread("the address of the API server", err)
 		info.Local.APIServerAddr = orDefault(address, c.config.Host)
 	}
 
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(c.namespace)); err != nil {
-		return nil, fmt.Errorf("listing pods in namespace %s: %w", c.namespace, err)
+		c.unread("the state of the pods", fmt.Errorf("listing pods in namespace %s: %w", c.namespace, err))
 	}
 	info.Health.Healthy = deploymentAvailable(&deployment).done
 	for i := range pods.Items {
@@ -174,10 +195,15 @@ func (c *cluster) localInfo(ctx context.Context) (*localInfo, error) {
 			info.Health.UnhealthyPods[pods.Items[i].Name] = why
 		}
 	}
-	var err error
-	if info.Network, err = c.networkInfo(ctx); err != nil {
-		return nil, err
+	findings := c.diagnosis(ctx)
+	info.Health.Problems = doctor.Installation(findings)
+	for i := range info.Health.Problems {
+		info.Health.Healthy = info.Health.Healthy && info.Health.Problems[i].Level != doctor.Fail
 	}
+	down := len(doctor.Manager(findings, c.id)) > 0
+	var err error
+	info.Network, err = c.networkInfo(ctx)
+	c.unread("the address ranges", err)
 	var foreign corev1beta1.ForeignClusterList
 	if err := c.List(ctx, &foreign); err != nil {
 		return nil, fmt.Errorf("listing ForeignClusters: %w", err)
@@ -188,6 +214,13 @@ func (c *cluster) localInfo(ctx context.Context) (*localInfo, error) {
 		summary.NetworkingStatus, _ = statusOf(peer.Status.Modules.Networking)
 		summary.AuthenticationStatus, _ = authenticationOf(&peer)
 		summary.OffloadingStatus, _ = statusOf(peer.Status.Modules.Offloading)
+		summary.Former = doctor.Former(&peer)
+		summary.Problems = doctor.OfPeer(findings, peer.Spec.ClusterID)
+		if down {
+			for _, status := range []*moduleStatus{&summary.NetworkingStatus, &summary.AuthenticationStatus, &summary.OffloadingStatus} {
+				status.outdated()
+			}
+		}
 		info.Peerings.Peers = append(info.Peerings.Peers, summary)
 	}
 	return info, nil
@@ -240,6 +273,7 @@ func (i *localInfo) write(c *console.Console) error {
 			health.Line(1, pod, i.Health.UnhealthyPods[pod])
 		}
 	}
+	problems(&health, 1, i.Health.Problems)
 	identity := console.Box{Title: "Local cluster information"}
 	identity.Line(0, "Cluster ID", i.Local.ClusterID)
 	identity.Line(0, "Version", i.Local.Version)
@@ -251,15 +285,24 @@ func (i *localInfo) write(c *console.Console) error {
 		}
 	}
 	peers := console.Box{Title: "Active peerings"}
-	if len(i.Peerings.Peers) == 0 {
-		peers.Line(0, "None", "")
-	}
+	former := []string{}
 	for _, peer := range i.Peerings.Peers {
+		if peer.Former {
+			former = append(former, peer.ClusterID)
+			continue
+		}
 		peers.Line(0, peer.ClusterID, "")
 		peers.Line(1, "Role", string(peer.Role))
 		peers.Line(1, "Networking status", string(peer.NetworkingStatus))
 		peers.Line(1, "Authentication status", string(peer.AuthenticationStatus))
 		peers.Line(1, "Offloading status", string(peer.OffloadingStatus))
+		problems(&peers, 1, peer.Problems)
+	}
+	if len(former) == len(i.Peerings.Peers) {
+		peers.Line(0, "None", "")
+	}
+	if len(former) > 0 {
+		peers.Line(0, "Former peers", strings.Join(former, ", "))
 	}
 	for _, box := range []*console.Box{&health, &identity, i.Network.box(), &peers} {
 		if err := box.Write(c.Out()); err != nil {

@@ -32,7 +32,7 @@ func (c *cluster) networkInfo(ctx context.Context) (networkInfo, error) {
 	var told corev1.ConfigMap
 	// An installation of an earlier version has none.
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: networkConfigMap}, &told); client.IgnoreNotFound(err) != nil {
-		return networkInfo{}, fmt.Errorf("reading ConfigMap %s in namespace %s: %w", networkConfigMap, c.namespace, err)
+		return networkInfo{PodCIDRs: []string{}}, fmt.Errorf("reading ConfigMap %s in namespace %s: %w", networkConfigMap, c.namespace, err)
 	}
 	info := networkInfo{
 		PodCIDRs: []string{}, ServiceCIDR: told.Data["SERVICE_CIDR"], ExternalCIDR: told.Data["EXTERNAL_CIDR"], InternalCIDR: told.Data["INTERNAL_CIDR"],

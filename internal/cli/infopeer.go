@@ -15,6 +15,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/doctor"
 )
 
 // peerInfo is what info peer shows of one peering; its JSON keys are part of the contract.
@@ -26,11 +27,18 @@ type peerInfo struct {
 		moduleInfo
 		APIServerAddr  string      `json:"APIServerAddr,omitempty"`
 		ResourceSlices []sliceInfo `json:"resourceSlices,omitempty"`
+		// Consuming and Providing are what several accepted ResourceSlices grant together, by direction.
+		Consuming corev1.ResourceList `json:"consuming,omitempty"`
+		Providing corev1.ResourceList `json:"providing,omitempty"`
 	} `json:"authentication"`
 	Offloading struct {
 		moduleInfo
 		VirtualNodes []nodeInfo `json:"virtualNodes,omitempty"`
 	} `json:"offloading"`
+	// Former tells that the peering was undone.
+	Former bool `json:"former,omitempty"`
+	// Problems are what doctor finds of the peering, and of the installation where it concerns every peering.
+	Problems []doctor.Finding `json:"problems,omitempty"`
 	// What status shows besides, and the contract's JSON has no place for.
 	summary  corev1beta1.Summary
 	proxyURL string
@@ -120,54 +128,85 @@ func (c *cluster) peers(ctx context.Context, ids []string) ([]*peerInfo, error) 
 	var unknown []error
 	for _, id := range ids {
 		if known[id] == nil {
-			unknown = append(unknown, fmt.Errorf("there is no peering with cluster %s (no ForeignCluster has spec.clusterID %s): liqoctl info lists the peers", id, id))
+			unknown = append(unknown, didYouMean(fmt.Errorf("there is no peering with cluster %s (no ForeignCluster has spec.clusterID %s): liqoctl info lists the peers",
+				id, id), id, sorted(known)))
 		}
 	}
 	if len(unknown) > 0 {
 		return nil, errors.Join(unknown...)
 	}
 	out := make([]*peerInfo, 0, len(ids))
+	findings := c.diagnosis(ctx)
 	for _, id := range slices.Compact(ids) {
-		info, err := c.peerInfo(ctx, known[id])
-		if err != nil {
-			return nil, err
+		info := c.peerInfo(ctx, known[id])
+		info.Former = doctor.Former(known[id])
+		info.Problems = doctor.OfPeer(findings, id)
+		if down := doctor.Manager(findings, c.id); len(down) > 0 {
+			info.Problems = append(down, info.Problems...)
+			for _, status := range []*moduleStatus{&info.Network.Status, &info.Authentication.Status, &info.Offloading.Status} {
+				status.outdated()
+			}
 		}
 		out = append(out, info)
 	}
 	return out, nil
 }
 
-func (c *cluster) peerInfo(ctx context.Context, foreign *corev1beta1.ForeignCluster) (*peerInfo, error) {
+// peerInfo is what there is of one peering; what can't be read is missing, with a warning.
+func (c *cluster) peerInfo(ctx context.Context, foreign *corev1beta1.ForeignCluster) *peerInfo {
 	id := foreign.Spec.ClusterID
 	info := &peerInfo{ClusterID: id, Role: foreign.Status.Role, summary: foreign.Status.Peering, proxyURL: foreign.Status.ForeignProxyURL}
 	info.Network.Status, info.Network.Alerts = statusOf(foreign.Status.Modules.Networking)
 	info.Authentication.Status, info.Authentication.Alerts = authenticationOf(foreign)
 	info.Offloading.Status, info.Offloading.Alerts = statusOf(foreign.Status.Modules.Offloading)
 	info.Authentication.APIServerAddr = foreign.Status.APIServerURL
-	if err := c.describeNetwork(ctx, id, &info.Network); err != nil {
-		return nil, err
-	}
+	c.unread("the network with cluster "+id, c.describeNetwork(ctx, id, &info.Network))
 	var list authv1beta1.ResourceSliceList
 	if err := c.List(ctx, &list, client.MatchingLabels{api.LabelRemoteClusterID: id}); err != nil {
-		return nil, fmt.Errorf("listing ResourceSlices of cluster %s: %w", id, err)
+		c.unread("the resources of cluster "+id, fmt.Errorf("listing ResourceSlices of cluster %s: %w", id, err))
 	}
 	for i := range list.Items {
 		info.Authentication.ResourceSlices = append(info.Authentication.ResourceSlices, describeSlice(&list.Items[i]))
 	}
+	info.Authentication.Consuming = sumOf(info.Authentication.ResourceSlices, consuming)
+	info.Authentication.Providing = sumOf(info.Authentication.ResourceSlices, providing)
 	var virtual offloadingv1beta1.VirtualNodeList
 	if err := c.List(ctx, &virtual, client.MatchingLabels{api.LabelRemoteClusterID: id}); err != nil {
-		return nil, fmt.Errorf("listing VirtualNodes of cluster %s: %w", id, err)
+		c.unread("the virtual nodes of cluster "+id, fmt.Errorf("listing VirtualNodes of cluster %s: %w", id, err))
 	}
 	for i := range virtual.Items {
 		info.Offloading.VirtualNodes = append(info.Offloading.VirtualNodes, describeNode(&virtual.Items[i]))
 	}
-	return info, nil
+	return info
+}
+
+// Actions of a ResourceSlice: what the local cluster does with it.
+const consuming, providing = "Consuming", "Providing"
+
+// sumOf is what all accepted ResourceSlices of one direction grant; nil unless there are several.
+func sumOf(all []sliceInfo, action string) corev1.ResourceList {
+	sum, count := corev1.ResourceList{}, 0
+	for _, slice := range all {
+		if slice.Action != action || !slice.Accepted {
+			continue
+		}
+		count++
+		for name, amount := range slice.Resources {
+			total := sum[name]
+			total.Add(amount)
+			sum[name] = total
+		}
+	}
+	if count < 2 {
+		return nil
+	}
+	return sum
 }
 
 func describeSlice(slice *authv1beta1.ResourceSlice) sliceInfo {
-	out := sliceInfo{Name: slice.Name, Action: "Consuming", Accepted: true, Resources: slice.Status.Resources}
+	out := sliceInfo{Name: slice.Name, Action: consuming, Accepted: true, Resources: slice.Status.Resources}
 	if slice.Labels[api.LabelReplicated] == api.True {
-		out.Action = "Providing"
+		out.Action = providing
 	}
 	for _, of := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
 		switch condition := sliceCondition(slice, of); {
@@ -201,6 +240,11 @@ func describeNode(virtual *offloadingv1beta1.VirtualNode) nodeInfo {
 
 func (p *peerInfo) write(c *console.Console) error {
 	box := console.Box{Title: p.ClusterID}
+	if p.Former {
+		box.Line(0, "Former peer: the peering was undone", "")
+		return box.Write(c.Out())
+	}
+	problems(&box, 0, p.Problems)
 	box.Line(0, "Role", string(p.Role))
 	module := func(name string, info moduleInfo) {
 		box.Line(0, name, string(info.Status))
@@ -224,6 +268,15 @@ func (p *peerInfo) write(c *console.Console) error {
 			box.Line(2, "✖ "+alert, "")
 		}
 		amounts(&box, slice.Resources)
+	}
+	for _, sum := range []struct {
+		action string
+		of     corev1.ResourceList
+	}{{consuming, p.Authentication.Consuming}, {providing, p.Authentication.Providing}} {
+		if len(sum.of) > 0 {
+			box.Line(1, "All ResourceSlices together", sum.action)
+			amounts(&box, sum.of)
+		}
 	}
 	module("Offloading", p.Offloading.moduleInfo)
 	for _, node := range p.Offloading.VirtualNodes {

@@ -4,24 +4,29 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/internal/install"
+	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/version"
 )
 
 type installOptions struct {
-	request                    install.Request
-	chartVersion, repoURL      string
+	request               install.Request
+	chartVersion, repoURL string
+	// versionAsked is whether the user gave chartVersion.
+	versionAsked               bool
 	chartPath, valuesPath      string
 	onlyValues, dryRun         bool
 	skipValidation             bool
 	timeout                    time.Duration
 	set, setString, valueFiles []string
 	disableTelemetry           bool
+	upgrade                    bool // called as upgrade: there has to be an installation
 	sharing                    int
 	// look asks the provider's own API about the cluster; nil where there is none, or it is not asked.
 	look func(context.Context) (install.Cloud, error)
@@ -57,7 +62,8 @@ func (a *app) installCommand() *cobra.Command {
 		Short:   "Install or upgrade Liqo in a cluster",
 		Long: "Install Liqo in the cluster, or upgrade the installation there. The kind of cluster and its address ranges are found out, shown,\n" +
 			"and can be given instead; a subcommand names the kind of cluster. What an installation was given stays in an upgrade, unless it is\n" +
-			"given anew. What fails, or is not ready in time, is taken back: an installation whole, an upgrade to the version before.",
+			"given anew. What fails, or is not ready in time, is taken back: an installation whole, an upgrade to the version before.\n" +
+			"Called as upgrade, it refuses where nothing is installed.",
 		Example: example(`
 			# A cluster with a name of its own, and labels for its virtual nodes in other clusters
 			%[1]s install --cluster-id rome --cluster-labels topology.kubernetes.io/region=europe
@@ -87,7 +93,7 @@ func (a *app) installCommand() *cobra.Command {
 func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 	o := &installOptions{request: install.Request{Provider: provider}}
 	flags := command.Flags()
-	flags.StringVar(&o.chartVersion, "version", version.Version, "Version to install; another one than that of liqoctl wants --local-chart-path")
+	flags.StringVar(&o.chartVersion, "version", version.Version, "Version to install, which is the tag of the images too; another one than that of liqoctl wants --local-chart-path")
 	flags.StringVar(&o.repoURL, "repo-url", "", "Accepted for compatibility: the chart is part of liqoctl, or at --local-chart-path")
 	flags.StringVar(&o.chartPath, "local-chart-path", "", "Install the chart in this folder or archive instead of the one inside liqoctl")
 	flags.BoolVar(&o.onlyValues, "only-output-values", false, "Only write the values of the chart, install nothing")
@@ -116,6 +122,8 @@ func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
+		o.versionAsked = cmd.Flags().Changed("version")
+		o.upgrade = a.calledAsUpgrade(cmd)
 		if cmd.Flags().Changed("sharing-percentage") {
 			o.request.SharingPercentage = &o.sharing
 		}
@@ -153,13 +161,18 @@ func (a *app) install(ctx context.Context, o *installOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.upgrade {
+		if err := c.requireUpgradable(ctx); err != nil {
+			return err
+		}
+	}
 	ready, err := a.prepare(ctx, c, o)
 	if err != nil {
 		return err
 	}
 	if o.onlyValues || o.valuesPath != "" {
 		path := orDefault(o.valuesPath, "values.yaml")
-		if err := writeValues(path, ready.values); err != nil {
+		if err := writeValues(path, withTag(ready.values, ready.chart.AppVersion())); err != nil {
 			return err
 		}
 		if o.onlyValues {
@@ -169,6 +182,38 @@ func (a *app) install(ctx context.Context, o *installOptions) error {
 		c.Info("The values of the chart are in %s", path)
 	}
 	return a.apply(ctx, c, o, ready)
+}
+
+// calledAsUpgrade tells whether install, or a subcommand of it, was called by its alias upgrade.
+func (a *app) calledAsUpgrade(cmd *cobra.Command) bool {
+	if cmd.CalledAs() == "upgrade" {
+		return true
+	}
+	first := slices.IndexFunc(a.args, func(word string) bool { return word == "install" || word == "upgrade" })
+	return cmd.Parent() != cmd.Root() && first >= 0 && a.args[first] == "upgrade"
+}
+
+// requireUpgradable refuses to upgrade where nothing is installed: with a wrong kubeconfig an upgrade would install.
+func (c *cluster) requireUpgradable(ctx context.Context) error {
+	id, where, err := installer.InstalledCluster(ctx, c, c.namespace)
+	switch {
+	case err != nil:
+		return err
+	case id == "":
+		return fmt.Errorf("there is nothing to upgrade: liqo is not installed in namespace %s of %s: install it with liqoctl install, or name the right kubeconfig", c.namespace, c.config.Host)
+	case where != c.namespace:
+		return fmt.Errorf("liqo is installed in namespace %s, not in %s: say so with --namespace", where, c.namespace)
+	}
+	return nil
+}
+
+// withTag are the values with the tag of the images, which is the version of the chart unless they say another one: Helm may install them with the chart
+// of the repository, which has no version of its own.
+func withTag(values map[string]any, version string) map[string]any {
+	if tag, _ := values["tag"].(string); tag != "" {
+		return values
+	}
+	return install.Merge(values, map[string]any{"tag": version})
 }
 
 func writeValues(path string, values map[string]any) error {

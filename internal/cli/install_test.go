@@ -21,6 +21,7 @@ import (
 
 	"liqo.io/liqo/internal/install"
 	kubetesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/internal/version"
 )
 
 // bare is an API server with one node and a namespace for the installation, made by kubeadm.
@@ -84,6 +85,7 @@ func TestInstallFindsOutOnAPIServer(t *testing.T) {
 		"apiServer": map[string]any{"address": "https://rome:6443"},
 		"discovery": map[string]any{"config": map[string]any{"clusterID": "rome", "clusterLabels": map[string]any{install.LabelProvider: "kubeadm"}}},
 		"ipam":      map[string]any{"podCIDRs": []any{"10.244.0.0/16"}, "serviceCIDR": "10.0.0.0/24", "reservedSubnets": []any{"10.200.0.0/16"}},
+		"tag":       version.Version,
 	}
 	if diff := cmp.Diff(want, values); diff != "" {
 		t.Error(diff)
@@ -235,7 +237,7 @@ func TestUpgradeOnAPIServer(t *testing.T) {
 
 	// A fresh installation that comes to nothing leaves nothing.
 	code, said := until("install --cluster-id rome" + breaking)
-	if code != 1 || !strings.Contains(said, waiting) || !strings.Contains(said, blame) || !strings.Contains(said, "Everything was taken back\n") {
+	if code != interruptedCode || !strings.Contains(said, waiting) || !strings.Contains(said, blame) || !strings.Contains(said, "Everything was taken back\n") {
 		t.Fatalf("code %d: %s", code, said)
 	}
 	var namespace corev1.Namespace
@@ -270,7 +272,7 @@ func TestUpgradeOnAPIServer(t *testing.T) {
 		waiting, blame,
 		"Everything was taken back: version v0.0.0-dev is at work as before\n",
 	} {
-		if code != 1 || !strings.Contains(said, want) {
+		if code != 130 || !strings.Contains(said, want) {
 			t.Errorf("code %d, no %q in\n%s", code, want, said)
 		}
 	}
@@ -291,6 +293,22 @@ func TestUpgradeOnAPIServer(t *testing.T) {
 
 	if code, said := liqoctl(t.Context(), "upgrade --enable-ha"); code != 0 || !strings.Contains(said, "Pod CIDR: 10.7.0.0/16, from the installation") {
 		t.Fatalf("code %d: %s", code, said)
+	}
+
+	// The tag of an installation is that of its version: Helm fills in what an upgrade leaves out from the installation before.
+	for _, step := range []struct{ command, said, tag string }{
+		{"upgrade --set tag=v0.0.0-alpha", "All Set!", "v0.0.0-alpha"},
+		{"upgrade", "WARN  The tag v0.0.0-alpha that the installation was given is replaced by", version.Version},
+	} {
+		if code, said := liqoctl(t.Context(), step.command); code != 0 || !strings.Contains(said, step.said) {
+			t.Fatalf("%s: code %d, no %q in\n%s", step.command, code, step.said, said)
+		}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: deploymentName}, &deployment); err != nil {
+			t.Fatal(err)
+		}
+		if image := deployment.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":"+step.tag) {
+			t.Errorf("%s: the image is %s, want the tag %s", step.command, image, step.tag)
+		}
 	}
 }
 

@@ -72,7 +72,7 @@ var (
 		},
 	}
 	kindSlice = objectKind{
-		"resourceslice", []string{"resourceslices", "rs", "rslice"}, "",
+		"resourceslice", []string{"resourceslices", "rs", "rslice"}, "Return the resources of a request to the provider: its virtual node is drained and removed",
 		func() client.ObjectList { return &authv1beta1.ResourceSliceList{} },
 		func(namespace, name string) client.Object {
 			return &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -127,7 +127,7 @@ func (c *cluster) find(ctx context.Context, kind objectKind, within, name string
 		return nil, fmt.Errorf("there is a %s %s in the namespaces %s: name one with --namespace", kind.name, name, strings.Join(namespaces, ", "))
 	}
 	slices.Sort(names)
-	return nil, &noneError{fmt.Sprintf("there is no %s %s in %s (known: %s)", kind.name, name, namespaceText(within), orDefault(strings.Join(slices.Compact(names), ", "), "none"))}
+	return nil, &noneError{didYouMean(fmt.Errorf("there is no %s %s in %s (known: %s)", kind.name, name, namespaceText(within), orDefault(strings.Join(slices.Compact(names), ", "), "none")), name, names).Error()}
 }
 
 func namespaceText(name string) string {

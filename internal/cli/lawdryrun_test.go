@@ -108,7 +108,7 @@ func TestDryRunOfTestNetwork(t *testing.T) {
 		t.Errorf("code %d, %d changes: %s%s", ran.code, ran.wrote, ran.said, diff)
 	}
 	for _, want := range []string{
-		"(dry run) Namespace liqo-test-network would be created", "(milan, dry run) DaemonSet network-test-host in namespace liqo-test-network would be created", "would ask all others",
+		"(dry run) Namespace liqo-test-network-rome would be created", "(milan, dry run) DaemonSet network-test-host in namespace liqo-test-network-rome would be created", "would ask all others",
 	} {
 		if !strings.Contains(ran.said, want) {
 			t.Errorf("no %q in: %s", want, ran.said)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -124,6 +125,14 @@ func (a *app) networkConnectCommand(common *networkCommonFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if p.isPeeringUser() {
+			p.withoutEffect(&o, "gw-server-service-location")
+			connected, err := p.askForNetwork(ctx, &peerOptions{location: locationProvider})
+			if err != nil || !connected || !common.wait {
+				return err
+			}
+			return p.local.healthy(ctx, p.remote.id, true, false)
+		}
 		t, err := p.connectNetwork(ctx, &o)
 		if err != nil {
 			return err
@@ -170,7 +179,13 @@ func (a *app) networkRemovalCommand(common *networkCommonFlags, command *cobra.C
 		if err != nil {
 			return err
 		}
-		return a.removeNetwork(ctx, p, question, configurations, common.wait)
+		if !p.isPeeringUser() {
+			return a.removeNetwork(ctx, p, question, configurations, common.wait)
+		}
+		if err := a.confirm(fmt.Sprintf(question, p.local.id, p.remote.id)); err != nil {
+			return err
+		}
+		return p.withdraw(ctx)
 	}
 	return command
 }

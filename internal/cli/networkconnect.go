@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/network"
 )
 
 // end is one end of a tunnel: a cluster, and its gateway for a peer.
@@ -169,6 +171,12 @@ func (e *end) ensureConfiguration(ctx context.Context, ranges networkingv1beta1.
 		return nil, err
 	}
 	if object == nil {
+		// The peer says what its ranges are. Only an administrator of this cluster may have packets to public addresses led to it.
+		for _, text := range slices.Concat(ranges.Pod, ranges.External) {
+			if _, err := network.CheckRange(text); err != nil {
+				return nil, e.error(fmt.Errorf("reading the ranges of cluster %s: %w", e.peer, err))
+			}
+		}
 		object = configuration(e.namespace, e.peer, e.peer, ranges)
 		if _, err := e.ensure(ctx, object, func() error { return nil }); err != nil {
 			return nil, err

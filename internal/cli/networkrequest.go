@@ -12,6 +12,7 @@ import (
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/network"
 )
 
 // answerWithin is how long a provider may take to say anything at all to a request for a network. One that has a network answers within
@@ -83,17 +84,12 @@ func (c *cluster) networkMade(ctx context.Context, namespace, provider string) (
 		if err != nil {
 			return false, err
 		}
-		if slices.ContainsFunc(objects, func(o client.Object) bool { return o.GetDeletionTimestamp() == nil && !requested(o) }) {
+		if slices.ContainsFunc(objects, func(o client.Object) bool { return o.GetDeletionTimestamp() == nil && !network.Negotiated(o) }) {
 			c.Info("The networks are connected already, and stay as they are")
 			return true, nil
 		}
 	}
 	return false, nil
-}
-
-// requested tells whether an object of the network was made for NetworkRequests.
-func requested(o client.Object) bool {
-	return slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.Kind == "NetworkRequest" })
 }
 
 // withdrawNetwork takes the requests to a provider back. What they alone asked for goes with them, here and there.

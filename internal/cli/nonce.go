@@ -84,6 +84,7 @@ func (a *app) createNonceCommand() *cobra.Command {
 	output.add(command.Flags(), "Only print the object, do not create it")
 	a.addDryRun(command.Flags())
 	required(command, "remote-cluster-id")
+	annotate(command, beginsPeering)
 	return command
 }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
 )
 
 func (a *app) offloadCommand() *cobra.Command {
@@ -80,6 +83,91 @@ func (n *namespaceChoice) resolve(ctx context.Context, c *cluster, args []string
 	return names, nil
 }
 
+// refuseProtected fails, before the first change, when one of the namespaces is never offloaded.
+func (c *cluster) refuseProtected(ctx context.Context, selector string, names []string) error {
+	policy := offload.ProtectedNamespaces{LiqoNamespace: c.namespace}
+	var manager appsv1.Deployment
+	// The administrator of a namespace does not see the patterns; policy liqo-protected-namespaces refuses what they match.
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &manager); err != nil && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err)
+	}
+	for _, container := range manager.Spec.Template.Spec.Containers {
+		for _, argument := range container.Args {
+			if patterns, is := strings.CutPrefix(argument, "--protected-namespaces="); is {
+				policy.Patterns = strings.Split(patterns, ",")
+			}
+		}
+	}
+	var refused []string
+	var problems []error
+	for _, name := range names {
+		var namespace corev1.Namespace
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, &namespace); err != nil {
+			return fmt.Errorf("reading namespace %s: %w", name, err)
+		}
+		if why := policy.Why(name, namespace.Labels); why != "" {
+			refused = append(refused, name)
+			problems = append(problems, errors.New(offload.ProtectedMessage(name, why)))
+		}
+	}
+	if len(refused) > 0 && selector != "" {
+		problems = append(problems, fmt.Errorf("no namespace was offloaded: leave out those that can not be, with --ns-selector '%s,%s notin (%s)'",
+			selector, corev1.LabelMetadataName, strings.Join(refused, ", ")))
+	}
+	return errors.Join(problems...)
+}
+
+// confirmLeft asks before remote namespaces are deleted, which happens in the clusters that a new --selector no longer selects.
+func (c *cluster) confirmLeft(ctx context.Context, a *app, names []string, o *offloadOptions) error {
+	if !o.given("selector") {
+		return nil // the selector stays as it is
+	}
+	var nodes offloadingv1beta1.VirtualNodeList
+	err := c.List(ctx, &nodes)
+	unknown := apierrors.IsForbidden(err) // the administrator of a namespace
+	if err != nil && !unknown {
+		return fmt.Errorf("listing VirtualNodes: %w", err)
+	}
+	for i := range nodes.Items {
+		var host corev1.Node
+		if err := c.Get(ctx, client.ObjectKey{Name: nodes.Items[i].Name}, &host); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading Node %s: %w", nodes.Items[i].Name, err)
+		}
+		addTo(nodes.Items[i].GetLabels, nodes.Items[i].SetLabels, host.Labels) // as the controller manager does
+	}
+	selected := offload.Selected(o.parsedClusterSelection, nodes.Items)
+	var left []string
+	for _, name := range names {
+		var object offloadingv1beta1.NamespaceOffloading
+		key := client.ObjectKey{Namespace: name, Name: offloadingv1beta1.NamespaceOffloadingName}
+		if err := c.Get(ctx, key, &object); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return fmt.Errorf("reading NamespaceOffloading %s: %w", key, err)
+		}
+		for _, id := range slices.Sorted(maps.Keys(object.Status.RemoteNamespacesConditions)) {
+			if isRequired(object.Status.RemoteNamespacesConditions[id]) && !slices.Contains(selected, id) {
+				left = append(left, fmt.Sprintf("%s from cluster %s", name, id))
+			}
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	if unknown {
+		return a.confirm(fmt.Sprintf("Change the selector? It may leave out a cluster where the namespace is (%s): the remote namespace is deleted there, with everything in it.",
+			strings.Join(left, ", ")))
+	}
+	return a.confirm(fmt.Sprintf("Stop offloading %s? The new selector leaves it out: the remote namespace is deleted with everything in it.", strings.Join(left, ", ")))
+}
+
+// isRequired tells whether a cluster is one of those that hold, or are to hold, a namespace.
+func isRequired(conditions []offloadingv1beta1.RemoteNamespaceCondition) bool {
+	return slices.ContainsFunc(conditions, func(c offloadingv1beta1.RemoteNamespaceCondition) bool {
+		return c.Type == offloadingv1beta1.RemoteNamespaceRequired && c.Status == corev1.ConditionTrue
+	})
+}
+
 type offloadOptions struct {
 	choice                 namespaceChoice
 	pods, mapping, twin    string
@@ -87,6 +175,8 @@ type offloadOptions struct {
 	timeout                time.Duration
 	output                 outputFlag
 	parsedClusterSelection *corev1.NodeSelector
+	// given tells whether a flag is on the command line.
+	given func(flag string) bool
 }
 
 func (a *app) offloadNamespaceCommand() *cobra.Command {
@@ -96,7 +186,10 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 		Aliases: []string{"ns", "namespaces"},
 		Short:   "Extend namespaces to other clusters",
 		Long: "Extend namespaces to the clusters the local one is peered with: every selected provider gets a twin namespace, and\n" +
-			"new pods may be scheduled on its virtual nodes. Pods that exist already stay where they are.",
+			"new pods may be scheduled on its virtual nodes. Pods that exist already stay where they are. For a namespace that is\n" +
+			"offloaded already, only the settings on the command line change; a selector that leaves out clusters where the namespace\n" +
+			"is deletes it there, after a confirmation. Namespaces of Kubernetes and of Liqo, and those that the installation protects\n" +
+			"(value offloading.protectedNamespaces), are refused.",
 		Example: example(`
 			# Pods may run here and in every provider
 			%[1]s offload namespace demo
@@ -110,19 +203,29 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: a.completion(namespaces),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-			defer cancel()
+			o.given = cmd.Flags().Changed
 			if err := errors.Join(o.choice.validate(args), o.validate(), o.output.validate()); err != nil {
 				return err
 			}
-			local, err := a.installed(ctx)
+			local, err := a.forNamespaces(cmd.Context())
 			if err != nil {
 				return err
 			}
-			names, err := o.choice.resolve(ctx, local, args)
+			names, err := o.choice.resolve(cmd.Context(), local, args)
 			if err != nil {
 				return err
 			}
+			if err := local.refuseProtected(cmd.Context(), o.choice.selector, names); err != nil {
+				return err
+			}
+			if o.output.format == "" {
+				// The time the user takes to answer does not count.
+				if err := local.confirmLeft(cmd.Context(), a, names, &o); err != nil {
+					return err
+				}
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+			defer cancel()
 			for i, name := range names {
 				if o.output.format != "" {
 					if i > 0 && !o.output.json() {
@@ -144,7 +247,7 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 	flags.StringVar(&o.mapping, "namespace-mapping-strategy", string(offloadingv1beta1.DefaultName),
 		"Name of the twin namespace: DefaultName (the name and the ID of this cluster), EnforceSameName or SelectedName")
 	flags.StringVar(&o.twin, "remote-namespace-name", "", "Name of the twin namespace with the strategy SelectedName")
-	flags.StringArrayVarP(&o.selectors, "selector", "l", nil, "Labels of the virtual nodes to choose; repeated, each is an alternative (default: all)")
+	flags.StringArrayVarP(&o.selectors, "selector", "l", nil, "Labels of the virtual nodes to choose; repeated, each is an alternative; '' stands for all (default: all)")
 	flags.DurationVar(&o.timeout, "timeout", 20*time.Second, "How long to wait in all")
 	o.choice.add(command)
 	o.output.add(flags, "Only print the object, do not create it")
@@ -154,15 +257,18 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 
 func (o *offloadOptions) validate() error {
 	strategies := []string{string(offloadingv1beta1.PodsLocal), string(offloadingv1beta1.PodsRemote), string(offloadingv1beta1.PodsLocalAndRemote)}
-	if !slices.Contains(strategies, o.pods) {
-		return fmt.Errorf("--pod-offloading-strategy %s: want one of %s", o.pods, strings.Join(strategies, ", "))
+	if err := oneOfThese("pod-offloading-strategy", o.pods, strategies...); err != nil {
+		return err
 	}
 	mappings := []string{string(offloadingv1beta1.DefaultName), string(offloadingv1beta1.EnforceSameName), string(offloadingv1beta1.SelectedName)}
-	if !slices.Contains(mappings, o.mapping) {
-		return fmt.Errorf("--namespace-mapping-strategy %s: want one of %s", o.mapping, strings.Join(mappings, ", "))
+	if err := oneOfThese("namespace-mapping-strategy", o.mapping, mappings...); err != nil {
+		return err
 	}
 	if selected := o.mapping == string(offloadingv1beta1.SelectedName); selected != (o.twin != "") {
 		return fmt.Errorf("--remote-namespace-name goes with --namespace-mapping-strategy %s, and only with it", offloadingv1beta1.SelectedName)
+	}
+	if slices.Equal(o.selectors, []string{""}) {
+		return nil // all, in place of those of before
 	}
 	terms, err := nodeSelectorTerms(o.selectors)
 	if len(terms) > 0 {
@@ -214,11 +320,19 @@ func (o *offloadOptions) object(namespace string) *offloadingv1beta1.NamespaceOf
 	return object
 }
 
+// fill sets what is on the command line, and for a new object the defaults of the rest: what an object has stays unless it is named.
 func (o *offloadOptions) fill(object *offloadingv1beta1.NamespaceOffloading) {
-	object.Spec.PodOffloadingStrategy = offloadingv1beta1.PodOffloadingStrategy(o.pods)
-	object.Spec.NamespaceMappingStrategy = offloadingv1beta1.NamespaceMappingStrategy(o.mapping)
-	object.Spec.RemoteNamespaceName = o.twin
-	object.Spec.ClusterSelector = o.parsedClusterSelection
+	set := func(flag string) bool { return object.ResourceVersion == "" || o.given == nil || o.given(flag) }
+	if set("pod-offloading-strategy") {
+		object.Spec.PodOffloadingStrategy = offloadingv1beta1.PodOffloadingStrategy(o.pods)
+	}
+	if set("namespace-mapping-strategy") {
+		object.Spec.NamespaceMappingStrategy = offloadingv1beta1.NamespaceMappingStrategy(o.mapping)
+		object.Spec.RemoteNamespaceName = o.twin
+	}
+	if set("selector") {
+		object.Spec.ClusterSelector = o.parsedClusterSelection
+	}
 }
 
 // stricter tells whether pods allowed before may be forbidden where they run now.

@@ -21,6 +21,10 @@ import (
 type authFlags struct {
 	inBand   bool
 	proxyURL string
+	// invite lets the provider use the consumer too, through the same tunnel.
+	invite bool
+	// force replaces the key or the CA of another cluster with the same ID.
+	force bool
 	// given tells which flags the user typed: without one, a peering keeps the way that it has.
 	given func(name string) bool
 }
@@ -29,11 +33,23 @@ func (f *authFlags) add(flags *pflag.FlagSet) {
 	f.given = flags.Changed
 	flags.BoolVar(&f.inBand, "in-band", false, "Reach the provider's API server through the tunnel (--in-band=false: no longer)")
 	flags.StringVar(&f.proxyURL, "proxy-url", "", "HTTP CONNECT proxy on the way to the provider's API server")
+	f.addForce(flags)
+}
+
+func (f *authFlags) addInvite(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.invite, "invite", false, fmt.Sprintf("With in-band: also let the provider use resources of the local cluster, for %d days, when its administrator runs peer NAME there", maxTokenLifetime/(24*time.Hour)))
+}
+
+func (f *authFlags) addForce(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.force, "force", false, "Replace the key or the CA of a cluster with the same ID that was peered before")
 }
 
 func (f *authFlags) validate() error {
 	if f.inBand && f.proxyURL != "" {
 		return errors.New("--in-band goes through the proxy of the provider, --proxy-url through another one: use one of them")
+	}
+	if f.invite && !f.inBand {
+		return errors.New("--invite is for --in-band: without a tunnel for it, the other direction is peered with liqoctl generate peer-command")
 	}
 	if f.proxyURL != "" && !strings.HasPrefix(f.proxyURL, "http://") && !strings.HasPrefix(f.proxyURL, "https://") {
 		return fmt.Errorf("--proxy-url %s: want http://host:port", f.proxyURL)
@@ -42,11 +58,13 @@ func (f *authFlags) validate() error {
 }
 
 type peerOptions struct {
-	auth                            authFlags
-	network                         networkOptions
-	resources                       resourceFlags
-	timeout                         time.Duration
-	networkingDisabled              bool
+	auth               authFlags
+	network            networkOptions
+	resources          resourceFlags
+	timeout            time.Duration
+	networkingDisabled bool
+	// bidirectional is whether the provider is to consume too.
+	bidirectional                   bool
 	createResourceSlice, createNode bool
 	class                           string
 	// location is where the gateway server runs, as the user says it.
@@ -61,8 +79,8 @@ func (a *app) peerCommand() *cobra.Command {
 		Long: "Peer the local cluster, the consumer, with the remote one, the provider: connect their networks, authenticate, ask for\n" +
 			"resources, and wait until they are a Ready node of the local cluster and the peering is healthy. Running it again goes on\n" +
 			"where it stopped.\n\n" +
-			"With NAME and no remote kubeconfig, the provider is a cluster that uses this one in-band: with peer in-band it left an invitation\n" +
-			"here to use its resources too, through the same tunnel.\n\n" +
+			"With NAME and no remote kubeconfig, the provider is a cluster that uses this one in-band: with peer --in-band --invite it left an\n" +
+			"invitation here to use its resources too, through the same tunnel.\n\n" +
 			"With --networking-disabled, or where a cluster was installed without networking, offloaded pods run, but reach the pods and\n" +
 			"services of the local cluster only where the infrastructure routes them.",
 		Example: example(`
@@ -72,7 +90,7 @@ func (a *app) peerCommand() *cobra.Command {
 			%[1]s peer --remote-kubeconfig milan.yaml --gw-server-service-type NodePort --in-band
 			# Two contexts of one kubeconfig, and amounts of one's own
 			%[1]s peer --context rome --remote-context milan --cpu 8 --memory 32Gi
-			# The other way round: on milan, which rome uses in-band
+			# The other way round: on milan, which rome uses in-band and has invited (peer --in-band --invite)
 			%[1]s peer rome
 			# Only authenticate, the resources are asked for later
 			%[1]s peer --remote-kubeconfig milan.yaml --create-resource-slice=false`),
@@ -81,6 +99,7 @@ func (a *app) peerCommand() *cobra.Command {
 	}
 	remote := remoteFlags(command.Flags())
 	o.auth.add(command.Flags())
+	o.auth.addInvite(command.Flags())
 	o.addBoth(command)
 	a.addDryRun(command.Flags())
 	command.RunE = func(cmd *cobra.Command, args []string) error {
@@ -139,8 +158,16 @@ func (a *app) peer(ctx context.Context, remote *remoteConfig, o *peerOptions) (*
 
 // peer does what the command does once both clusters are known: connect the networks, authenticate, ask for resources, wait for the node.
 func (p *pair) peer(ctx context.Context, o *peerOptions, resources corev1.ResourceList) error {
-	t, err := p.peerNetwork(ctx, o)
-	if err != nil {
+	if err := p.checkPeer(ctx, o); err != nil {
+		return err
+	}
+	// Whoever has no rights on the network over there asks the other control plane for it, with the identity that the peering gives.
+	asks := p.mustAskForNetwork(o)
+	var t *tunnel
+	var err error
+	if asks {
+		p.withoutEffect(&o.network, "gw-server-service-location")
+	} else if t, err = p.peerNetwork(ctx, o); err != nil {
 		return err
 	}
 	proxy, err := p.proxyURL(ctx, &o.auth)
@@ -150,8 +177,14 @@ func (p *pair) peer(ctx context.Context, o *peerOptions, resources corev1.Resour
 	if err := p.authenticate(ctx, proxy); err != nil {
 		return err
 	}
-	if o.auth.inBand {
+	if o.auth.invite {
 		if err := p.inviteBack(ctx); err != nil {
+			return err
+		}
+	}
+	connected := t != nil
+	if asks {
+		if connected, err = p.askForNetwork(ctx, o); err != nil {
 			return err
 		}
 	}
@@ -161,7 +194,7 @@ func (p *pair) peer(ctx context.Context, o *peerOptions, resources corev1.Resour
 			return err
 		}
 	}
-	return p.local.healthy(ctx, p.remote.id, t != nil, node)
+	return p.local.healthy(ctx, p.remote.id, connected, node)
 }
 
 // askForResources makes the ResourceSlice and waits for what becomes of it: a Ready node, unless the user wants none.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -16,6 +17,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/door"
 )
 
 // addressWithin is how long the addresses of an invitation may take that nothing depends on yet.
@@ -36,7 +38,7 @@ func (p *pair) inviteBack(ctx context.Context) error {
 
 func (p *pair) invite(ctx context.Context) error {
 	back := &pair{local: p.remote, remote: p.local}
-	door, err := back.throughTunnel(ctx, ipamv1alpha1.IPAuthentication, peering.DoorService, "the authentication service")
+	address, err := back.throughTunnel(ctx, ipamv1alpha1.IPAuthentication, peering.DoorService, "the authentication service")
 	if err != nil {
 		return fmt.Errorf("%w; the authentication service is installed with auth.enabled=true", err)
 	}
@@ -52,10 +54,15 @@ func (p *pair) invite(ctx context.Context) error {
 	if err := p.remote.Get(ctx, client.ObjectKeyFromObject(tenant), tenant); err != nil {
 		return p.remote.error(fmt.Errorf("reading %s: %w", p.remote.name(tenant), err))
 	}
-	url, through := "https://"+door.String(), "http://"+proxy.String()
+	options := &door.Options{Namespace: p.local.namespace, Client: p.local, Reader: p.local, Now: time.Now, Random: rand.Reader}
+	tokens, err := door.EnsureSecret(ctx, options)
+	if err != nil {
+		return p.local.error(err)
+	}
+	url, through := "https://"+address.String(), "http://"+proxy.String()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
 	changed, err := p.remote.ensure(ctx, secret, func() error {
-		if string(secret.Data[peering.InvitationURLKey]) == url && string(secret.Data[peering.InvitationProxyKey]) == through && lasts(secret, p.remote.id, time.Now()) {
+		if string(secret.Data[peering.InvitationURLKey]) == url && string(secret.Data[peering.InvitationProxyKey]) == through && lasts(secret, tokens, p.remote.id, time.Now()) {
 			return nil
 		}
 		text, err := p.local.sealed(ctx, &peering.Token{Expires: time.Now().Add(maxTokenLifetime), Consumer: p.remote.id}, true)
@@ -75,16 +82,26 @@ func (p *pair) invite(ctx context.Context) error {
 	return err
 }
 
-// lasts tells whether the token of an Invitation is for the consumer and good for another while.
-func lasts(invitation *corev1.Secret, consumer string, now time.Time) bool {
-	token, err := peering.ParseToken(string(invitation.Data[peering.InvitationTokenKey]))
-	return err == nil && token.Consumer == consumer && token.Expires.Sub(now) > maxTokenLifetime/2
+// lasts tells whether the token of an Invitation admits the consumer, by the Secret of tokens of the cluster that invites, and for another while.
+func lasts(invitation, tokens *corev1.Secret, consumer string, now time.Time) bool {
+	token, err := peering.CheckToken(tokens.Data[peering.DoorSecretKey], string(invitation.Data[peering.InvitationTokenKey]), consumer, now)
+	if err != nil || token.Consumer != consumer || token.Expires.Sub(now) <= maxTokenLifetime/2 {
+		return false
+	}
+	_, err = peering.Redeem(tokens.Data[peering.DoorUsedKey], token, consumer, now)
+	return err == nil
 }
 
 // peerInvited peers with a cluster that has left an Invitation here: what it takes is already in the tenant namespace.
 func (a *app) peerInvited(ctx context.Context, name string, o *peerOptions) error {
+	if o.auth.invite {
+		return fmt.Errorf("--invite is for the cluster that invites: %s, which is named, is the one that has", name)
+	}
 	if o.auth.given("in-band") || o.auth.given("proxy-url") {
 		return fmt.Errorf("%s is named, and the way to its API server is told too: leave --in-band and --proxy-url out, the invitation of %s says how it is reached", name, name)
+	}
+	if o.auth.force {
+		return fmt.Errorf("--force has no effect on a provider that is named: where it knows a cluster of this ID by another key, its administrator deletes that Tenant first")
 	}
 	resources, err := o.resources.list()
 	if err != nil {
@@ -100,6 +117,11 @@ func (a *app) peerInvited(ctx context.Context, name string, o *peerOptions) erro
 	id, namespace, err := c.peerCalled(ctx, name)
 	if err != nil {
 		return err
+	}
+	if o.createsNode() {
+		if err := c.checkNodeName(ctx, id, id, nodeNameCure(id)); err != nil {
+			return err
+		}
 	}
 	if err := c.acceptInvitation(ctx, namespace, id); err != nil {
 		return c.explained(id, err)
@@ -119,14 +141,14 @@ func (c *cluster) acceptInvitation(ctx context.Context, namespace, provider stri
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
 		err := c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("cluster %s has not invited this one: peer with it by its kubeconfig (--remote-kubeconfig), or run the command here that liqoctl generate peer-command prints there", provider)
+			return fmt.Errorf("cluster %s has not invited this one: peer with it by its kubeconfig (--remote-kubeconfig), or run the command here that liqoctl generate peer-command prints there, or have it invite this one (liqoctl peer --in-band --invite, run there)", provider)
 		}
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", c.name(secret), err)
 		}
 		token, err := peering.ParseToken(string(secret.Data[peering.InvitationTokenKey]))
 		if err == nil && time.Now().After(token.Expires) {
-			err = errors.New("it has expired; liqoctl peer in-band, once more, makes another")
+			err = errors.New("it has expired; liqoctl peer in-band --invite, run in that cluster, makes another")
 		}
 		if err != nil {
 			return fmt.Errorf("the invitation of cluster %s, %s: %w", provider, c.name(secret), err)

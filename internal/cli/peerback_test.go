@@ -77,23 +77,39 @@ func (n networks) inviteBack(p *pair) {
 	n.has(n.refused(n.in(n.milan, "peer rome")), "cluster rome has not invited this one", "generate peer-command")
 }
 
-// An invitation is made anew when half of its time is over, or when it is for somebody else.
+// Another invitation is made when half of the time of its token is over, and when the token admits the consumer no more.
 func TestInvitationsLast(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
+	key := []byte("secret")
+	token := func(consumer string, left time.Duration) peering.Token {
+		return peering.Token{ID: "AAECAwQFBgcI", Expires: now.Add(left), Consumer: consumer, Pin: bytes.Repeat([]byte{7}, 32)}
+	}
 	of := func(consumer string, left time.Duration) *corev1.Secret {
-		token := peering.Token{ID: "AAECAwQFBgcI", Expires: now.Add(left), Consumer: consumer, Pin: bytes.Repeat([]byte{7}, 32)}
-		return &corev1.Secret{Data: map[string][]byte{peering.InvitationTokenKey: []byte(token.Text([]byte("secret")))}}
+		return &corev1.Secret{Data: map[string][]byte{peering.InvitationTokenKey: []byte(token(consumer, left).Text(key))}}
+	}
+	used, err := peering.Redeem(nil, token("milan", maxTokenLifetime), "milan", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spent, err := peering.SpendTokens(used, "milan", now)
+	if err != nil {
+		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		secret *corev1.Secret
-		want   bool
+		secret    *corev1.Secret
+		key, book []byte
+		want      bool
 	}{
-		"none":      {&corev1.Secret{}, false},
-		"new":       {of("milan", maxTokenLifetime), true},
-		"old":       {of("milan", maxTokenLifetime/3), false},
-		"another's": {of("naples", maxTokenLifetime), false},
+		"none":                        {&corev1.Secret{}, key, nil, false},
+		"new":                         {of("milan", maxTokenLifetime), key, nil, true},
+		"used":                        {of("milan", maxTokenLifetime), key, used, true},
+		"of a peering that has ended": {of("milan", maxTokenLifetime), key, spent, false},
+		"of a Secret replaced since":  {of("milan", maxTokenLifetime), []byte("another"), nil, false},
+		"old":                         {of("milan", maxTokenLifetime/3), key, nil, false},
+		"another's":                   {of("naples", maxTokenLifetime), key, nil, false},
 	} {
-		if got := lasts(test.secret, "milan", now); got != test.want {
+		tokens := &corev1.Secret{Data: map[string][]byte{peering.DoorSecretKey: test.key, peering.DoorUsedKey: test.book}}
+		if got := lasts(test.secret, tokens, "milan", now); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

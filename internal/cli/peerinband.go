@@ -9,7 +9,6 @@ import (
 // peerInBandCommand is peer --in-band under the name that it had before there was a flag.
 func (a *app) peerInBandCommand() *cobra.Command {
 	var o peerOptions
-	var bidirectional bool
 	command := &cobra.Command{
 		Use:     "in-band",
 		Aliases: []string{"ib"},
@@ -19,21 +18,25 @@ func (a *app) peerInBandCommand() *cobra.Command {
 		Example: example(`
 			# The API server of milan can be reached from here, but not from the cluster rome
 			%[1]s peer in-band --context rome --remote-context milan
+			# Let the administrator of milan use rome too (peer rome, run there)
+			%[1]s peer in-band --context rome --remote-context milan --invite
 			# And rome's resources become a node of milan too
 			%[1]s peer in-band --context rome --remote-context milan --bidirectional`),
 		Args: cobra.NoArgs,
 	}
 	flags := command.Flags()
 	remote := remoteFlags(flags)
-	flags.BoolVar(&bidirectional, "bidirectional", false, "Peer the remote cluster with the local one too")
+	flags.BoolVar(&o.bidirectional, "bidirectional", false, "Peer the remote cluster with the local one too")
 	o.addBoth(command)
 	a.addDryRun(flags)
+	o.auth.addForce(flags)
+	o.auth.addInvite(flags)
 	o.auth.inBand, o.auth.given = true, func(name string) bool { return name == "in-band" }
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
 		p, err := a.peer(ctx, remote, &o)
-		if err != nil || !bidirectional {
+		if err != nil || !o.bidirectional {
 			return err
 		}
 		resources, err := o.resources.list()
@@ -41,7 +44,7 @@ func (a *app) peerInBandCommand() *cobra.Command {
 			return err
 		}
 		// The server stays where it is.
-		o.network.located = false
+		o.network.located, o.bidirectional, o.auth.invite = false, false, false
 		back := &pair{local: p.remote, remote: p.local}
 		return back.explained(back.peer(ctx, &o, resources))
 	}

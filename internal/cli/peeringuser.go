@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,8 +43,9 @@ func (a *app) generatePeeringUserCommand() *cobra.Command {
 		Use:   "peering-user",
 		Short: "Print a kubeconfig that is good for peering one consumer with this cluster, and for nothing else",
 		Long: "Make a user of this cluster, the provider, that may peer one consumer with it and nothing else, and print its kubeconfig. The\n" +
-			"consumer's administrator gives it to peer and unpeer as --remote-kubeconfig. The user lives until delete peering-user; its\n" +
-			"certificate ends when the cluster's signer says so.",
+			"consumer's administrator gives it to peer, unpeer, network connect and network disconnect as --remote-kubeconfig. It has no right\n" +
+			"to make gateways: the networks are connected by the two control planes, once the consumer is authenticated. The user lives until\n" +
+			"delete peering-user; its certificate ends when the cluster's signer says so.",
 		Example: example(`
 			# Run in milan; the file is for the administrator of rome
 			%[1]s generate peering-user --consumer-cluster-id rome > milan-for-rome.yaml`),
@@ -53,8 +53,8 @@ func (a *app) generatePeeringUserCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			if !slices.Contains([]string{"auto", "true", "false"}, rsa) {
-				return fmt.Errorf("--tls-compatibility-mode %s: want auto, true or false", rsa)
+			if err := oneOfThese("tls-compatibility-mode", rsa, "auto", "true", "false"); err != nil {
+				return err
 			}
 			local, err := a.installed(ctx)
 			if err != nil {

@@ -162,7 +162,7 @@ func testPeeringUser(t *testing.T, c client.Client, liqoctl func(string) (int, s
 	const generate = "generate peering-user --consumer-cluster-id turin"
 	refused("delete peering-user --consumer-cluster-id turin", "there is no peering user for cluster turin")
 	refused("generate peering-user --consumer-cluster-id rome", "that is this cluster")
-	refused(generate+" --tls-compatibility-mode maybe", "want auto, true or false")
+	refused(generate+" --tls-compatibility-mode maybe", "want one of auto, true, false")
 	users := map[string]bool{}
 	for range 2 {
 		code, out, errOut := liqoctl(generate)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/doctor"
 	"liqo.io/liqo/internal/network"
 )
 
@@ -36,7 +38,7 @@ func (o *networkOptions) locate(location string) error {
 		o.serverHere = true
 	case locationProvider:
 	default:
-		return fmt.Errorf("--gw-server-service-location %s: want %s or %s", location, locationProvider, locationConsumer)
+		return oneOfThese("gw-server-service-location", location, locationProvider, locationConsumer)
 	}
 	return nil
 }
@@ -96,14 +98,17 @@ func (p *pair) sharedRanges(ctx context.Context) string {
 	return strings.Join(shared, ", ")
 }
 
-// withoutEffect names the flags that say something about a tunnel that is not made.
-func (p *pair) withoutEffect(o *networkOptions) {
+// withoutEffect names the flags that say something about a tunnel that is not made here, except some.
+func (p *pair) withoutEffect(o *networkOptions, except ...string) {
 	for _, name := range []string{
 		"gw-server-service-location", connectServerFlags.serviceType, connectServerFlags.port, connectServerFlags.nodePort, connectServerFlags.loadBalancerIP,
 		"gw-client-address", "gw-client-port", "mtu",
 	} {
+		if slices.Contains(except, name) {
+			continue
+		}
 		if o.given(name) {
-			p.local.Warn("--%s has no effect without a network between the clusters", name)
+			p.local.Warn("--%s has no effect: this command makes no gateways", name)
 		}
 	}
 }
@@ -229,7 +234,43 @@ func (c *cluster) healthy(ctx context.Context, peer string, network, node bool) 
 	if err != nil {
 		return err
 	}
-	step.Done("The peering with %s is healthy", peer)
+	step.End()
+	if c.rehearses() {
+		return nil
+	}
+	return c.conclude(ctx, peer)
+}
+
+// What was just set up may need a moment until everything says so.
+const (
+	settleTime  = 5 * time.Second
+	settlePause = 500 * time.Millisecond
+)
+
+// conclude is the last line of a command that peers: what doctor finds of the installation and the peering, or that there is nothing to find.
+func (c *cluster) conclude(ctx context.Context, peer string) error {
+	step := c.Start("Waiting for doctor to find the peering with %s healthy", peer)
+	defer step.End()
+	var found []doctor.Finding
+	for end := time.Now().Add(settleTime); ; {
+		findings := c.diagnosis(ctx)
+		// What is only a warning about the installation, such as a namespace that is offloaded to nobody, is not about this peering.
+		found = slices.DeleteFunc(doctor.Installation(findings), func(f doctor.Finding) bool { return f.Level != doctor.Fail })
+		found = append(found, doctor.OfPeer(findings, peer)...)
+		found = slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Minor() })
+		if len(found) == 0 {
+			c.Did("The peering with %s is healthy", peer)
+			return nil
+		}
+		if time.Now().After(end) || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(settlePause)
+	}
+	for i := range found {
+		c.Warn("%s\nCure: %s", found[i].Evidence, found[i].Cure)
+	}
+	c.Warn("The peering with %s is established, but not healthy: see above, and liqoctl doctor", peer)
 	return nil
 }
 

@@ -63,8 +63,8 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if o.location != locationProvider && o.location != locationConsumer {
-			return fmt.Errorf("--gw-server-service-location %s: want %s or %s", o.location, locationProvider, locationConsumer)
+		if err := oneOfThese("gw-server-service-location", o.location, locationProvider, locationConsumer); err != nil {
+			return err
 		}
 		resources, err := o.resources.list()
 		if err != nil {
@@ -106,6 +106,11 @@ func (i *invitation) check(now time.Time) (peering.Token, error) {
 }
 
 func (c *cluster) peerOutOfBand(ctx context.Context, i *invitation, o *peerOptions, resources corev1.ResourceList) error {
+	if o.createsNode() {
+		if err := c.checkNodeName(ctx, i.name, i.id, "give another NAME (liqoctl peer out-of-band NAME)"); err != nil {
+			return err
+		}
+	}
 	namespace, err := c.ensureTenantNamespace(ctx, i.id)
 	if err != nil {
 		return err

@@ -24,6 +24,8 @@ type prepared struct {
 	id     string
 	// upgrades is the version that is there already; empty if none is.
 	upgrades string
+	// revision of the Helm release that all this was computed from; empty if there is none.
+	revision string
 }
 
 // prepare finds out about the cluster, computes the values, and refuses what can't work.
@@ -34,6 +36,9 @@ func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prep
 	if err != nil {
 		return nil, err
 	}
+	if o.chartPath != "" {
+		installer.SetVersion(chart, o.chartVersion, o.versionAsked)
+	}
 	out := &prepared{chart: chart}
 	if out.crds, err = installer.CRDs(chart); err != nil {
 		return nil, err
@@ -43,11 +48,15 @@ func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prep
 		return nil, err
 	}
 	c.Info("Installer initialized")
+	if err := out.readRevision(a, c); err != nil {
+		return nil, err
+	}
 	facts, err := a.facts(ctx, c, step, o)
 	if err != nil {
 		return nil, err
 	}
 	out.upgrades = facts.InstalledVersion
+	dropTag(c, facts.Installed, given, chart.AppVersion())
 	c.Info("Cluster configuration correctly retrieved")
 
 	request := o.request.WithValues(given).WithAgents(install.Merge(chart.Values, facts.Installed, given))
@@ -61,6 +70,9 @@ func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prep
 	}
 	computed, networks := install.Values(request, facts, rand.Uint64())
 	out.values = install.Merge(facts.Installed, computed, given)
+	if tag, _ := out.values["tag"].(string); tag == "" {
+		out.values["tag"] = "" // said, since Helm fills in what an upgrade leaves out from the installation before
+	}
 	c.Info("%s", install.Summary(install.Parameters(request, facts, out.values, networks, evidence)))
 	for _, note := range facts.Cloud.Notes {
 		c.Warn("%s", note)
@@ -89,6 +101,29 @@ func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prep
 	}
 	step.Done("Installation parameters correctly generated")
 	return out, nil
+}
+
+// dropTag takes the tag of the images out of the values of an earlier installation: what is installed now has the version that it says, unless a tag is
+// given for it.
+func dropTag(c *cluster, installed, given map[string]any, version string) {
+	tag, _ := installed["tag"].(string)
+	if tag == "" {
+		return
+	}
+	delete(installed, "tag")
+	if now, _ := given["tag"].(string); now == "" && tag != version {
+		c.Warn("The tag %s that the installation was given is replaced by %s: --set tag=%s keeps it", tag, version, tag)
+	}
+}
+
+// readRevision notes what the preparation starts from, before anything else is read.
+func (p *prepared) readRevision(a *app, c *cluster) error {
+	release, err := installer.NewRelease(c.getter, c.namespace, helmLog(a))
+	if err != nil {
+		return err
+	}
+	p.revision, err = release.Revision()
+	return err
 }
 
 // facts are what the cluster, the release in it, and the provider's own API tell.

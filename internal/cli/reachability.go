@@ -25,11 +25,27 @@ func (c *cluster) explained(provider string, err error) error {
 	if c.Get(ctx, client.ObjectKey{Name: provider}, &foreign) != nil {
 		return err
 	}
-	for _, condition := range foreign.Status.Conditions {
-		if condition.Type == corev1beta1.APIServerStatus && condition.Status == corev1beta1.StatusError {
-			return fmt.Errorf("%w\nCluster %s does not reach the API server of %s, %s, over TCP since %s: %s", err,
-				c.id, provider, foreign.Status.APIServerURL, condition.LastTransitionTime.Format(time.RFC3339), condition.Message)
-		}
+	if lost := unreachableSince(&foreign); lost != nil {
+		return fmt.Errorf("%w\nCluster %s does not reach the API server of %s, %s, over TCP since %s: %s", err,
+			c.id, provider, foreign.Status.APIServerURL, lost.LastTransitionTime.Format(time.RFC3339), lost.Message)
 	}
 	return err
+}
+
+// apiServerCondition is what a ForeignCluster says of the API server of the peer; nil where it says nothing yet.
+func apiServerCondition(foreign *corev1beta1.ForeignCluster) *corev1beta1.Condition {
+	for i := range foreign.Status.Conditions {
+		if foreign.Status.Conditions[i].Type == corev1beta1.APIServerStatus {
+			return &foreign.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// unreachableSince is the condition that says that the API server of a peer can't be reached; nil while it can.
+func unreachableSince(foreign *corev1beta1.ForeignCluster) *corev1beta1.Condition {
+	if condition := apiServerCondition(foreign); condition != nil && condition.Status == corev1beta1.StatusError {
+		return condition
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -66,11 +67,10 @@ func (f *outputFlag) add(flags *pflag.FlagSet, usage string) {
 func (f *outputFlag) json() bool { return strings.EqualFold(f.format, "json") }
 
 func (f *outputFlag) validate() error {
-	switch strings.ToLower(f.format) {
-	case "", "json", "yaml":
+	if f.format == "" || slices.Contains([]string{"json", "yaml"}, strings.ToLower(f.format)) {
 		return nil
 	}
-	return fmt.Errorf("--output %s: want json or yaml", f.format)
+	return oneOfThese("output", f.format, "json", "yaml")
 }
 
 // defaultClass is how users name the class that the provider answers itself.

@@ -163,6 +163,11 @@ func (a *app) createResourceSliceCommand() *cobra.Command {
 			if output.format != "" {
 				return local.printObject(request.object(), output.format)
 			}
+			if request.virtualNode {
+				if err := local.checkNodeName(ctx, request.name, request.provider, "give the ResourceSlice another name, or --no-virtual-node"); err != nil {
+					return err
+				}
+			}
 			slice, err := local.ensureSlice(ctx, &request)
 			if err != nil {
 				return err

@@ -20,6 +20,11 @@ import (
 
 // rolledOut waits until everything runs, in its newest version; an error says of all that does not, and why.
 func (c *cluster) rolledOut(ctx context.Context, step *console.Step, workloads []installer.Workload) error {
+	watching, end := context.WithCancel(ctx)
+	var told sync.WaitGroup
+	told.Go(func() { c.tellStuck(watching) })
+	defer told.Wait()
+	defer end()
 	errs := make([]error, len(workloads))
 	var group sync.WaitGroup
 	for i, workload := range workloads {
@@ -35,6 +40,52 @@ func (c *cluster) rolledOut(ctx context.Context, step *console.Step, workloads [
 	}
 	group.Wait()
 	return errors.Join(errs...)
+}
+
+// stuckEvery is how often it is looked for pods that do not start.
+const stuckEvery = 2 * time.Second
+
+// tellStuck warns of containers that can not start, each once, as soon as that shows: what is waited for may take its whole time otherwise.
+func (c *cluster) tellStuck(ctx context.Context) {
+	told := map[string]bool{}
+	for {
+		var pods corev1.PodList
+		if err := c.List(ctx, &pods, client.InNamespace(c.namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err == nil {
+			for i := range pods.Items {
+				for about, why := range stuckContainers(&pods.Items[i]) {
+					if !told[about] {
+						told[about] = true
+						c.Warn("%s", why)
+					}
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(stuckEvery):
+		}
+	}
+}
+
+// stuckContainers are the containers of a pod that can not start as they are, by what is wrong with them, with image, reason and message.
+func stuckContainers(pod *corev1.Pod) map[string]string {
+	out := map[string]string{}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		waiting := status.State.Waiting
+		if waiting == nil {
+			continue
+		}
+		switch waiting.Reason {
+		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable":
+			out[status.Name+" "+status.Image] = fmt.Sprintf("Image %s can not be pulled: container %s of pod %s in namespace %s is waiting, %s",
+				status.Image, status.Name, pod.Name, pod.Namespace, strings.TrimSuffix(waiting.Reason+": "+waiting.Message, ": "))
+		case "CreateContainerConfigError", "CreateContainerError":
+			out[status.Name+" "+waiting.Reason] = fmt.Sprintf("Container %s of pod %s in namespace %s can not be created, %s",
+				status.Name, pod.Name, pod.Namespace, strings.TrimSuffix(waiting.Reason+": "+waiting.Message, ": "))
+		}
+	}
+	return out
 }
 
 func (c *cluster) rolledOutOne(ctx context.Context, step *console.Step, workload installer.Workload) error {

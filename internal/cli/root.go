@@ -22,7 +22,10 @@ import (
 	"liqo.io/liqo/internal/cli/console"
 )
 
-// Main runs liqoctl with the arguments and returns its exit code: 0, or 1 when the command failed.
+// interruptedCode is what shells make of a program that ended by an interrupt.
+const interruptedCode = 130
+
+// Main runs liqoctl with the arguments and returns its exit code: 0, 1 when the command failed, or 130 when it was interrupted.
 func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
 	// Libraries below log on their own; liqoctl says everything itself.
 	quiet()
@@ -31,6 +34,7 @@ func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams
 
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.command()
+	a.args = args
 	root.SetArgs(args)
 	root.SetContext(ctx)
 	if err := root.ExecuteContext(ctx); err != nil {
@@ -38,6 +42,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 			err = fmt.Errorf("interrupted: %w", err)
 		}
 		a.console().Fail(a.journal.told(cured(err)))
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return interruptedCode
+		}
 		return 1
 	}
 	if a.dryRun {
@@ -55,6 +62,7 @@ func quiet() {
 // app is what all commands share: the global flags and where to write.
 type app struct {
 	streams       genericiooptions.IOStreams
+	args          []string // the command line
 	kubeconfig    *genericclioptions.ConfigFlags
 	skipConfirm   bool
 	dryRun        bool         // see addDryRun
@@ -108,6 +116,10 @@ func (a *app) command() *cobra.Command {
 			%[1]s offload namespace demo`),
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args:          unknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// Every command that has one of its own needs no peer.
+		PersistentPreRunE: a.choosePeer,
 	}
 	root.SetIn(a.streams.In)
 	root.SetOut(a.streams.Out)
@@ -137,8 +149,10 @@ func (a *app) command() *cobra.Command {
 	add(groupPeer, a.peerCommand(), a.unpeerCommand(), a.networkCommand(), a.authenticateCommand(), a.unauthenticateCommand(), a.forceCommand())
 	add(groupOffload, a.offloadCommand(), a.unoffloadCommand())
 	add(groupAdmission, a.cordonCommand(), a.uncordonCommand(), a.drainCommand(), a.activateCommand())
-	root.AddCommand(a.createCommand(), a.generateCommand(), a.getCommand(), a.deleteCommand(), a.docsCommand())
+	root.AddCommand(a.createCommand(), a.generateCommand(), a.getCommand(), a.deleteCommand(), a.docsCommand(), a.optionsCommand())
 	a.completeFlags(root)
+	root.SetFlagErrorFunc(unknownFlag)
+	root.SetUsageTemplate(usage)
 	return root
 }
 
@@ -151,7 +165,7 @@ const (
 
 // group is a command that only holds others; called with something it does not know it says so.
 func group(command *cobra.Command, children ...*cobra.Command) *cobra.Command {
-	command.Args = cobra.NoArgs
+	command.Args = unknownCommand
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		return fmt.Errorf("%s needs a subcommand: %s --help lists them", cmd.CommandPath(), cmd.CommandPath())
 	}

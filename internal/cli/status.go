@@ -40,8 +40,9 @@ func (a *app) statusCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show whether the installation works",
-		Long: "Show the parts of the installation in the local cluster and whether each works, and what the cluster tells its peers: its identity,\n" +
-			"address ranges and endpoints. With --verbose also the images. What is wrong with it, and what to do, tells doctor.",
+		Long: "Show the parts of the installation in the local cluster and whether each runs, and what the cluster tells its peers: its identity,\n" +
+			"address ranges and endpoints. With --verbose also the images. For the administrator of the installation: info shows what the cluster\n" +
+			"is and its peerings, doctor what is wrong and what cures that, kubectl get foreignclusters the peerings as objects to wait for.",
 		Example: example(`
 			%[1]s status
 			# The peering with milan
@@ -124,16 +125,24 @@ func (s *statusInfo) write(c *console.Console, verbose bool) error {
 	parts := console.Box{Title: "Control plane check"}
 	for _, part := range s.Components {
 		mark := "✔"
-		if part.Available < part.Desired {
+		count := fmt.Sprintf("desired %d, available %d", part.Desired, part.Available)
+		if part.Available < part.Desired || part.Desired == 0 {
 			mark = "✖"
 		}
-		parts.Line(0, fmt.Sprintf("%s %s %s", mark, part.Kind, part.Name), fmt.Sprintf("desired %d, available %d", part.Desired, part.Available))
+		if part.Desired == 0 && part.Kind == "DaemonSet" {
+			count = "no node matches"
+		}
+		parts.Line(0, fmt.Sprintf("%s %s %s", mark, part.Kind, part.Name), count)
 		if verbose {
 			parts.Line(1, "Images", strings.Join(part.Images, ", "))
 		}
 	}
 	for _, pod := range sorted(s.Health.UnhealthyPods) {
 		parts.Line(0, "✖ Pod "+pod, s.Health.UnhealthyPods[pod])
+	}
+	problems(&parts, 0, s.Health.Problems)
+	for _, peer := range s.Peerings.Peers {
+		problems(&parts, 0, peer.Problems)
 	}
 	local := console.Box{Title: "Local cluster information"}
 	local.Line(0, "Cluster identity", "")

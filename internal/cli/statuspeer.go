@@ -68,6 +68,11 @@ func peersByID(peers []*peerInfo) map[string]*peerInfo {
 
 func (p *peerInfo) writeStatus(c *console.Console) error {
 	box := console.Box{Title: p.ClusterID}
+	if p.Former {
+		box.Line(0, "Former peer: the peering was undone", "")
+		return box.Write(c.Out())
+	}
+	problems(&box, 0, p.Problems)
 	phase := func(value corev1beta1.Phase) string { return orDefault(string(value), string(corev1beta1.PhaseNone)) }
 	box.Line(0, "Type", string(p.summary.Type))
 	box.Line(0, "Direction", "")

@@ -76,8 +76,9 @@ func (c *cluster) ensureTenantNamespace(ctx context.Context, remoteID string) (s
 func (c *cluster) requireTenantNamespace(ctx context.Context, remoteID string) (string, error) {
 	name, err := c.findTenantNamespace(ctx, remoteID)
 	if err == nil && name == "" {
-		err = c.error(fmt.Errorf("there is no tenant namespace for cluster %s (no namespace is labelled %s=%s): peer with it first, or check the cluster ID",
-			remoteID, api.LabelRemoteClusterID, remoteID))
+		known, _ := peerIDs(ctx, c) // only to suggest one of them
+		err = c.error(didYouMean(fmt.Errorf("there is no tenant namespace for cluster %s (no namespace is labelled %s=%s): peer with it first, or check the cluster ID",
+			remoteID, api.LabelRemoteClusterID, remoteID), remoteID, known))
 	}
 	return name, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -104,25 +105,35 @@ func (a *app) activateCommand() *cobra.Command {
 func (a *app) tenantCommand(of admission) *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
-		Use:     "tenant NAME",
+		Use:     "tenant [NAME]",
 		Aliases: kindTenant.aliases,
 		Short:   of.short,
-		Long:    of.long + "\n\nA tenant is named after its cluster ID, and looked for in all namespaces, unless --namespace names one.",
+		Long:    of.long + "\n\nA tenant is named after its cluster ID, and looked for in all namespaces, unless --namespace names one.\nWithout NAME it is the only tenant, if there is one.",
 		Example: example("\t# The consumer rome\n\t%[1]s " + of.verb + " tenant rome"),
-		Args:    exactlyOne("the name of the tenant"),
+		Args:    atMostOne("the name of the tenant"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// The time the user takes to answer does not count.
 			local, within, err := a.installedWithin(cmd.Context())
 			if err != nil {
 				return err
 			}
-			object, err := local.find(cmd.Context(), kindTenant, within, args[0])
+			name := strings.Join(args, "")
+			if name == "" {
+				all, err := local.all(cmd.Context(), kindTenant, within)
+				if err != nil {
+					return err
+				}
+				if name, err = local.onlyName(namesOf(all, client.Object.GetName), "tenants in "+namespaceText(within), "name one: "+cmd.UseLine()); err != nil {
+					return err
+				}
+			}
+			object, err := local.find(cmd.Context(), kindTenant, within, name)
 			if err != nil {
 				return err
 			}
 			tenant, ok := object.(*authv1beta1.Tenant)
 			if !ok {
-				return fmt.Errorf("reading tenant %s: it is a %T", args[0], object)
+				return fmt.Errorf("reading tenant %s: it is a %T", name, object)
 			}
 			if why := of.hindered(tenant.Spec.TenantCondition); why != "" {
 				local.Warn("Tenant %s is not %s: %s", tenant.Name, of.done, why)

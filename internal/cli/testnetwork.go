@@ -54,7 +54,7 @@ func (a *app) testNetworkCommand() *cobra.Command {
 			"address, by the name of their Service, from the host network, and the outside. Further checks are chosen by flags. What\n" +
 			"fails is tried again a few times; then every failing pair is named and the exit code is 1. Nodes of one provider are not expected\n" +
 			"to reach pods of another: the providers know each other's pods only, through the consumer.\n\n" +
-			"The servers stay in namespace " + testNamespace + " for the next run, unless --rm removes them.",
+			"The servers stay in namespace " + testNamespacePrefix + "-CLUSTER-ID, with the ID of the consumer, for the next run, unless --rm removes them.",
 		Example: example(`
 			# A consumer and two providers
 			%[1]s test network --remote-kubeconfigs milan.yaml,naples.yaml
@@ -66,7 +66,7 @@ func (a *app) testNetworkCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringSliceVarP(&o.remotes, "remote-kubeconfigs", "p", nil, "Kubeconfigs of the providers, separated by commas")
-	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "How long it may take in all")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "How long it may take in all; --rm may take 2m more")
 	flags.BoolVar(&o.failFast, "fail-fast", false, "Stop at the first failure")
 	flags.BoolVar(&o.all, "info", false, "Print every result")
 	flags.StringVar(&o.nodes, "np-nodes", nodesAll, "Nodes whose node ports this machine asks: "+nodesAll+", "+nodesWorkers+" or "+nodesControlPlanes)
@@ -92,8 +92,8 @@ func (a *app) testNetworkCommand() *cobra.Command {
 }
 
 func (o *testNetworkOptions) validate() error {
-	if which := []string{nodesAll, nodesWorkers, nodesControlPlanes}; !slices.Contains(which, o.nodes) {
-		return fmt.Errorf("--np-nodes %s: want one of %s", o.nodes, strings.Join(which, ", "))
+	if err := oneOfThese("np-nodes", o.nodes, nodesAll, nodesWorkers, nodesControlPlanes); err != nil {
+		return err
 	}
 	if o.outside == "" {
 		if o.ip {
@@ -158,7 +158,11 @@ func (a *app) testNetwork(ctx context.Context, o *testNetworkOptions) (err error
 			// The time for the checks may be over, and the user may have interrupted them: neither is a reason to leave things behind.
 			removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 			defer cancel()
-			err = errors.Join(err, t.remove(removing))
+			removal := t.remove(removing)
+			if removal == nil {
+				a.journal.takenBack()
+			}
+			err = errors.Join(err, removal)
 		}()
 	}
 	if err := t.deploy(ctx); err != nil {
@@ -237,33 +241,34 @@ func beside(image, name, version string) string {
 
 // remove takes everything back and waits until it is gone.
 func (t *networkTest) remove(ctx context.Context) error {
-	step := t.consumer.Start("Removing namespace %s", testNamespace)
+	within := t.namespace()
+	step := t.consumer.Start("Removing namespace %s", within)
 	defer step.End()
 	// First the offloading, so that the twins go while the namespace still tells the controller manager about them.
-	if err := t.consumer.unoffloadQuietly(ctx); err != nil {
+	if err := t.consumer.unoffloadQuietly(ctx, within); err != nil {
 		return err
 	}
 	for _, c := range t.clusters() {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testNamespace}}
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: within}}
 		if c == t.consumer {
 			if err := client.IgnoreNotFound(c.Delete(ctx, namespace)); err != nil {
-				return fmt.Errorf("deleting namespace %s: %w", testNamespace, err)
+				return fmt.Errorf("deleting namespace %s: %w", within, err)
 			}
 		}
 		if err := c.gone(ctx, step, namespace); err != nil {
 			return err
 		}
 	}
-	step.Done("Namespace %s is gone from all clusters", testNamespace)
+	step.Done("Namespace %s is gone from all clusters", within)
 	return nil
 }
 
-func (c *cluster) unoffloadQuietly(ctx context.Context) error {
+func (c *cluster) unoffloadQuietly(ctx context.Context, namespace string) error {
 	object := &offloadingv1beta1.NamespaceOffloading{
-		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: offloadingv1beta1.NamespaceOffloadingName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName},
 	}
 	if err := client.IgnoreNotFound(c.Delete(ctx, object)); err != nil {
-		return fmt.Errorf("taking namespace %s back: %w", testNamespace, err)
+		return fmt.Errorf("taking namespace %s back: %w", namespace, err)
 	}
 	return c.gone(ctx, nil, object)
 }

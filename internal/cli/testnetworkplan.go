@@ -152,7 +152,7 @@ func planChecks(w *testedWorld, o *testOptions) []testCheck {
 		}
 		// Each request is answered by one replica of kube-proxy's choosing: as many as there are replicas reach, most likely, several clusters.
 		for range w.replicas {
-			service = append(service, whoami(testName+"."+testNamespace, 80))
+			service = append(service, whoami(testName+"."+testNamespaceOf(w.clusters[0].id), 80))
 		}
 		for _, n := range c.nodes {
 			ports = append(ports, whoami(n.address.String(), c.nodePort))

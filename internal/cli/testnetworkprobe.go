@@ -155,7 +155,7 @@ func (t *networkTest) ask(ctx context.Context, check *testCheck) ([]testOutcome,
 		return askFromHere(ctx, check.urls), nil
 	}
 	command := append([]string{testServerProgram, "probe", "-timeout", answerTime.String()}, check.urls...)
-	out, err := t.cluster(check.cluster).exec(ctx, testNamespace, check.pod, command...)
+	out, err := t.cluster(check.cluster).exec(ctx, t.namespace(), check.pod, command...)
 	if err != nil {
 		return nil, err
 	}
@@ -219,8 +219,18 @@ func (c *cluster) exec(ctx context.Context, namespace, pod string, command ...st
 		return "", err
 	}
 	var out, problem bytes.Buffer
-	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &problem}); err != nil {
-		return "", fmt.Errorf("running %s in pod %s of cluster %s: %w: %s", command[0], pod, c.id, err, strings.TrimSpace(problem.String()))
+	done := make(chan error, 1)
+	// The executor does not end with the context while it waits for the connection to be upgraded.
+	go func() {
+		done <- executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &problem})
+	}()
+	select {
+	case <-ctx.Done():
+		return "", fmt.Errorf("running %s in pod %s of cluster %s: %w", command[0], pod, c.id, ctx.Err())
+	case err := <-done:
+		if err != nil {
+			return "", fmt.Errorf("running %s in pod %s of cluster %s: %w: %s", command[0], pod, c.id, err, strings.TrimSpace(problem.String()))
+		}
+		return out.String(), nil
 	}
-	return out.String(), nil
 }

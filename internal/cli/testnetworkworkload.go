@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +17,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -22,21 +26,35 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// Names of what the test makes: the namespace, in all clusters; the Service and the label of the replicas; the suffixes of the Services that
+// Names of what the test makes: the namespace, in all clusters, to which the ID of the consumer is added; the Service and the label of the replicas; the suffixes of the Services that
 // further checks need; the pods in the host network; the IP object.
 const (
-	testNamespace      = "liqo-test-network"
-	testName           = "network-test"
-	testNodePort       = testName + "-np"
-	testBalancer       = testName + "-lb"
-	testHosts          = "network-test-host"
-	testLabel          = "app.kubernetes.io/name"
-	testClusterLabel   = "network-test/cluster"
-	taintControlPlane  = "node-role.kubernetes.io/control-plane"
-	testServerProgram  = "/testserver"
-	patienceBetween    = time.Second
-	testOutsideAddress = "outside"
+	testNamespacePrefix = "liqo-test-network"
+	testName            = "network-test"
+	testNodePort        = testName + "-np"
+	testBalancer        = testName + "-lb"
+	testHosts           = "network-test-host"
+	testLabel           = "app.kubernetes.io/name"
+	testClusterLabel    = "network-test/cluster"
+	taintControlPlane   = "node-role.kubernetes.io/control-plane"
+	testServerProgram   = "/testserver"
+	patienceBetween     = time.Second
+	testOutsideAddress  = "outside"
 )
+
+// testNamespaceOf is the namespace of the test of one consumer. It has the same name in its providers, which may have others beside it.
+func testNamespaceOf(consumer string) string {
+	name := testNamespacePrefix + "-" + consumer
+	if len(name) <= validation.DNS1123LabelMaxLength {
+		return name
+	}
+	sum := sha256.Sum256([]byte(consumer))
+	end := "-" + hex.EncodeToString(sum[:4])
+	return strings.TrimRight(name[:validation.DNS1123LabelMaxLength-len(end)], "-") + end
+}
+
+// namespace is that of the test, in all clusters.
+func (t *networkTest) namespace() string { return testNamespaceOf(t.consumer.id) }
 
 // services are those that the chosen checks need.
 func (t *networkTest) services() map[string]corev1.ServiceType {
@@ -52,8 +70,8 @@ func (t *networkTest) services() map[string]corev1.ServiceType {
 
 // deploy makes the namespace and everything in it. What is there is brought into the wanted form.
 func (t *networkTest) deploy(ctx context.Context) error {
-	c := t.consumer
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testNamespace}}
+	c, within := t.consumer, t.namespace()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: within}}
 	if _, err := c.ensure(ctx, namespace, func() error {
 		if namespace.DeletionTimestamp != nil {
 			return c.leaving(namespace)
@@ -62,13 +80,13 @@ func (t *networkTest) deploy(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if err := c.offload(ctx, testNamespace, &offloadOptions{
+	if err := c.offload(ctx, within, &offloadOptions{
 		pods: string(offloadingv1beta1.PodsLocalAndRemote), mapping: string(offloadingv1beta1.EnforceSameName),
 	}); err != nil {
 		return err
 	}
 	for name, kind := range t.services() {
-		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name}}
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: within, Name: name}}
 		if _, err := c.ensure(ctx, service, func() error {
 			service.Spec.Type = kind
 			service.Spec.Selector = map[string]string{testLabel: testName}
@@ -89,17 +107,17 @@ func (t *networkTest) deploy(ctx context.Context) error {
 		if replicas == 0 {
 			return target.error(errors.New("no node takes pods: all are cordoned or for the control plane only"))
 		}
-		if err := c.ensureReplicas(ctx, target.id, target == c, replicas, t.options.image); err != nil {
+		if err := c.ensureReplicas(ctx, within, target.id, target == c, replicas, t.options.image); err != nil {
 			return err
 		}
-		if err := target.foreseeNamespace(ctx, testNamespace); err != nil {
+		if err := target.foreseeNamespace(ctx, within); err != nil {
 			return err
 		}
-		if err := target.ensureHosts(ctx, t.options.image); err != nil {
+		if err := target.ensureHosts(ctx, within, t.options.image); err != nil {
 			return err
 		}
 		if t.options.ip {
-			if err := target.ensureOutside(ctx, t.options.outsideAddress); err != nil {
+			if err := target.ensureOutside(ctx, within, t.options.outsideAddress); err != nil {
 				return err
 			}
 		}
@@ -108,8 +126,8 @@ func (t *networkTest) deploy(ctx context.Context) error {
 }
 
 // ensureReplicas makes the Deployment whose pods run in one cluster, one on each node.
-func (c *cluster) ensureReplicas(ctx context.Context, id string, here bool, replicas int32, image string) error {
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: testName + "-" + id}}
+func (c *cluster) ensureReplicas(ctx context.Context, namespace, id string, here bool, replicas int32, image string) error {
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: testName + "-" + id}}
 	_, err := c.ensure(ctx, deployment, func() error {
 		labels := map[string]string{testLabel: testName, testClusterLabel: id}
 		deployment.Spec.Replicas = &replicas
@@ -140,8 +158,8 @@ func (c *cluster) ensureReplicas(ctx context.Context, id string, here bool, repl
 }
 
 // ensureHosts makes a pod in the host network of every real node. It can't be offloaded, so each cluster is told itself.
-func (c *cluster) ensureHosts(ctx context.Context, image string) error {
-	hosts := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: testHosts}}
+func (c *cluster) ensureHosts(ctx context.Context, namespace, image string) error {
+	hosts := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: testHosts}}
 	_, err := c.ensure(ctx, hosts, func() error {
 		labels := map[string]string{testLabel: testHosts}
 		hosts.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
@@ -156,8 +174,8 @@ func (c *cluster) ensureHosts(ctx context.Context, image string) error {
 }
 
 // ensureOutside makes an IP object of the outside host.
-func (c *cluster) ensureOutside(ctx context.Context, outside netip.Addr) error {
-	object := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: testOutsideAddress}}
+func (c *cluster) ensureOutside(ctx context.Context, namespace string, outside netip.Addr) error {
+	object := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: testOutsideAddress}}
 	_, err := c.ensure(ctx, object, func() error {
 		object.Spec.IP = outside.String()
 		masquerade := true
@@ -227,7 +245,7 @@ func (t *networkTest) settled(ctx context.Context) (*testedWorld, error) {
 func (t *networkTest) gather(ctx context.Context) (world *testedWorld, why string, err error) {
 	world = &testedWorld{clusters: make([]testedCluster, len(t.clusters())), replicas: map[string]string{}}
 	var pods corev1.PodList
-	if err := t.consumer.List(ctx, &pods, client.InNamespace(testNamespace), client.MatchingLabels{testLabel: testName}); err != nil {
+	if err := t.consumer.List(ctx, &pods, client.InNamespace(t.namespace()), client.MatchingLabels{testLabel: testName}); err != nil {
 		return nil, "", t.consumer.error(fmt.Errorf("listing pods: %w", err))
 	}
 	for _, pod := range pods.Items {
@@ -276,7 +294,7 @@ func (t *networkTest) gatherCluster(ctx context.Context, c *cluster, into *teste
 		}
 	}
 	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(testNamespace)); err != nil {
+	if err := c.List(ctx, &pods, client.InNamespace(t.namespace())); err != nil {
 		return "", c.error(fmt.Errorf("listing pods: %w", err))
 	}
 	for _, pod := range pods.Items {
@@ -300,7 +318,7 @@ func (t *networkTest) gatherCluster(ctx context.Context, c *cluster, into *teste
 	slices.Sort(into.pods)
 	slices.Sort(into.hosts)
 	for name := range t.services() {
-		reason, err := c.gatherService(ctx, name, into, replicas)
+		reason, err := c.gatherService(ctx, t.namespace(), name, into, replicas)
 		if err != nil {
 			return "", err
 		}
@@ -315,16 +333,16 @@ func (t *networkTest) gatherCluster(ctx context.Context, c *cluster, into *teste
 }
 
 // gatherService reads a Service and its endpoints.
-func (c *cluster) gatherService(ctx context.Context, name string, into *testedCluster, replicas int) (why string, err error) {
+func (c *cluster) gatherService(ctx context.Context, namespace, name string, into *testedCluster, replicas int) (why string, err error) {
 	var service corev1.Service
-	if err := c.Get(ctx, client.ObjectKey{Namespace: testNamespace, Name: name}, &service); err != nil {
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &service); err != nil {
 		if absent(err) {
 			return fmt.Sprintf("cluster %s has no Service %s", c.id, name), nil
 		}
 		return "", c.error(fmt.Errorf("reading Service %s: %w", name, err))
 	}
 	var slicesOf discoveryv1.EndpointSliceList
-	if err := c.List(ctx, &slicesOf, client.InNamespace(testNamespace), client.MatchingLabels{discoveryv1.LabelServiceName: name}); err != nil {
+	if err := c.List(ctx, &slicesOf, client.InNamespace(namespace), client.MatchingLabels{discoveryv1.LabelServiceName: name}); err != nil {
 		return "", c.error(fmt.Errorf("listing EndpointSlices: %w", err))
 	}
 	endpoints := readyEndpoints(slicesOf.Items)
@@ -380,7 +398,7 @@ func (t *networkTest) gatherOutside(ctx context.Context, c *cluster, into *teste
 			continue
 		}
 		var object ipamv1alpha1.IP
-		if err := other.Get(ctx, client.ObjectKey{Namespace: testNamespace, Name: testOutsideAddress}, &object); err != nil {
+		if err := other.Get(ctx, client.ObjectKey{Namespace: t.namespace(), Name: testOutsideAddress}, &object); err != nil {
 			return "", other.error(fmt.Errorf("reading IP %s: %w", testOutsideAddress, err))
 		}
 		address, err := viewOf(&configurations.Items[i], object.Status.IP)

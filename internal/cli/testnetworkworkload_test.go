@@ -38,7 +38,7 @@ func testedPodObject(name string, ready bool, labels map[string]string) *corev1.
 		status = corev1.ConditionTrue
 	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespaceOf("rome"), Name: name, Labels: labels},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodReady, Status: status, Reason: "Probe", Message: "it does not answer"},
 		}},
@@ -47,7 +47,7 @@ func testedPodObject(name string, ready bool, labels map[string]string) *corev1.
 
 func testedSlice(pods ...string) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
-		Namespace: testNamespace, Name: "slice", Labels: map[string]string{discoveryv1.LabelServiceName: testName},
+		Namespace: testNamespaceOf("rome"), Name: "slice", Labels: map[string]string{discoveryv1.LabelServiceName: testName},
 	}}
 	for _, pod := range pods {
 		name, address, _ := strings.Cut(pod, "=")
@@ -60,7 +60,7 @@ func testedSlice(pods ...string) *discoveryv1.EndpointSlice {
 func TestTestedWorld(t *testing.T) {
 	replica := func(of string) map[string]string { return map[string]string{testLabel: testName, testClusterLabel: of} }
 	host := map[string]string{testLabel: testHosts}
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: testName}}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespaceOf("rome"), Name: testName}}
 	rome := fakeCluster("rome",
 		testedNodeObject("rome-1", "172.16.0.1", map[string]string{taintControlPlane: ""}), testedNodeObject("milan", "10.0.0.9", map[string]string{api.LabelRemoteClusterID: "milan"}),
 		testedPodObject("r", true, replica("rome")), testedPodObject("m", true, replica("milan")), testedPodObject("h", true, host),
@@ -121,17 +121,17 @@ func TestTestedWorkload(t *testing.T) {
 	rome := fakeCluster("rome")
 	for range 2 {
 		for id, here := range map[string]bool{"rome": true, "milan": false} {
-			if err := rome.ensureReplicas(t.Context(), id, here, 2, "image:1"); err != nil {
+			if err := rome.ensureReplicas(t.Context(), testNamespaceOf("rome"), id, here, 2, "image:1"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := rome.ensureHosts(t.Context(), "image:1"); err != nil {
+		if err := rome.ensureHosts(t.Context(), testNamespaceOf("rome"), "image:1"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for id, operator := range map[string]corev1.NodeSelectorOperator{"rome": corev1.NodeSelectorOpDoesNotExist, "milan": corev1.NodeSelectorOpIn} {
 		var deployment appsv1.Deployment
-		if err := rome.Get(t.Context(), client.ObjectKey{Namespace: testNamespace, Name: testName + "-" + id}, &deployment); err != nil {
+		if err := rome.Get(t.Context(), client.ObjectKey{Namespace: testNamespaceOf("rome"), Name: testName + "-" + id}, &deployment); err != nil {
 			t.Fatal(err)
 		}
 		pod := deployment.Spec.Template.Spec

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,11 +50,26 @@ func (a *app) uninstallCommand() *cobra.Command {
 			if err := c.mine(cmd.Context()); err != nil {
 				return err
 			}
-			if err := c.unused(cmd.Context()); err != nil {
+			uses, err := c.uses(cmd.Context())
+			if err != nil {
 				return err
+			}
+			programs, err := c.installedVersion(cmd.Context())
+			if err != nil {
+				return err
+			}
+			gone := c.id == "" && programs == "" // by helm uninstall: nobody is left who could end a peering
+			switch {
+			case len(uses.all) > 0 && !gone:
+				return errors.New(uses.inUse())
+			case len(uses.all) > 0 && !purge:
+				return errors.New(uses.leftBehind())
 			}
 			if err := c.removable(purge); err != nil {
 				return err
+			}
+			if len(uses.all) > 0 {
+				c.Warn("%s", uses.forgotten())
 			}
 			if dryRun {
 				return c.wouldRemove(cmd.Context(), purge)
@@ -111,10 +127,40 @@ func (c *cluster) removable(purge bool) error {
 	}
 }
 
-// unused refuses when something depends on the installation.
-func (c *cluster) unused(ctx context.Context) error {
-	var uses []string
-	note := func(format string, args ...any) { uses = append(uses, fmt.Sprintf(format, args...)) }
+// uses are what depends on an installation, each with what ends it, and the peers among that.
+type uses struct{ all, peers []string }
+
+func (u *uses) listed() string { return "\n  - " + strings.Join(u.all, "\n  - ") }
+
+// inUse refuses to uninstall what is in use.
+func (u *uses) inUse() string {
+	text := "liqo is in use:" + u.listed()
+	if len(u.peers) > 0 {
+		text += "\nWhere the other cluster is gone for good: liqoctl force unpeer"
+	}
+	return text
+}
+
+// leftBehind is what to do where the programs are gone already, and what depended on them is not.
+func (u *uses) leftBehind() string {
+	return "liqo is not installed here any more (helm uninstall?), but was in use:" + u.listed() +
+		"\nNothing ends that without the programs. Either install them again, with the same --cluster-id, and end it as said above; " +
+		"or liqoctl uninstall --purge, which removes all of it here, and on each peer: liqoctl force unpeer and the ID of this cluster"
+}
+
+// forgotten warns of what a purge without the programs removes on this side alone.
+func (u *uses) forgotten() string {
+	text := "The programs of Liqo are gone, so no peer is notified:" + u.listed()
+	if len(u.peers) > 0 {
+		text += "\nThen on " + strings.Join(u.peers, ", ") + ": liqoctl force unpeer and the ID of this cluster"
+	}
+	return text
+}
+
+// uses finds what depends on the installation.
+func (c *cluster) uses(ctx context.Context) (*uses, error) {
+	out := &uses{}
+	note := func(format string, args ...any) { out.all = append(out.all, fmt.Sprintf(format, args...)) }
 	var clusters corev1beta1.ForeignClusterList
 	var tenants authv1beta1.TenantList
 	var identities authv1beta1.IdentityList
@@ -125,13 +171,14 @@ func (c *cluster) unused(ctx context.Context) error {
 	var clients networkingv1beta1.GatewayClientList
 	for _, list := range []client.ObjectList{&clusters, &tenants, &identities, &virtual, &offloadings, &configurations, &servers, &clients} {
 		if err := c.List(ctx, list); err != nil && !absent(err) {
-			return fmt.Errorf("looking for peerings and offloaded namespaces, listing %s: %w", kube.KindsOf(list), err)
+			return nil, fmt.Errorf("looking for peerings and offloaded namespaces, listing %s: %w", kube.KindsOf(list), err)
 		}
 	}
 	peers := map[string]bool{}
 	peer := func(id, because string) {
 		if !peers[id] {
 			peers[id] = true
+			out.peers = append(out.peers, id)
 			note("the cluster is peered with %s (%s): liqoctl unpeer", id, because)
 		}
 	}
@@ -174,14 +221,7 @@ func (c *cluster) unused(ctx context.Context) error {
 	for _, offloading := range offloadings.Items {
 		note("namespace %s is offloaded: liqoctl unoffload namespace %s", offloading.Namespace, offloading.Namespace)
 	}
-	if len(uses) == 0 {
-		return nil
-	}
-	text := "liqo is in use:\n  - " + strings.Join(uses, "\n  - ")
-	if len(peers) > 0 {
-		text += "\nWhere the other cluster is gone for good: liqoctl force unpeer"
-	}
-	return errors.New(text)
+	return out, nil
 }
 
 // wouldRemove tells what an uninstallation removes.
@@ -225,6 +265,21 @@ func (c *cluster) leftovers(ctx context.Context) (all, definitions, namespaces [
 
 func (a *app) uninstall(ctx context.Context, c *cluster, purge bool) error {
 	step := c.Start("Uninstalling")
+	defer step.End()
+	held, lock, err := installer.Acquire(ctx, c.quietly(), c.namespace, lockHolder(), installer.LockTiming{}, func(holder string) {
+		step.Update("Waiting to see whether %s is still at work", holder)
+	})
+	if err != nil && !absent(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) { // without the namespace there is nothing to protect
+		return err
+	}
+	if err == nil {
+		ctx = held
+		defer func() {
+			if err := lock.Release(ctx); err != nil {
+				c.Warn("The lock of the installation is not given back, which ends by itself: %v", err)
+			}
+		}()
+	}
 	release, err := installer.NewRelease(c.getter, c.namespace, helmLog(a))
 	if err == nil {
 		err = release.Uninstall()
@@ -247,6 +302,7 @@ func (a *app) uninstall(ctx context.Context, c *cluster, purge bool) error {
 		if err := c.releaseObjects(ctx); err != nil {
 			return err
 		}
+		c.Info("Left: the custom resource definitions with their objects, and the namespaces. This removes them: liqoctl uninstall --purge")
 		return c.noRolesLeft(ctx)
 	}
 	if err := c.purge(ctx); err != nil {

@@ -48,7 +48,7 @@ func (a *app) unoffloadNamespaceCommand() *cobra.Command {
 				return err
 			}
 			// The time the user takes to answer does not count.
-			local, err := a.installed(cmd.Context())
+			local, err := a.forNamespaces(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ func (a *app) unoffloadNamespaceCommand() *cobra.Command {
 			if err != nil || len(names) == 0 {
 				return err
 			}
-			if err := a.confirm(fmt.Sprintf("Take %s back? What runs in other clusters for it is removed there.", strings.Join(names, ", "))); err != nil {
+			if err := a.confirm(fmt.Sprintf("Stop offloading %s? Its remote namespaces are deleted with everything in them.", strings.Join(names, ", "))); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)

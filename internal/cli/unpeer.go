@@ -26,7 +26,10 @@ func (a *app) unpeerCommand() *cobra.Command {
 		Long: "Undo peer: the virtual nodes of the remote cluster are drained and removed, then the remote cluster forgets the\n" +
 			"local one, and the network between them is removed. Pods that run there move back where their namespace and\n" +
 			"selectors let them. Running it again goes on where it stopped.\n\n" +
-			"With NAME and no remote kubeconfig the local cluster tells the provider itself: see unpeer out-of-band.",
+			"It changes nothing while the local cluster does not reach the API server of the remote one: the pods there could not be\n" +
+			"stopped, and would run twice. A cluster that is gone for good is given up with force unpeer.\n\n" +
+			"With no remote kubeconfig the local cluster tells the provider itself: see unpeer out-of-band. NAME may be left out where\n" +
+			"there is one provider.",
 		Example: example(`
 			# Give the resources of milan back
 			%[1]s unpeer --remote-kubeconfig milan.yaml
@@ -48,15 +51,21 @@ func (a *app) unpeerCommand() *cobra.Command {
 			if err := aloneWith(cmd, args[0]); err != nil {
 				return err
 			}
-			return a.leave(cmd.Context(), args[0], &leaveOptions{timeout: timeout, wait: wait, deleteNamespaces: deleteNamespaces})
+			return a.leave(cmd, args[0], &leaveOptions{timeout: timeout, wait: wait, deleteNamespaces: deleteNamespaces})
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
 		p, err := a.pair(ctx, remote)
+		if remoteFlagGiven(cmd) == "" && noOtherCluster(err) {
+			return a.leave(cmd, "", &leaveOptions{timeout: timeout, wait: wait, deleteNamespaces: deleteNamespaces})
+		}
 		if err != nil {
 			return orForce(err)
 		}
-		return p.explained(p.unpeer(ctx, wait, deleteNamespaces))
+		if err := p.halfDone(p.unpeer(ctx, wait, deleteNamespaces)); err != nil || deleteNamespaces {
+			return err
+		}
+		return p.tellLeft(ctx, withNamespaces(cmd, args))
 	}
 	command.AddCommand(a.unpeerOutOfBandCommand(), a.unpeerInBandCommand())
 	return command
@@ -72,8 +81,16 @@ func (p *pair) unpeer(ctx context.Context, wait, deleteNamespaces bool) error {
 			return err
 		}
 	}
+	if err := p.local.checkUnpeer(ctx, p.remote.id, namespace); err != nil {
+		return err
+	}
 	if namespace != "" {
 		if err := p.local.giveBack(ctx, p.remote.id, namespace); err != nil {
+			return err
+		}
+	}
+	if p.isPeeringUser() { // it takes the identity to withdraw the request over there
+		if err := p.withdraw(ctx); err != nil {
 			return err
 		}
 	}
@@ -164,9 +181,21 @@ func objectsOf(list client.ObjectList) ([]client.Object, error) {
 	return out, nil
 }
 
-// deleteAll asks for the deletion of the objects and, when told to, waits until they are gone.
+// deleteAll asks for the deletion of the objects and, when told to, waits until they are gone. Of one that is not there it says so.
 func (c *cluster) deleteAll(ctx context.Context, objects []client.Object, wait bool) error {
+	var there []client.Object
 	for _, object := range objects {
+		if object.GetUID() == "" { // named, not read
+			err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
+			if absent(err) {
+				c.Info("%s not found: nothing to delete", c.name(object))
+				continue
+			}
+			if err != nil {
+				return c.error(fmt.Errorf("reading %s: %w", c.name(object), err))
+			}
+		}
+		there = append(there, object)
 		if err := kube.Delete(ctx, c, object); err != nil {
 			return c.error(err)
 		}
@@ -174,7 +203,7 @@ func (c *cluster) deleteAll(ctx context.Context, objects []client.Object, wait b
 	if !wait {
 		return nil
 	}
-	for _, object := range objects {
+	for _, object := range there {
 		name := c.name(object)
 		step := c.Start("Waiting for %s to be gone", name)
 		err := c.gone(ctx, step, object)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,20 +29,21 @@ type leaveOptions struct {
 func (a *app) unpeerOutOfBandCommand() *cobra.Command {
 	var o leaveOptions
 	command := &cobra.Command{
-		Use:     "out-of-band NAME",
+		Use:     "out-of-band [NAME]",
 		Aliases: []string{"oob"},
 		Short:   "Undo a peering from here, without the provider's kubeconfig",
 		Long: "Undo peer from the local cluster alone: its virtual nodes of the provider are drained and removed, then its control plane tells\n" +
 			"the provider that the peering is over, which takes back there what it was granted. A peering in the other direction stays.\n\n" +
-			"It waits for the provider to be told. One that is gone for good is given up with force unpeer.",
+			"Without NAME it is the only provider, if there is one. It waits for the provider to be told. One that is gone for good is given\n" +
+			"up with force unpeer.",
 		Example: example(`
 			# Give the resources of milan back
 			%[1]s unpeer out-of-band milan
 			# The same
 			%[1]s unpeer milan`),
-		Args: exactlyOne("the name of the provider"),
+		Args: atMostOne("the name of the provider"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.leave(cmd.Context(), args[0], &o)
+			return a.leave(cmd, strings.Join(args, ""), &o)
 		},
 		ValidArgsFunction: a.firstOf(peersOf),
 	}
@@ -78,7 +80,7 @@ func (a *app) unpeerInBandCommand() *cobra.Command {
 		defer cancel()
 		p, err := a.pair(ctx, remote)
 		if err != nil {
-			return err
+			return orForce(err)
 		}
 		bothWays, err := p.bothWays(ctx)
 		if err != nil {
@@ -86,11 +88,24 @@ func (a *app) unpeerInBandCommand() *cobra.Command {
 		}
 		if bothWays {
 			back := &pair{local: p.remote, remote: p.local}
-			if err := back.explained(back.unpeer(ctx, true, false)); err != nil {
+			// What hinders either direction is found before the first change.
+			for _, direction := range []*pair{p, back} {
+				namespace, err := direction.local.findTenantNamespace(ctx, direction.remote.id)
+				if err != nil {
+					return err
+				}
+				if err := direction.local.checkUnpeer(ctx, direction.remote.id, namespace); err != nil {
+					return err
+				}
+			}
+			if err := back.halfDone(back.unpeer(ctx, true, false)); err != nil {
 				return err
 			}
 		}
-		return p.explained(p.unpeer(ctx, o.wait, o.deleteNamespaces))
+		if err := p.halfDone(p.unpeer(ctx, o.wait, o.deleteNamespaces)); err != nil || o.deleteNamespaces {
+			return err
+		}
+		return p.tellLeft(ctx, withNamespaces(cmd, nil))
 	}
 	return command
 }
@@ -102,13 +117,18 @@ func peersOf(ctx context.Context, c *cluster) ([]string, error) {
 	return namesOf(list.Items, func(fc corev1beta1.ForeignCluster) string { return fc.Name }), err
 }
 
-// leave undoes the peering with a provider that is called name here.
-func (a *app) leave(ctx context.Context, name string, o *leaveOptions) error {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+// leave undoes the peering with a provider that is called name here; "" stands for the only one.
+func (a *app) leave(cmd *cobra.Command, name string, o *leaveOptions) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 	defer cancel()
 	c, err := a.installed(ctx)
 	if err != nil {
 		return err
+	}
+	if name == "" {
+		if name, err = c.onlyProvider(ctx, "name it (liqoctl unpeer NAME)"); err != nil {
+			return err
+		}
 	}
 	provider, namespace, err := c.peerCalled(ctx, name)
 	if err != nil {
@@ -121,11 +141,14 @@ func (a *app) leave(ctx context.Context, name string, o *leaveOptions) error {
 	if used && o.deleteNamespaces {
 		return fmt.Errorf("cluster %s also uses resources of %s, and both directions share the tenant namespace %s: leave --delete-namespaces out", provider, c.id, namespace)
 	}
-	return c.explained(provider, c.resign(ctx, provider, namespace, used, o))
+	if err := c.checkUnpeer(ctx, provider, namespace); err != nil {
+		return err
+	}
+	return c.halfDone(provider, c.resign(ctx, provider, namespace, used, o, withNamespaces(cmd, []string{name})))
 }
 
 // resign gives everything back, then has the local control plane tell the provider so.
-func (c *cluster) resign(ctx context.Context, provider, namespace string, used bool, o *leaveOptions) error {
+func (c *cluster) resign(ctx context.Context, provider, namespace string, used bool, o *leaveOptions, purge string) error {
 	if err := c.giveBack(ctx, provider, namespace); err != nil {
 		return err
 	}
@@ -157,16 +180,35 @@ func (c *cluster) resign(ctx context.Context, provider, namespace string, used b
 	}
 	// Always waited for: with the kubeconfig goes the only way to tell the provider.
 	if err := c.forgetIdentity(ctx, provider, namespace, true); err != nil {
-		return fmt.Errorf("%w\nIf cluster %s is gone for good: liqoctl force unpeer %s", err, provider, provider)
+		return err
 	}
 	c.Did("Cluster %s has been told that the peering is over", provider)
 	if used {
 		c.Warn("Cluster %s still uses resources of %s: that peering stays until it is undone over there", provider, c.id)
 	}
+	if used {
+		return nil // and so do the namespace and the network
+	}
+	left := c.left(ctx, provider)
+	// A network that both clusters' administrators made has another end, which this cluster has no right to remove.
+	network := strings.Contains(left, " with ")
 	if !o.deleteNamespaces {
+		if left != "" {
+			c.Info("Left: %s. This removes it: %s", left, purge)
+		}
+		if network {
+			c.Info("The other end of that network is left in cluster %s. With access to both clusters, this removes all of it: "+
+				"liqoctl unpeer --delete-namespaces --remote-kubeconfig and the kubeconfig of %s", provider, provider)
+		}
 		return nil
 	}
-	return c.deleteTenantNamespace(ctx, provider, o.wait)
+	if err := c.deleteTenantNamespace(ctx, provider, o.wait); err != nil {
+		return err
+	}
+	if network {
+		c.Info("The other end of the network is left in cluster %s. This removes it, run there: liqoctl force unpeer %s", provider, c.id)
+	}
+	return nil
 }
 
 // usedBy tells whether a peer is a consumer of the local cluster.
@@ -197,7 +239,12 @@ func (c *cluster) peerCalled(ctx context.Context, name string) (id, namespace st
 		return "", "", fmt.Errorf("listing ForeignClusters: %w", err)
 	}
 	slices.Sort(known)
-	return "", "", fmt.Errorf("there is no peer %s (known: %s)", name, orDefault(strings.Join(known, ", "), "none"))
+	return "", "", unknownPeer(name, known)
+}
+
+// unknownPeer is the error about a peer that there is not.
+func unknownPeer(name string, known []string) error {
+	return didYouMean(fmt.Errorf("there is no peer %s (known: %s)", name, orDefault(strings.Join(known, ", "), "none")), name, known)
 }
 
 // atMostOne wants no argument or one.
@@ -212,10 +259,24 @@ func atMostOne(what string) cobra.PositionalArgs {
 
 // aloneWith refuses flags of a remote cluster beside the name of one: either the user has access to it, or the local cluster speaks for him.
 func aloneWith(cmd *cobra.Command, name string) error {
-	for _, flag := range []string{"remote-kubeconfig", "remote-context", "remote-cluster", "remote-user"} {
-		if cmd.Flags().Changed(flag) {
-			return fmt.Errorf("%s is named, and so is --%s: leave one of them out", name, flag)
-		}
+	if flag := remoteFlagGiven(cmd); flag != "" {
+		return fmt.Errorf("%s is named, and so is --%s: leave one of them out", name, flag)
 	}
 	return nil
+}
+
+// noOtherCluster tells whether a pair could not be made because nothing chooses a remote cluster.
+func noOtherCluster(err error) bool {
+	missing := (*noKubeconfigError)(nil)
+	return errors.Is(err, errSameCluster) || errors.As(err, &missing) && missing.scope == "remote"
+}
+
+// remoteFlagGiven is the first flag on the command line that chooses a remote cluster; "" if there is none.
+func remoteFlagGiven(cmd *cobra.Command) string {
+	for _, flag := range []string{"remote-kubeconfig", "remote-context", "remote-cluster", "remote-user"} {
+		if cmd.Flags().Changed(flag) {
+			return flag
+		}
+	}
+	return ""
 }

@@ -1,16 +1,21 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/version"
 )
 
 func (a *app) versionCommand() *cobra.Command {
 	var clientOnly bool
+	var output outputFlag
 	command := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of liqoctl and of the installation",
@@ -20,35 +25,78 @@ func (a *app) versionCommand() *cobra.Command {
 			# Without asking the cluster
 			%[1]s version --client`),
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := output.validate(); err != nil {
+				return err
+			}
 			out := a.console()
-			fmt.Fprintf(out.Out(), "Client version: %s\n", version.Version)
-			if clientOnly {
-				return nil
+			versions := versionInfo{Client: version.Version}
+			if output.format == "" {
+				fmt.Fprintf(out.Out(), "Client version: %s\n", versions.Client)
 			}
-			c, err := a.local()
-			if err != nil {
-				return err
+			var err error
+			if !clientOnly {
+				versions.Server, err = a.serverVersion(cmd.Context())
 			}
-			release, err := installer.NewRelease(c.getter, c.namespace, helmLog(a))
-			if err != nil {
-				return err
-			}
-			server, err := release.Version()
-			if err != nil {
-				return err
-			}
-			if server == "" {
+			switch {
+			case output.format != "":
+				err = errors.Join(write(out.Out(), versions, output.format), err)
+			case versions.Server != "":
+				fmt.Fprintf(out.Out(), "Server version: %s\n", versions.Server)
+			case errors.Is(err, errNotInstalled):
 				fmt.Fprintln(out.Out(), "Server version: Unknown")
-				return fmt.Errorf("liqo is not installed in namespace %s of %s: install it (liqoctl install), or name the right kubeconfig", c.namespace, c.config.Host)
 			}
-			fmt.Fprintf(out.Out(), "Server version: %s\n", server)
-			if server != version.Version {
-				out.Warn("liqoctl is %s, the installation %s: use the liqoctl of the same version", version.Version, server)
+			switch {
+			case err != nil || versions.Server == "" || versions.Server == versions.Client:
+			case versions.Server == unknownVersion:
+				out.Warn("Deployment %s has no label %s, which says the version of the installation: liqoctl upgrade sets it", deploymentName, labelVersion)
+			default:
+				out.Warn("liqoctl is %s, the installation %s: use the liqoctl of the same version", versions.Client, versions.Server)
 			}
-			return nil
+			return err
 		},
 	}
+	output.add(command.Flags(), "Print the versions for programs")
 	command.Flags().BoolVar(&clientOnly, "client", false, "Only print the version of liqoctl")
 	return command
+}
+
+// labelVersion tells the version of an installation, however it was installed.
+const labelVersion = "app.kubernetes.io/version"
+
+// unknownVersion stands for that of an installation whose Deployment lost the label.
+const unknownVersion = "unknown"
+
+// installedVersion is that of the controller manager's Deployment; empty where there is none.
+func (c *cluster) installedVersion(ctx context.Context) (string, error) {
+	var deployment appsv1.Deployment
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", c.error(fmt.Errorf("reading Deployment %s in namespace %s at %s: %w", deploymentName, c.namespace, c.config.Host, err))
+	}
+	return orDefault(deployment.Labels[labelVersion], unknownVersion), nil
+}
+
+// versionInfo is what version prints for programs; Server is empty where it is not known.
+type versionInfo struct {
+	Client string `json:"clientVersion"`
+	Server string `json:"serverVersion,omitempty"`
+}
+
+var errNotInstalled = errors.New("liqo is not installed")
+
+// serverVersion is the version of the installation.
+func (a *app) serverVersion(ctx context.Context) (string, error) {
+	c, err := a.local()
+	if err != nil {
+		return "", err
+	}
+	server, err := c.installedVersion(ctx)
+	if err == nil && server == "" {
+		err = fmt.Errorf("%w in namespace %s of %s: install it (liqoctl install), or name the right kubeconfig", errNotInstalled, c.namespace, c.config.Host)
+	}
+	return server, err
 }

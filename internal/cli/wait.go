@@ -45,7 +45,7 @@ func (c *cluster) wait(ctx context.Context, step *console.Step, object client.Ob
 		return c.foresee(ctx, object, check, answers)
 	}
 	name := c.name(object)
-	last := notYet("it was not looked at")
+	last := notYet("the API server has not responded")
 	err := c.follow(ctx, object, func(exists bool) (bool, error) {
 		last = verdict{why: "it does not exist"}
 		if exists {
@@ -59,17 +59,18 @@ func (c *cluster) wait(ctx context.Context, step *console.Step, object client.Ob
 	return c.waited(ctx, err, name, last.why)
 }
 
-// gone watches the object until it does not exist.
+// gone watches the object until it does not exist: the one with its UID or, without one, the first that is seen.
 func (c *cluster) gone(ctx context.Context, step *console.Step, object client.Object) error {
 	if c.rehearses() {
 		return c.foreseeGone(ctx, object)
 	}
-	name := c.name(object)
-	why := ""
+	name, uid := c.name(object), object.GetUID()
+	why := "the API server has not responded"
 	err := c.follow(ctx, object, func(exists bool) (bool, error) {
-		if !exists {
+		if !exists || uid != "" && object.GetUID() != uid { // another one may have taken the name
 			return true, nil
 		}
+		uid = object.GetUID()
 		why = "it is not being deleted"
 		if object.GetDeletionTimestamp() != nil {
 			why = "it is being deleted"

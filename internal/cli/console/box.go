@@ -3,8 +3,11 @@ package console
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/term"
 )
 
 // Box is a titled frame with lines of text, indented by their depth.
@@ -22,16 +25,59 @@ func (b *Box) Line(depth int, key, value string) {
 	b.lines = append(b.lines, line)
 }
 
-// Write draws the box.
+const (
+	// frame is how many columns the frame of a box takes.
+	frame = 4
+	// someColumns is the width of what is no terminal, or does not tell its own.
+	someColumns = 120
+)
+
+// columns is the width of a terminal.
+func columns(w io.Writer) int {
+	if file, ok := w.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(file.Fd())); err == nil && columns > frame {
+			return columns
+		}
+	}
+	return someColumns
+}
+
+// wrap breaks a line at spaces to so many columns; what follows is indented a little more than the line. A word that is longer stays whole.
+func wrap(line string, columns int) []string {
+	indent := strings.Repeat(" ", len(line)-len(strings.TrimLeft(line, " "))+2)
+	var out []string
+	for utf8.RuneCountInString(line) > columns {
+		runes := []rune(line)
+		begin := len(runes) - utf8.RuneCountInString(strings.TrimLeft(line, " "))
+		at := -1
+		for i := begin; i < len(runes) && (i <= columns || at < 0); i++ {
+			if runes[i] == ' ' {
+				at = i
+			}
+		}
+		if at < 0 {
+			break
+		}
+		out = append(out, string(runes[:at]))
+		line = indent + strings.TrimLeft(string(runes[at:]), " ")
+	}
+	return append(out, line)
+}
+
+// Write draws the box, no wider than the terminal: longer lines are wrapped.
 func (b *Box) Write(w io.Writer) error {
 	width := utf8.RuneCountInString(b.Title) + 4
+	var lines []string
 	for _, line := range b.lines {
+		lines = append(lines, wrap(line, columns(w)-frame)...)
+	}
+	for _, line := range lines {
 		width = max(width, utf8.RuneCountInString(line)+2)
 	}
 	pad := func(n int, fill string) string { return strings.Repeat(fill, max(n, 0)) }
 	var text strings.Builder
 	fmt.Fprintf(&text, "┌─ %s %s┐\n", b.Title, pad(width-utf8.RuneCountInString(b.Title)-3, "─"))
-	for _, line := range b.lines {
+	for _, line := range lines {
 		fmt.Fprintf(&text, "│ %s%s │\n", line, pad(width-2-utf8.RuneCountInString(line), " "))
 	}
 	fmt.Fprintf(&text, "└%s┘\n", pad(width, "─"))

@@ -1,5 +1,5 @@
 // Package console is how liqoctl speaks: lines with a level and the cluster they are about go to the error stream, data to the output
-// stream. On a terminal a step that takes its time turns a spinner; elsewhere it is one plain line when it ends, and another before
+// stream. On a terminal that is not dumb a step that takes its time turns a spinner, and levels have colors unless NO_COLOR is set; elsewhere it is one plain line when it ends, and another before
 // when it lasts.
 package console
 
@@ -39,7 +39,8 @@ type Console struct {
 // screen is what all scopes share.
 type screen struct {
 	out, err io.Writer
-	terminal bool
+	// terminal tells that a line can be overwritten, color that lines may be colored.
+	terminal, color bool
 	// width tells how many columns the terminal has now; 0 when it does not say.
 	width   func() int
 	verbose bool
@@ -55,13 +56,19 @@ type screen struct {
 func New(out, err io.Writer, verbose bool) *Console {
 	s := &screen{out: out, err: err, verbose: verbose, width: func() int { return 0 }, now: time.Now, began: time.Now()}
 	if file, ok := err.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		s.terminal = true
+		s.terminal, s.color = abilities(os.Getenv)
 		s.width = func() int {
 			columns, _, _ := term.GetSize(int(file.Fd()))
 			return columns
 		}
 	}
 	return &Console{screen: s}
+}
+
+// abilities tells whether a terminal takes control sequences, and whether its user wants colors: see no-color.org.
+func abilities(environment func(string) string) (control, color bool) {
+	control = environment("TERM") != "dumb"
+	return control, control && environment("NO_COLOR") == ""
 }
 
 // Scope returns a console whose lines start with the name in parentheses.
@@ -104,7 +111,7 @@ func (c *Console) Verbose(format string, args ...any) {
 func (c *Console) print(level Level, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	prefix := " " + string(level) + "  "
-	if c.terminal {
+	if c.color {
 		prefix = " \x1b[" + colors[level] + "m" + string(level) + "\x1b[0m  "
 	}
 	if c.verbose {

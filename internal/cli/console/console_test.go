@@ -48,7 +48,7 @@ func TestVerbose(t *testing.T) {
 func TestTerminal(t *testing.T) {
 	var errOut bytes.Buffer
 	c := New(nil, &errOut, false)
-	c.terminal = true
+	c.terminal, c.color = true, true
 	step := c.Start("working")
 	c.Info("meanwhile")
 	step.Done("worked")
@@ -88,5 +88,52 @@ func TestCut(t *testing.T) {
 		if got := cut("⠋ waiting", test.columns); got != test.want {
 			t.Errorf("%d columns: %q, want %q", test.columns, got, test.want)
 		}
+	}
+}
+
+// TestAbilities: NO_COLOR and TERM=dumb are honoured.
+func TestAbilities(t *testing.T) {
+	for _, row := range []struct {
+		term, noColor  string
+		control, color bool
+	}{{"xterm", "", true, true}, {"xterm", "1", true, false}, {"dumb", "", false, false}, {"", "", true, true}} {
+		control, color := abilities(func(name string) string { return map[string]string{"TERM": row.term, "NO_COLOR": row.noColor}[name] })
+		if control != row.control || color != row.color {
+			t.Errorf("TERM=%q NO_COLOR=%q: control %v, color %v", row.term, row.noColor, control, color)
+		}
+	}
+	var errOut bytes.Buffer
+	c := New(nil, &errOut, false)
+	c.terminal = true // without color
+	c.Info("said")
+	if want := " INFO  said\n"; errOut.String() != want {
+		t.Errorf("%q, want %q", errOut.String(), want)
+	}
+}
+
+// TestBoxIsWrapped: no line is wider than the terminal, no word is lost, and what was wrapped is indented.
+func TestBoxIsWrapped(t *testing.T) {
+	if diff := cmp.Diff([]string{"    ab cd", "      ef", "      gh"}, wrap("    ab cd ef gh", 9)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"abcdefghijkl", "  b"}, wrap("abcdefghijkl b", 5)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"  abcdefghijkl"}, wrap("  abcdefghijkl", 5)); diff != "" {
+		t.Error(diff)
+	}
+	var out bytes.Buffer
+	box := Box{Title: "T"}
+	box.Line(1, "key", strings.Repeat("some words ", 60))
+	if err := box.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > someColumns {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if n := strings.Count(out.String(), "words"); n != 60 {
+		t.Errorf("%d words of 60 are left", n)
 	}
 }

@@ -34,6 +34,19 @@ type Finding struct {
 	Level    Level  `json:"level"`
 	Evidence string `json:"evidence"`
 	Cure     string `json:"cure,omitempty"`
+	// Peer is the cluster whose peering it is about; empty when it is about the installation itself.
+	Peer string `json:"peer,omitempty"`
+	// Consequences are findings that disappear with this one.
+	Consequences []Finding `json:"consequences,omitempty"`
+
+	part   part
+	module module
+	// identity that it is about, where it is about one.
+	identity string
+	// fromManager tells that only the controller manager of the cluster could change it.
+	fromManager bool
+	// unanswered is a request that the other cluster has not answered, drained a tenant without access, proxied a way that leads through the tunnel.
+	unanswered, drained, proxied bool
 }
 
 // Component is a workload of the installation, or of one of its peerings.
@@ -44,6 +57,8 @@ type Component struct {
 	Images             []string
 	// Trouble is what hinders its pods, empty when nothing can be seen.
 	Trouble string
+	// Peer that it works for; empty for a part of the installation.
+	Peer string
 }
 
 // Access is what a request to a peer, as the Identity that this cluster has there, came to. It is made from where the doctor is, which is not
@@ -54,7 +69,9 @@ type Access struct {
 	Proxy string
 	// Failure tells why there was no answer; empty when there was one, after Took.
 	Failure string
-	Took    time.Duration
+	// Refused tells that the server responded and did not accept the identity, Unusable that no request could be made with its kubeconfig.
+	Refused, Unusable bool
+	Took              time.Duration
 	// Denied are the rights that the identity needs and does not have.
 	Denied []string
 }
@@ -107,23 +124,39 @@ type report struct {
 	client   string
 	check    string
 	findings []Finding
+	// What the next findings are about.
+	part part
+	peer string
 }
 
-func (r *report) add(level Level, cure, format string, args ...any) {
-	r.findings = append(r.findings, Finding{Cluster: r.ID, Check: r.check, Level: level, Evidence: fmt.Sprintf(format, args...), Cure: cure})
+// about says what the next findings are about.
+func (r *report) about(of part, peer string) { r.part, r.peer = of, peer }
+
+// add returns the finding, to be told more about.
+func (r *report) add(level Level, cure, format string, args ...any) *Finding {
+	r.findings = append(r.findings, Finding{
+		Cluster: r.ID, Check: r.check, Level: level, Evidence: fmt.Sprintf(format, args...), Cure: cure, Peer: r.peer, part: r.part,
+	})
+	return &r.findings[len(r.findings)-1]
 }
 
-func (r *report) fail(cure, format string, args ...any) { r.add(Fail, cure, format, args...) }
-func (r *report) warn(cure, format string, args ...any) { r.add(Warn, cure, format, args...) }
+func (r *report) fail(cure, format string, args ...any) *Finding {
+	return r.add(Fail, cure, format, args...)
+}
+func (r *report) warn(cure, format string, args ...any) *Finding {
+	return r.add(Warn, cure, format, args...)
+}
 
 // healthy is said when nothing was found wrong.
 func (r *report) healthy(format string, args ...any) {
 	if len(r.findings) == 0 {
+		r.peer = ""
 		r.add(OK, "", format, args...)
 	}
 }
 
-// Examine makes the diagnosis. A check that has nothing to look at finds nothing.
+// Examine makes the diagnosis: causes before consequences, each consequence under its cause, what is well at the end. A check that has nothing to look at
+// finds nothing.
 func Examine(f *Facts) []Finding {
 	var out []Finding
 	for _, cluster := range []*Cluster{f.Local, f.Remote} {
@@ -132,25 +165,28 @@ func Examine(f *Facts) []Finding {
 		}
 		for _, check := range []struct {
 			name string
+			part part
 			run  func(*report)
 		}{
-			{"facts", facts},
-			{"components", components},
-			{"versions", versions},
-			{"definitions", definitions},
-			{"webhooks", webhooks},
-			{"leases", leases},
-			{"ranges", ranges},
-			{"identities", identities},
-			{"tenants", tenants},
-			{"resources", resources},
-			{"access", accesses},
-			{"peerings", peerings},
-			{"connections", connections},
-			{"virtual nodes", virtualNodes},
-			{"namespaces", namespaces},
+			{"facts", partUnread, facts},
+			{"components", partComponent, components},
+			{"versions", partVersion, versions},
+			{"definitions", partDefinition, definitions},
+			{"webhooks", partWebhook, webhooks},
+			{"leases", partLease, leases},
+			{"ranges", partRange, ranges},
+			{"unpeering", partUnpeering, unpeerings},
+			{"identities", partIdentity, identities},
+			{"tenants", partTenant, tenants},
+			{"resources", partSlice, resources},
+			{"access", partAPIServer, accesses},
+			{"peerings", partCondition, peerings},
+			{"former peers", partCondition, formerPeers},
+			{"connections", partTunnel, connections},
+			{"virtual nodes", partVirtualNode, virtualNodes},
+			{"namespaces", partOffloading, namespaces},
 		} {
-			r := &report{Cluster: cluster, now: f.Now, client: f.Client, check: check.name}
+			r := &report{Cluster: cluster, now: f.Now, client: f.Client, check: check.name, part: check.part}
 			check.run(r)
 			out = append(out, r.findings...)
 		}
@@ -159,7 +195,7 @@ func Examine(f *Facts) []Finding {
 		out = append(out, between(f.Local, f.Remote)...)
 		out = append(out, between(f.Remote, f.Local)...)
 	}
-	return out
+	return diagnose(f, out)
 }
 
 // Worst is the level of the worst finding.

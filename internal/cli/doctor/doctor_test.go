@@ -104,7 +104,7 @@ func cluster(t *testing.T, id, other, pods string) *Cluster {
 			Status:     authv1beta1.IdentityStatus{KubeconfigSecretRef: &corev1.LocalObjectReference{Name: "k"}, Conditions: ready("")},
 		}},
 		Slices: []authv1beta1.ResourceSlice{
-			{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "asked"}, Status: authv1beta1.ResourceSliceStatus{Conditions: accepted()}},
+			{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "asked", Labels: peer}, Status: authv1beta1.ResourceSliceStatus{Conditions: accepted()}},
 			{
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "granted", Labels: map[string]string{api.LabelReplicated: api.True, api.LabelOriginID: other}},
 				Status:     authv1beta1.ResourceSliceStatus{Conditions: accepted()},
@@ -148,6 +148,9 @@ func text(findings []Finding, worse bool) string {
 	for _, f := range findings {
 		if f.Level != OK || !worse {
 			fmt.Fprintf(&b, "%s %s, %s: %s\n", f.Level, f.Cluster, f.Check, f.Evidence)
+			for _, of := range f.Consequences {
+				fmt.Fprintf(&b, "> %s, %s: %s\n", of.Cluster, of.Check, of.Evidence)
+			}
 		}
 	}
 	return b.String()
@@ -185,14 +188,17 @@ func TestSick(t *testing.T) {
 		cure string // part of the cure of the first finding
 	}{
 		"a component": {func(c *Cluster, _ *Facts) { c.Components[0].Available, c.Components[0].Trouble = 0, "no memory" },
-			"fail rome, components: -n liqo deployment/liqo-controller-manager: 0 of 1 pods are available: no memory\n", "kubectl describe -n liqo deployment/liqo-controller-manager"},
+			"fail rome, components: -n liqo deployment/liqo-controller-manager: 0 of 1 pods are available: no memory; until it runs, nothing is reconciled and every status shown is from before\n", "kubectl describe -n liqo deployment/liqo-controller-manager"},
 		"what can not be read": {func(c *Cluster, _ *Facts) { c.Unread = []string{"Tenants can not be read: forbidden"} }, "fail rome, facts: Tenants can not be read: forbidden\n", "as an administrator"},
 		"liqoctl of another version": {func(_ *Cluster, f *Facts) { f.Client, f.Remote = "v2", nil },
 			"warn rome, versions: liqoctl is v2, the installation v1\n", "use liqoctl v1, or upgrade the cluster"},
 		"no version": {func(c *Cluster, f *Facts) { c.Version, f.Remote = "", nil }, "warn rome, versions: the Deployment of the controller manager has no label with the version\n", "install"},
 		"half an upgrade": {func(c *Cluster, _ *Facts) {
-			c.Components = append(c.Components, Component{Name: "-n liqo daemonset/liqo-fabric", Images: []string{"registry.liqo.io/liqo/fabric:v0"}})
+			c.Components = append(c.Components, Component{Name: "-n liqo daemonset/liqo-fabric", Desired: 1, Available: 1, Images: []string{"registry.liqo.io/liqo/fabric:v0"}})
 		}, "warn rome, versions: -n liqo daemonset/liqo-fabric: component of version v0, the installation is v1\n", "liqoctl upgrade"},
+		"a DaemonSet that no node matches": {func(c *Cluster, _ *Facts) {
+			c.Components = append(c.Components, Component{Name: "-n liqo daemonset/liqo-fabric"})
+		}, "fail rome, components: -n liqo daemonset/liqo-fabric: no node matches, none of its pods runs\n", "nodeSelector"},
 		"a definition less":         {func(c *Cluster, _ *Facts) { c.Defined = nil }, "fail rome, definitions: custom resource definition tenants.authentication.liqo.io is missing\n", "liqoctl upgrade"},
 		"a definition not in force": {func(c *Cluster, _ *Facts) { c.Defined[c.Wanted[0]] = false }, "fail rome, definitions: custom resource definition tenants.authentication.liqo.io is not established\n", "describe crd"},
 		"a webhook without CA": {func(c *Cluster, _ *Facts) { c.Webhooks[0].Webhooks[0].ClientConfig.CABundle = nil },
@@ -249,7 +255,7 @@ func TestSick(t *testing.T) {
 			"fail rome, access: controlplane-milan may not do in cluster milan: create renews in namespace x\n", "liqoctl activate tenant rome"},
 		"nobody reaches the peer": {func(c *Cluster, _ *Facts) {
 			c.Accesses[0].Failure, c.Peers[0].Status.Conditions[0] = "no route", corev1beta1.Condition{Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusError, Reason: "R", Message: "no route"}
-		}, "fail rome, access: the API server of milan does not answer as controlplane-milan at https://milan: no route\nfail rome, peerings: milan: APIServerStatus is Error, R: no route\n", "can be reached"},
+		}, "fail rome, access: the API server of milan does not answer as controlplane-milan at https://milan: no route\n> rome, peerings: milan: APIServerStatus is Error, R: no route\n", "can be reached"},
 		"only the cluster reaches the peer": {func(c *Cluster, _ *Facts) { c.Accesses[0].Failure = "no route" }, "", ""},
 		"only the tunnel leads there":       {func(c *Cluster, _ *Facts) { c.Accesses[0].Proxy = "http://10.0.0.1:8118" }, "", ""},
 		"a condition": {func(c *Cluster, _ *Facts) {

@@ -7,17 +7,48 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/internal/install"
 )
 
+// components are the workloads. One that is wanted nowhere is as good as absent, though as many run as are wanted: a Deployment that was scaled to nothing, a
+// DaemonSet that no node matches.
 func components(r *report) {
 	for _, c := range r.Components {
-		if c.Available < c.Desired {
-			why := c.Trouble
-			if why == "" {
-				why = "nothing can be seen of its pods"
-			}
-			r.fail("see kubectl describe "+c.Name, "%s: %d of %d pods are available: %s", c.Name, c.Available, c.Desired, why)
+		none := c.Desired == 0
+		if c.Available >= c.Desired && !none {
+			continue
 		}
+		manager := strings.HasSuffix(c.Name, " deployment/liqo-controller-manager")
+		switch {
+		case manager && c.Available == 0:
+			r.about(partManager, "")
+		case c.Peer == "":
+			r.about(partComponent, "")
+		case strings.Contains(c.Name, " deployment/vk-"):
+			r.about(partKubelet, c.Peer)
+		default:
+			r.about(partGateway, c.Peer)
+		}
+		why, stale := c.Trouble, ""
+		if why == "" {
+			why = "nothing can be seen of its pods"
+		}
+		if manager && c.Available == 0 {
+			stale = "; until it runs, nothing is reconciled and every status shown is from before"
+		}
+		if none && strings.Contains(c.Name, " daemonset/") {
+			r.fail("see nodeSelector, affinity and tolerations in kubectl get "+c.Name+" -o yaml, and the labels and taints of the nodes", "%s: no node matches, none of its pods runs", c.Name)
+			continue
+		}
+		if none {
+			r.fail(strings.Replace("kubectl "+c.Name, " deployment/", " scale --replicas=1 deployment/", 1), "%s is scaled to 0 replicas%s", c.Name, stale)
+			continue
+		}
+		r.fail("see kubectl describe "+c.Name, "%s: %d of %d pods are available: %s%s", c.Name, c.Available, c.Desired, why, stale)
 	}
 	r.healthy("%d components, all available", len(r.Components))
 }
@@ -83,7 +114,7 @@ func webhooks(r *report) {
 				r.fail(cure, "webhook %s: its CA ended at %s", hook.Name, until.UTC().Format(time.RFC3339))
 			}
 			if service := hook.ClientConfig.Service; service != nil && r.Backends[service.Name] == 0 {
-				r.fail("see whether the pods of that Service run and are ready", "webhook %s: Service %s in namespace %s has no ready endpoint", hook.Name, service.Name, service.Namespace)
+				r.fail("see whether the pods of that Service run and are ready", "webhook %s: Service %s in namespace %s has no ready endpoint", hook.Name, service.Name, service.Namespace).fromManager = true
 			}
 		}
 	}
@@ -115,13 +146,36 @@ func leases(r *report) {
 		}
 		held++
 		if silent := r.now.Sub(spec.RenewTime.Time); silent > time.Duration(*spec.LeaseDurationSeconds)*time.Second {
-			r.fail("see whether its holder runs: a new one takes over by itself", "Lease %s in namespace %s: its holder %s was last heard of %s ago, a lease lasts %d s",
+			of, peer := r.holder(&r.Leases[i])
+			r.about(partLease, peer)
+			if r.Leases[i].Name == install.LockName {
+				r.warn("run the command again: liqoctl install, upgrade or uninstall", "%s changed the installation in namespace %s and ended before it was done, %s ago",
+					*spec.HolderIdentity, r.Leases[i].Namespace, silent.Round(time.Second))
+				continue
+			}
+			finding := r.fail("see whether its holder runs: a new one takes over by itself", "Lease %s in namespace %s: its holder %s was last heard of %s ago, a lease lasts %d s",
 				r.Leases[i].Name, r.Leases[i].Namespace, *spec.HolderIdentity, silent.Round(time.Second), *spec.LeaseDurationSeconds)
+			finding.module, finding.fromManager = of, peer == ""
 		}
 	}
 	if held > 0 {
 		r.healthy("%d leases, all renewed in time", held)
 	}
+}
+
+// holder is what renews a lease: the virtual kubelet or the gateway of a peer; without a peer it is a part of the installation.
+func (r *report) holder(lease *coordinationv1.Lease) (of module, peer string) {
+	for i := range r.VirtualNodes {
+		if lease.Namespace == corev1.NamespaceNodeLease && r.VirtualNodes[i].Name == lease.Name {
+			return offloading, r.VirtualNodes[i].Spec.ClusterID
+		}
+	}
+	for i := range r.Peers {
+		if lease.Namespace != "" && lease.Namespace == r.Peers[i].Status.TenantNamespace.Local {
+			return networking, r.Peers[i].Spec.ClusterID
+		}
+	}
+	return authentication, ""
 }
 
 func plural(n int, what string) string {

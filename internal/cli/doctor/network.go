@@ -28,7 +28,7 @@ func ranges(r *report) {
 		network := &r.Networks[i]
 		name := fmt.Sprintf("Network %s in namespace %s", network.Name, network.Namespace)
 		if ready := meta.FindStatusCondition(network.Status.Conditions, "Ready"); ready != nil && ready.Status != metav1.ConditionTrue {
-			r.fail("give it another range, or free the one that is in its way", "%s: %s, %s", name, ready.Reason, ready.Message)
+			r.fail("give it another range, or free the one that is in its way", "%s: %s, %s", name, ready.Reason, ready.Message).fromManager = true
 		}
 		if network.Status.CIDR == "" {
 			continue
@@ -72,21 +72,25 @@ func connections(r *report) {
 	var fine []string
 	for i := range r.Configurations {
 		configuration := &r.Configurations[i]
+		r.about(partConfiguration, configuration.Labels[api.LabelRemoteClusterID])
 		if condition := meta.FindStatusCondition(configuration.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured); condition == nil || condition.Status != metav1.ConditionTrue {
-			r.fail("see Networks of the namespace: kubectl get networks -n "+configuration.Namespace, "Configuration %s in namespace %s: the peer's ranges have no place here yet%s",
-				configuration.Name, configuration.Namespace, because(configuration.Status.Conditions))
+			r.fail("see Networks of the namespace: kubectl get networks.ipam.liqo.io -n "+configuration.Namespace, "Configuration %s in namespace %s: the peer's ranges have no place here yet%s",
+				configuration.Name, configuration.Namespace, because(configuration.Status.Conditions)).fromManager = true
 		}
 	}
 	for i := range r.Connections {
 		connection := &r.Connections[i]
 		peer := connection.Labels[api.LabelRemoteClusterID]
+		r.about(partTunnel, peer)
 		name := fmt.Sprintf("Connection %s in namespace %s", connection.Name, connection.Namespace)
 		latency := connection.Status.Latency
 		switch {
 		case connection.Status.Value != networkingv1beta1.Connected:
-			r.fail("liqoctl network connect tells what is in the way; liqoctl network explain tells which ways packets take", "%s is %q%s", name, connection.Status.Value, because(connection.Status.Conditions))
+			r.fail("liqoctl network connect tells what is in the way; liqoctl network explain tells which ways packets take", "%s is %q%s", name, connection.Status.Value, because(connection.Status.Conditions)).
+				proxied = r.inBand(peer)
 		case latency != nil && r.now.Sub(latency.Timestamp.Time) > silence:
-			r.fail("see the log of container gateway in the pods of the gateway", "%s: nothing was measured for %s", name, r.now.Sub(latency.Timestamp.Time).Round(time.Second))
+			r.fail("see the log of container gateway in the pods of the gateway", "%s: nothing was measured for %s", name, r.now.Sub(latency.Timestamp.Time).Round(time.Second)).
+				proxied = r.inBand(peer)
 		default:
 			text := "connected"
 			if latency != nil {
@@ -103,16 +107,30 @@ func connections(r *report) {
 	}
 }
 
+// inBand tells whether this cluster reaches the API server of a peer through the tunnel.
+func (r *report) inBand(peer string) bool {
+	for i := range r.Peers {
+		if r.Peers[i].Spec.ClusterID == peer && r.Peers[i].Status.ForeignProxyURL != "" {
+			return true
+		}
+	}
+	return slices.ContainsFunc(r.Accesses, func(a Access) bool { return a.Peer == peer && a.Proxy != "" })
+}
+
 // between compares what one cluster was told of another with what that one is.
 func between(c, other *Cluster) []Finding {
-	r := &report{Cluster: c, check: "agreement with " + other.ID}
+	r := &report{Cluster: c, check: "agreement with " + other.ID, part: partVersion, peer: other.ID}
 	const connect = "liqoctl network connect tells it anew"
 	if c.Version != other.Version {
 		r.warn("upgrade one of them: liqoctl upgrade", "cluster %s runs %s, cluster %s runs %s", c.ID, c.Version, other.ID, other.Version)
 	}
-	known := slices.ContainsFunc(c.Peers, func(p peer) bool { return p.Spec.ClusterID == other.ID })
-	if back := slices.ContainsFunc(other.Peers, func(p peer) bool { return p.Spec.ClusterID == c.ID }); known && !back {
+	r.part = partAgreement
+	known := slices.ContainsFunc(c.Peers, func(p peer) bool { return p.Spec.ClusterID == other.ID && !Former(&p) })
+	if back := slices.ContainsFunc(other.Peers, func(p peer) bool { return p.Spec.ClusterID == c.ID && !Former(&p) }); known && !back {
 		r.fail("peer again, or end what is left of it: liqoctl unpeer, or liqoctl force unpeer "+other.ID, "cluster %s knows %s, which does not know it", c.ID, other.ID)
+	}
+	if !known {
+		return r.findings
 	}
 	own := map[string][]string{}
 	for i := range other.Networks {
@@ -147,8 +165,6 @@ func between(c, other *Cluster) []Finding {
 	case !bytes.Equal(key, told):
 		r.fail(connect, "cluster %s was told another key than the gateway of %s has", c.ID, other.ID)
 	}
-	if known {
-		r.healthy("both are %s and know each other, ranges and keys are those of the other", c.Version)
-	}
+	r.healthy("both are %s and know each other, ranges and keys are those of the other", c.Version)
 	return r.findings
 }

@@ -16,12 +16,13 @@ type peer = corev1beta1.ForeignCluster
 func virtualNodes(r *report) {
 	for i := range r.VirtualNodes {
 		virtual := &r.VirtualNodes[i]
+		r.about(partVirtualNode, virtual.Spec.ClusterID)
 		name := fmt.Sprintf("VirtualNode %s in namespace %s", virtual.Name, virtual.Namespace)
 		makes := virtual.Spec.CreateNode == nil || *virtual.Spec.CreateNode
 		for _, condition := range virtual.Status.Conditions {
 			if condition.Status != offloadingv1beta1.VirtualNodeRunning && (makes || condition.Type != offloadingv1beta1.VirtualNodeNode) {
 				r.fail(fmt.Sprintf("see kubectl -n %s describe deployment/vk-%s", virtual.Namespace, virtual.Name), "%s: %s is %s, %s: %s",
-					name, condition.Type, condition.Status, condition.Reason, condition.Message)
+					name, condition.Type, condition.Status, condition.Reason, condition.Message).fromManager = true
 			}
 		}
 		if !makes {
@@ -33,6 +34,7 @@ func virtualNodes(r *report) {
 			continue
 		}
 		node := &r.Nodes[at]
+		r.about(partNode, virtual.Spec.ClusterID)
 		for _, condition := range node.Status.Conditions {
 			switch {
 			case condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue:
@@ -55,12 +57,14 @@ func namespaces(r *report) {
 	wanted := map[string]string{}
 	for i := range r.Offloadings {
 		o := &r.Offloadings[i]
+		r.about(partOffloading, failing(o))
 		switch o.Status.OffloadingPhase {
 		case offloadingv1beta1.PhaseReady:
 		case offloadingv1beta1.PhaseNoClusterSelected:
 			r.warn("peer with a cluster whose virtual node matches, or change the selector: liqoctl offload namespace "+o.Namespace, "namespace %s is offloaded, and no cluster is selected", o.Namespace)
 		default:
-			r.fail("see kubectl describe namespaceoffloading -n "+o.Namespace, "namespace %s: %s%s", o.Namespace, phase(o), twins(o))
+			r.fail("see kubectl describe namespaceoffloading -n "+o.Namespace, "namespace %s: %s%s", o.Namespace, phase(o), twins(o)).
+				fromManager = o.Status.OffloadingPhase == ""
 		}
 		twin := ""
 		switch o.Spec.NamespaceMappingStrategy {
@@ -84,6 +88,18 @@ func phase(o *offloadingv1beta1.NamespaceOffloading) string {
 		return "nobody has looked at it yet"
 	}
 	return string(o.Status.OffloadingPhase)
+}
+
+// failing is the first cluster where the namespace could not be created; empty when there is none.
+func failing(o *offloadingv1beta1.NamespaceOffloading) string {
+	for _, id := range sorted(o.Status.RemoteNamespacesConditions) {
+		for _, condition := range o.Status.RemoteNamespacesConditions[id] {
+			if condition.Type == offloadingv1beta1.RemoteNamespaceReady && condition.Status != corev1.ConditionTrue {
+				return id
+			}
+		}
+	}
+	return ""
 }
 
 // twins tells of the namespaces in other clusters that are not there.

@@ -19,22 +19,26 @@ func identities(r *report) {
 	first := time.Time{}
 	for i := range r.Identities {
 		identity := &r.Identities[i]
+		r.about(partCertificate, identity.Spec.ClusterID)
 		name := fmt.Sprintf("Identity %s in namespace %s", identity.Name, identity.Namespace)
 		certificate, err := peering.Certificate(identity.Spec.AuthParams.SignedCRT)
 		again := "liqoctl authenticate --remote-kubeconfig of cluster " + identity.Spec.ClusterID + " gets another certificate"
 		switch {
 		case err != nil:
-			r.fail(again, "%s: its certificate can not be read: %v", name, err)
+			r.fail(again, "%s: its certificate can not be read: %v", name, err).identity = identity.Name
 			continue
 		case r.now.After(certificate.NotAfter):
-			r.fail(again, "%s: its certificate ended at %s", name, certificate.NotAfter.UTC().Format(time.RFC3339))
+			r.fail(again, "%s: its certificate ended at %s", name, certificate.NotAfter.UTC().Format(time.RFC3339)).
+				identity = identity.Name
 		case r.now.After(peering.RenewAt(certificate).Add(certificate.NotAfter.Sub(peering.RenewAt(certificate)) / 4)):
+			r.about(partRenewal, identity.Spec.ClusterID)
 			// A renewal takes seconds; a quarter of the time that is left for it is more than it needs.
 			r.warn("see the Renew in namespace "+identity.Namespace+" and whether the other API server answers", "%s: its certificate ends at %s and should have been renewed at %s",
-				name, certificate.NotAfter.UTC().Format(time.RFC3339), peering.RenewAt(certificate).UTC().Format(time.RFC3339))
+				name, certificate.NotAfter.UTC().Format(time.RFC3339), peering.RenewAt(certificate).UTC().Format(time.RFC3339)).fromManager = true
 		}
+		r.about(partIdentity, identity.Spec.ClusterID)
 		if identity.Status.KubeconfigSecretRef == nil {
-			r.fail("see the log of the controller manager", "%s has no kubeconfig%s", name, because(identity.Status.Conditions))
+			r.fail("see the log of the controller manager", "%s has no kubeconfig%s", name, because(identity.Status.Conditions)).fromManager = true
 		}
 		if first.IsZero() || certificate.NotAfter.Before(first) {
 			first = certificate.NotAfter
@@ -56,14 +60,15 @@ func because(conditions []metav1.Condition) string {
 func tenants(r *report) {
 	for i := range r.Tenants {
 		tenant := &r.Tenants[i]
+		r.about(partTenant, tenant.Spec.ClusterID)
 		name := fmt.Sprintf("Tenant %s in namespace %s", tenant.Name, tenant.Namespace)
 		grants := peering.GrantsOf(tenant)
 		why := because(tenant.Status.Conditions)
 		switch {
 		case !grants.Access:
-			r.warn("liqoctl activate tenant "+tenant.Name+", when it is to be let in again", "%s is drained: it may do nothing", name)
+			r.warn("liqoctl activate tenant "+tenant.Name+", when it is to be let in again", "%s is drained: it may do nothing", name).drained = true
 		case why != "":
-			r.fail("the consumer does the handshake again with liqoctl authenticate", "%s is not admitted%s", name, why)
+			r.fail("the consumer does the handshake again with liqoctl authenticate", "%s is not admitted%s", name, why).fromManager = true
 		case !grants.More:
 			r.warn("liqoctl uncordon tenant "+tenant.Name+", when it is to be granted more", "%s is cordoned: it is granted nothing further", name)
 		}
@@ -77,8 +82,11 @@ func tenants(r *report) {
 func resources(r *report) {
 	for i := range r.Slices {
 		slice := &r.Slices[i]
+		here := peering.IsCopy(slice, "")
+		r.about(partSlice, slice.Labels[api.LabelRemoteClusterID])
 		name, who, cure := fmt.Sprintf("ResourceSlice %s in namespace %s", slice.Name, slice.Namespace), "the provider", "ask for less, or ask the provider's administrator"
-		if peering.IsCopy(slice, "") {
+		if here {
+			r.peer = slice.Labels[api.LabelOriginID]
 			who, cure = "this cluster", "see what this cluster shares, and whether the tenant is cordoned"
 			if slice.Annotations[authv1beta1.AnnotationCordon] == api.True {
 				r.warn(fmt.Sprintf("liqoctl uncordon resourceslice %s --remote-cluster-id %s, when it is to be granted more", slice.Name, slice.Labels[api.LabelOriginID]), "%s is cordoned", name)
@@ -96,7 +104,8 @@ func resources(r *report) {
 				}
 			}
 			if !found {
-				r.fail("see whether the controller managers of both clusters run, and the class of the request", "%s (class %q): %s has not answered %s", name, slice.Spec.Class, who, of)
+				finding := r.fail("see whether the controller managers of both clusters run, and the class of the request", "%s (class %q): %s has not answered %s", name, slice.Spec.Class, who, of)
+				finding.unanswered, finding.fromManager = !here, here
 			}
 		}
 	}
@@ -108,6 +117,7 @@ func resources(r *report) {
 // accesses are requests to the peers, as this cluster.
 func accesses(r *report) {
 	var answered []string
+	failed := map[string]bool{}
 	for _, a := range r.Accesses {
 		established := false
 		for i := range r.Peers {
@@ -117,25 +127,54 @@ func accesses(r *report) {
 				}
 			}
 		}
+		r.about(partAPIServer, a.Peer)
 		switch {
 		case a.Proxy != "" && established:
 			answered = append(answered, fmt.Sprintf("%s reaches %s through %s, as it says itself", r.ID, a.Peer, a.Proxy))
 		case a.Proxy != "":
+		case a.Unusable:
+			r.about(partIdentity, a.Peer)
+			r.fail("liqoctl authenticate --remote-kubeconfig of cluster "+a.Peer+" makes the kubeconfig again",
+				"the API server of %s was not asked as %s at %s: %s", a.Peer, a.Identity, a.Server, a.Failure).identity = a.Identity
+		case a.Refused:
+			r.about(partDenied, a.Peer)
+			r.fail(fmt.Sprintf("in cluster %s: liqoctl activate tenant %s if it is drained, else liqoctl authenticate", a.Peer, r.ID),
+				"the API server of %s refuses %s at %s: %s", a.Peer, a.Identity, a.Server, a.Failure).identity = a.Identity
 		case a.Failure != "" && established:
 			answered = append(answered, fmt.Sprintf("%s reaches %s at %s, as it says itself; from here: %s", r.ID, a.Peer, a.Server, a.Failure))
 		case a.Failure != "":
-			r.fail("see that "+a.Server+" can be reached from the cluster, and that cluster "+a.Peer+" did not take the rights away (liqoctl info there)",
-				"the API server of %s does not answer as %s at %s: %s", a.Peer, a.Identity, a.Server, a.Failure)
+			// Several identities with one peer fail for one reason.
+			if key := a.Peer + " " + a.Server; !failed[key] {
+				failed[key] = true
+				r.fail("see that "+a.Server+" can be reached from the cluster, and that cluster "+a.Peer+" did not take the rights away (liqoctl info there)",
+					"the API server of %s does not answer as %s at %s: %s", a.Peer, a.Identity, a.Server, a.Failure)
+			}
 		default:
 			answered = append(answered, fmt.Sprintf("%s answers %s in %s", a.Peer, a.Identity, a.Took.Round(time.Millisecond)))
 		}
 		if len(a.Denied) > 0 {
+			r.about(partDenied, a.Peer)
 			r.fail(fmt.Sprintf("in cluster %s: liqoctl activate tenant %s if it is drained, else see RoleBindings in the tenant namespace", a.Peer, r.ID),
-				"%s may not do in cluster %s: %s", a.Identity, a.Peer, strings.Join(a.Denied, ", "))
+				"%s may not do in cluster %s: %s", a.Identity, a.Peer, strings.Join(a.Denied, ", ")).identity = a.Identity
 		}
 	}
 	if len(answered) > 0 {
 		r.healthy("%s", strings.Join(answered, "; "))
+	}
+}
+
+// formerPeers are ForeignClusters that are nothing to this cluster any more.
+func formerPeers(r *report) {
+	for i := range r.Peers {
+		if former := &r.Peers[i]; Former(former) {
+			r.check = "former peer " + former.Spec.ClusterID
+			left := "its ForeignCluster"
+			if namespace := former.Status.TenantNamespace.Local; namespace != "" {
+				left += " and the tenant namespace " + namespace
+			}
+			r.about(partCondition, former.Spec.ClusterID)
+			r.add(OK, "", "the peering was undone; what is left is %s", left)
+		}
 	}
 }
 
@@ -144,10 +183,27 @@ func peerings(r *report) {
 	var fine []string
 	for i := range r.Peers {
 		peer := &r.Peers[i]
-		conditions := peer.Status.Conditions
-		for _, module := range []corev1beta1.Module{peer.Status.Modules.Networking, peer.Status.Modules.Authentication, peer.Status.Modules.Offloading} {
-			if module.Enabled {
-				conditions = append(conditions[:len(conditions):len(conditions)], module.Conditions...)
+		if Former(peer) {
+			continue
+		}
+		type one struct {
+			corev1beta1.Condition
+			of module
+		}
+		var conditions []one
+		add := func(of module, list []corev1beta1.Condition) {
+			for _, condition := range list {
+				conditions = append(conditions, one{condition, of})
+			}
+		}
+		add(authentication, peer.Status.Conditions)
+		modules := peer.Status.Modules
+		for _, each := range []struct {
+			corev1beta1.Module
+			of module
+		}{{modules.Networking, networking}, {modules.Authentication, authentication}, {modules.Offloading, offloading}} {
+			if each.Enabled {
+				add(each.of, each.Conditions)
 			}
 		}
 		bad := 0
@@ -156,14 +212,21 @@ func peerings(r *report) {
 				continue
 			}
 			bad++
-			r.fail("liqoctl info peer "+peer.Spec.ClusterID+" shows the parts of the peering; peer again when they are repaired", "%s: %s is %s, %s: %s",
+			of := partCondition
+			if condition.Type == corev1beta1.APIServerStatus {
+				of = partServerCondition
+			}
+			r.about(of, peer.Spec.ClusterID)
+			finding := r.fail("liqoctl info peer "+peer.Spec.ClusterID+" shows the parts of the peering; peer again when they are repaired", "%s: %s is %s, %s: %s",
 				peer.Spec.ClusterID, condition.Type, condition.Status, condition.Reason, condition.Message)
+			finding.module, finding.fromManager = condition.of, true
+			finding.proxied = of == partServerCondition && r.inBand(peer.Spec.ClusterID)
 		}
 		if bad == 0 {
 			fine = append(fine, fmt.Sprintf("%s (%s, %d conditions)", peer.Spec.ClusterID, peer.Status.Role, len(conditions)))
 		}
 	}
-	if len(r.Peers) > 0 {
+	if len(fine) > 0 {
 		r.healthy("%s", strings.Join(fine, ", "))
 	}
 }

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// didYouMean adds to an error about an unknown word the known ones that are like it.
+func didYouMean(err error, typed string, known []string) error {
+	like := similar(typed, known)
+	if len(like) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w\nDid you mean %s?", err, strings.Join(like, " or "))
+}
+
+// similar are the known words that begin with what was typed, or that it is a mistyped form of: with one mistake, in words of five letters and more with
+// two. A single letter is like no word.
+func similar(typed string, known []string) []string {
+	var like []string
+	word := strings.ToLower(strings.TrimLeft(typed, "-"))
+	for _, k := range known {
+		candidate := strings.ToLower(strings.TrimLeft(k, "-"))
+		mistakes := 1
+		if len(word) >= 5 {
+			mistakes = 2
+		}
+		mistyped := len(word) > 2 && distance(word, candidate) <= mistakes
+		if len(word) > 1 && (strings.HasPrefix(candidate, word) || mistyped) && !slices.Contains(like, k) {
+			like = append(like, k)
+		}
+	}
+	return like
+}
+
+// oneOfThese refuses a value of a flag that is none of the known ones.
+func oneOfThese(flag, value string, known ...string) error {
+	if slices.Contains(known, value) {
+		return nil
+	}
+	want := "one of " + strings.Join(known, ", ")
+	if len(known) == 2 {
+		want = known[0] + " or " + known[1]
+	}
+	return didYouMean(fmt.Errorf("--%s %s: want %s", flag, value, want), value, known)
+}
+
+// unknownCommand refuses an argument of a command that only holds others.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	err := cobra.NoArgs(cmd, args)
+	if err == nil {
+		return nil
+	}
+	var known []string
+	for _, child := range cmd.Commands() {
+		if child.IsAvailableCommand() {
+			known = append(known, child.Name())
+		}
+	}
+	return didYouMean(fmt.Errorf("%w (%s --help lists the commands)", err, cmd.CommandPath()), args[0], known)
+}
+
+// unknownFlag adds to the error of an unknown flag the flags of the command that are like it.
+func unknownFlag(cmd *cobra.Command, err error) error {
+	unknown := (*pflag.NotExistError)(nil)
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if !flag.Hidden {
+			known = append(known, "--"+flag.Name)
+		}
+	})
+	return didYouMean(fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath()), unknown.GetSpecifiedName(), known)
+}
+
+// distance is how many letters have to be added, removed, replaced or swapped with the next one to get from one word to the other (optimal string
+// alignment).
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			replaced := rows[i-1][j-1]
+			if a[i-1] != b[j-1] {
+				replaced++
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, replaced)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}

@@ -1,0 +1,237 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+)
+
+// part is what a finding is about, in the order in which parts depend on one another: a finding can be a consequence of a finding of an earlier part,
+// never of a later one. Findings are listed in this order.
+type part int
+
+const (
+	partUnread part = iota
+	partDefinition
+	partManager
+	partComponent
+	partUnpeering
+	partTenant
+	partCertificate
+	partDenied
+	partPartition
+	partGateway
+	partKubelet
+	partRange
+	partAgreement
+	partConfiguration
+	partAPIServer
+	partTunnel
+	partServerCondition // of a ForeignCluster, about the API server of the peer
+	partRenewal
+	partIdentity
+	partSlice
+	partVirtualNode
+	partNode
+	partOffloading
+	partWebhook
+	partLease
+	partCondition // of a ForeignCluster: it only repeats what others found
+	partVersion
+)
+
+// diagnose puts causes before consequences: what is a consequence of another finding is listed under it, and what remains is ordered by level and part.
+func diagnose(f *Facts, findings []Finding) []Finding {
+	findings = append(findings, partitions(f, findings)...)
+	order(findings)
+	cause := make([]int, len(findings))
+	for i := range findings {
+		cause[i] = -1
+		for j := range findings {
+			if j != i && findings[j].part < findings[i].part && explains(&findings[j], &findings[i]) && (cause[i] < 0 || findings[j].part < findings[cause[i]].part) {
+				cause[i] = j
+			}
+		}
+	}
+	// One with a consequence is as bad as that.
+	root := func(i int) int {
+		for cause[i] >= 0 {
+			i = cause[i]
+		}
+		return i
+	}
+	var out []Finding
+	at := map[int]int{}
+	for i := range findings {
+		if cause[i] < 0 {
+			at[i] = len(out)
+			out = append(out, findings[i])
+		}
+	}
+	for i := range findings {
+		if of := root(i); of != i {
+			to := &out[at[of]]
+			to.Consequences = append(to.Consequences, findings[i])
+			if rank(findings[i].Level) < rank(to.Level) {
+				to.Level = findings[i].Level
+			}
+		}
+	}
+	order(out)
+	return out
+}
+
+// order puts the worst first, and among those of a level what the others may depend on.
+func order(findings []Finding) {
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		if of := rank(a.Level) - rank(b.Level); of != 0 || a.Level == OK {
+			return of // what is well stays in the order in which it was examined
+		}
+		return int(a.part - b.part)
+	})
+}
+
+// rank orders levels, the worst first.
+func rank(level Level) int { return slices.Index([]Level{Fail, Warn, OK}, level) }
+
+// explains tells whether a finding is the cause of another one. A warning is no cause of anything, except a tenant that its administrator drained or
+// cordoned, and a peering that is being undone: these are intended in one cluster and fail in the other.
+func explains(cause, of *Finding) bool {
+	if cause.Level == OK || of.Level == OK || cause.Level == Warn && cause.part != partTenant && cause.part != partUnpeering {
+		return false
+	}
+	same := cause.Cluster == of.Cluster && cause.Peer != "" && cause.Peer == of.Peer
+	opposite := cause.Cluster == of.Peer && cause.Peer == of.Cluster
+	is := func(parts ...part) bool { return slices.Contains(parts, of.part) }
+	condition := func(modules ...module) bool { return of.part == partCondition && slices.Contains(modules, of.module) }
+	// What a provider gives and a consumer makes of it.
+	resources := is(partRenewal, partIdentity, partVirtualNode, partNode, partOffloading) || of.part == partSlice && of.unanswered ||
+		of.part == partLease && of.module == offloading || condition(authentication, offloading)
+	switch cause.part {
+	case partManager: // what only a controller manager writes: its own objects here, its answers there
+		return cause.Cluster == of.Cluster && of.fromManager || cause.Cluster == of.Peer && (of.part == partSlice && of.unanswered || of.part == partRenewal)
+	case partUnpeering:
+		return same || opposite
+	case partTenant:
+		return same && (is(partSlice) || condition(authentication)) || opposite && (is(partSlice) || cause.drained && (is(partDenied, partServerCondition) || resources))
+	case partCertificate, partDenied:
+		if cause.identity != "" && of.identity != "" && cause.identity != of.identity {
+			return false
+		}
+		return same && (is(partDenied, partServerCondition, partSlice) || resources)
+	case partPartition:
+		return (same || opposite) && (is(partAPIServer, partTunnel, partServerCondition, partWebhook) || resources || condition(networking) || of.part == partLease)
+	case partGateway:
+		return (same || opposite) && (is(partTunnel) || condition(networking) || of.part == partLease && of.module == networking || of.proxied)
+	case partKubelet:
+		return same && (is(partVirtualNode, partNode) || of.part == partLease && of.module == offloading || condition(offloading))
+	case partAgreement, partConfiguration:
+		return (same || opposite) && (is(partTunnel) || condition(networking))
+	case partRange:
+		return cause.Cluster == of.Cluster && is(partConfiguration)
+	case partTunnel:
+		return same && (condition(networking) || cause.proxied && (of.proxied || resources))
+	case partAPIServer, partServerCondition:
+		return same && (is(partServerCondition) || resources)
+	case partIdentity, partSlice:
+		return same && (is(partVirtualNode, partNode, partOffloading) || condition(authentication, offloading))
+	case partVirtualNode, partNode:
+		return same && (is(partNode, partOffloading) || of.part == partLease && of.module == offloading || condition(offloading))
+	case partUnread, partDefinition, partComponent, partRenewal, partOffloading, partWebhook, partLease, partCondition, partVersion:
+	}
+	return false
+}
+
+// partitions are the peers of which neither the API server nor the tunnel responds: one cause of what looks like many.
+func partitions(f *Facts, findings []Finding) (out []Finding) {
+	type pairOf struct{ a, b string }
+	told := map[pairOf]bool{}
+	for _, c := range []*Cluster{f.Local, f.Remote} {
+		if c == nil {
+			continue
+		}
+		for i := range c.Peers {
+			peer := c.Peers[i].Spec.ClusterID
+			server, tunnel, api := "", "", ""
+			for _, finding := range findings {
+				if finding.Cluster != c.ID || finding.Peer != peer || finding.Level != Fail {
+					continue
+				}
+				switch {
+				case finding.part == partAPIServer:
+					server = finding.Evidence
+				case finding.part == partTunnel:
+					tunnel = finding.Evidence
+				case finding.part == partServerCondition && !finding.proxied && server == "":
+					server = finding.Evidence
+				}
+			}
+			// A provider has no way to the API server of its consumer; the other end tells of it.
+			if server == "" || tunnel == "" || told[pairOf{peer, c.ID}] || gatewayDown(findings, c.ID, peer) {
+				continue
+			}
+			for _, access := range c.Accesses {
+				if access.Peer == peer {
+					api = access.Server
+				}
+			}
+			told[pairOf{c.ID, peer}] = true
+			finding := Finding{
+				Cluster: c.ID, Peer: peer, Check: "reachability", Level: Fail, part: partPartition,
+				Evidence: fmt.Sprintf("cluster %s is unreachable from %s: neither its API server nor the tunnel responds (%s)", peer, c.ID, server),
+				Cure: fmt.Sprintf("see whether cluster %s runs, and restore the network between the clusters (firewall, routes, DNS): %s and the UDP port of the gateway (liqoctl info peer %s). "+
+					"What is listed below recovers by itself. If the cluster is gone for good: liqoctl force unpeer %s", peer, cmp.Or(api, "its API server"), peer, peer),
+			}
+			if f.Remote != nil {
+				finding.Evidence = fmt.Sprintf("clusters %s and %s do not reach each other, though both respond to liqoctl: neither the API server nor the tunnel responds (%s)", c.ID, peer, server)
+				finding.Cure = strings.Replace(finding.Cure, "see whether cluster "+peer+" runs, and restore", "restore", 1)
+			}
+			out = append(out, finding)
+		}
+	}
+	return out
+}
+
+// gatewayDown tells whether a gateway between two clusters does not run in one of them: the tunnel can not be up then.
+func gatewayDown(findings []Finding, a, b string) bool {
+	return slices.ContainsFunc(findings, func(f Finding) bool {
+		return f.part == partGateway && f.Level == Fail && (f.Cluster == a && f.Peer == b || f.Cluster == b && f.Peer == a)
+	})
+}
+
+// module of a ForeignCluster that a condition is of.
+type module int
+
+const (
+	authentication module = iota
+	networking
+	offloading
+)
+
+// Installation are the findings about the installation itself, not about one of its peers.
+func Installation(findings []Finding) []Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Peer != "" || f.Level == OK })
+}
+
+// OfPeer are the findings about one peer.
+func OfPeer(findings []Finding, peer string) []Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Peer != peer || f.Level == OK })
+}
+
+// Manager are the findings that explain why nothing of a cluster is reconciled.
+func Manager(findings []Finding, cluster string) []Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.part != partManager || f.Cluster != cluster || f.Level != Fail })
+}
+
+// Former tells whether a ForeignCluster is what is left of a peering that was undone: neither cluster is anything to the other any more.
+func Former(peer *corev1beta1.ForeignCluster) bool {
+	modules := peer.Status.Modules
+	return peer.Status.ObservedGeneration != 0 && (peer.Status.Role == corev1beta1.RoleUnknown || peer.Status.Role == "") &&
+		!modules.Networking.Enabled && !modules.Authentication.Enabled && !modules.Offloading.Enabled
+}
+
+// Minor tells whether a finding says nothing of how well the installation and its peerings work: versions that differ, and what the user may not read.
+func (f *Finding) Minor() bool { return f.part == partVersion || f.part == partUnread }

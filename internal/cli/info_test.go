@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"bytes"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/internal/cli/console"
+)
+
+// TestInfoWithoutWhatIsRefused: what can't be read and is of minor importance is missing, with a warning, and the rest is shown.
+func TestInfoWithoutWhatIsRefused(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	peered := w.in(t, w.snapshot(), "peer"+lawBoth, nil).left
+	for command, refused := range map[string]map[string]string{
+		"info": {"/v1/pods": "the state of the pods", "ipam.liqo.io/v1alpha1/networks": "the address ranges"},
+		"info peer milan": {
+			"networking.liqo.io/v1beta1/connections":        "the network with cluster milan",
+			"authentication.liqo.io/v1beta1/resourceslices": "the resources of cluster milan",
+			"offloading.liqo.io/v1beta1/virtualnodes":       "the virtual nodes of cluster milan",
+		},
+	} {
+		ran := w.in(t, peered, command+lawOne, func() {
+			w.answer = func(_ string, r *http.Request) (*http.Response, error) {
+				path, ok := parsePath(r.URL.Path)
+				if _, is := refused[path.of]; !ok || !is {
+					return nil, nil
+				}
+				return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, path, w.clusters["rome"].kinds[path.of], "refused"), nil
+			}
+		})
+		if ran.code != 0 || !strings.Contains(ran.out, "milan") {
+			t.Errorf("%s: code %d: %s", command, ran.code, ran.said)
+		}
+		for of, what := range refused {
+			if !strings.Contains(ran.said, "Not shown, or not complete: "+what+": ") {
+				t.Errorf("%s without %s: %s", command, of, ran.said)
+			}
+		}
+	}
+}
+
+// TestSumOfSlices: several ResourceSlices of one direction share what is granted, so their sum is what a cluster gets; of one there is none to tell.
+func TestSumOfSlices(t *testing.T) {
+	slice := func(action string, accepted bool, cpu string) sliceInfo {
+		return sliceInfo{Action: action, Accepted: accepted, Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}
+	}
+	all := []sliceInfo{slice(consuming, true, "1500m"), slice(consuming, true, "2"), slice(consuming, false, "9"), slice(providing, true, "4")}
+	for action, want := range map[string]corev1.ResourceList{consuming: {corev1.ResourceCPU: resource.MustParse("3500m")}, providing: nil} {
+		if diff := cmp.Diff(want, sumOf(all, action)); diff != "" {
+			t.Errorf("%s: %s", action, diff)
+		}
+	}
+	peer := &peerInfo{ClusterID: "milan"}
+	peer.Authentication.ResourceSlices, peer.Authentication.Consuming = all, sumOf(all, consuming)
+	var text bytes.Buffer
+	if err := peer.write(console.New(&text, &text, false)); err != nil || !strings.Contains(text.String(), "All ResourceSlices together") || !strings.Contains(text.String(), "3500m") {
+		t.Errorf("%v, shows\n%s", err, text.String())
+	}
+}

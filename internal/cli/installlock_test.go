@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/install/installer"
+	kubetesting "liqo.io/liqo/internal/testing"
+)
+
+// TestTwoInstallsOnAPIServer: of two that run at once the second is refused, with who is at work and since when, and the first one comes to its end; the
+// lock of one that was killed holds nobody for long.
+func TestTwoInstallsOnAPIServer(t *testing.T) {
+	liqoctl, c := bare(t)
+	key := client.ObjectKey{Namespace: "liqo", Name: installer.LockName}
+	type result struct {
+		code int
+		said string
+	}
+	first := make(chan result, 1)
+	go func() { // it waits for its pods, which nobody starts yet
+		code, said := liqoctl(t.Context(), "install --cluster-id rome")
+		first <- result{code, said}
+	}()
+	kubetesting.Eventually(t, 2*time.Minute, "the first to wait for its pods", func() error {
+		var deployment appsv1.Deployment
+		return c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: deploymentName}, &deployment)
+	})
+	for _, command := range []string{"install --cluster-id milan --skip-validation", "upgrade", "uninstall --skip-confirm"} {
+		code, said := liqoctl(t.Context(), command)
+		if code != 1 || !strings.Contains(said, "the installation in namespace liqo is being changed by liqoctl of ") || !strings.Contains(said, ", since 20") {
+			t.Errorf("%s: code %d: %s", command, code, said)
+		}
+	}
+	keepRunning(t.Context(), t, c)
+	if ended := <-first; ended.code != 0 || !strings.Contains(ended.said, "All Set! This cluster is rome") {
+		t.Fatalf("code %d: %s", ended.code, ended.said)
+	}
+	lease := &coordinationv1.Lease{}
+	if err := c.Get(t.Context(), key, lease); !apierrors.IsNotFound(err) {
+		t.Errorf("the lock is not given back: %v", err)
+	}
+	killed, long := "liqoctl of alice on her laptop (process 7)", metav1.NewMicroTime(time.Now().Add(-time.Hour))
+	seconds := int32(1)
+	create(t, c, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: &killed, AcquireTime: &long, RenewTime: &long, LeaseDurationSeconds: &seconds,
+	}})
+	if code, said := liqoctl(t.Context(), "upgrade"); code != 0 || !strings.Contains(said, "The lock of "+killed+", taken at ") {
+		t.Errorf("code %d: %s", code, said)
+	}
+}
+
+// TestVersionOfWhatHelmDoesNotKnow: the version is told however Liqo was installed.
+func TestVersionOfWhatHelmDoesNotKnow(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	if ran := w.in(t, w.snapshot(), "version"+lawOne, nil); ran.code != 0 || !strings.Contains(ran.out, "Server version: v1.2.3\n") {
+		t.Errorf("code %d: %s%s", ran.code, ran.out, ran.said)
+	}
+	if ran := w.in(t, worldSnapshot{}, "version"+lawOne, nil); ran.code != 1 || !strings.Contains(ran.out, "Server version: Unknown\n") {
+		t.Errorf("nothing installed: code %d: %s%s", ran.code, ran.out, ran.said)
+	}
+}
+
+// TestUninstalledByHelm: what helm uninstall left of a peering is named with a way out that works without the programs.
+func TestUninstalledByHelm(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	w.begin(w.in(t, w.snapshot(), "peer"+lawBoth, nil).left)
+	rome := w.clusters["rome"].client
+	for _, object := range []client.Object{
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: api.ClusterIDConfigMap}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: deploymentName}},
+	} {
+		if err := rome.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := w.snapshot()
+	ran := w.in(t, left, "uninstall"+lawOne, nil)
+	for _, want := range []string{"the cluster is peered with milan", "liqoctl uninstall --purge", "liqoctl force unpeer", "same --cluster-id"} {
+		if ran.code != 1 || ran.wrote != 0 || !strings.Contains(ran.said, want) {
+			t.Errorf("code %d, %d changes, no %q in %s", ran.code, ran.wrote, want, ran.said)
+		}
+	}
+	ran = w.in(t, left, "uninstall --purge --dry-run"+lawOne, nil)
+	for _, want := range []string{"Then on milan: liqoctl force unpeer and the ID of this cluster", "Node milan", "Namespace liqo-tenant-milan"} {
+		if ran.code != 0 || ran.wrote != 0 || !strings.Contains(ran.said, want) {
+			t.Errorf("code %d, %d changes, no %q in %s", ran.code, ran.wrote, want, ran.said)
+		}
+	}
+}
+
+// TestNamespacesOfTests: consumers of one provider do not share the namespace of test network, however long their IDs are.
+func TestNamespacesOfTests(t *testing.T) {
+	long := strings.Repeat("a", 62)
+	seen := map[string]string{}
+	for _, id := range []string{"rome", "turin", long + "1", long + "2"} {
+		name := testNamespaceOf(id)
+		if other, taken := seen[name]; taken || len(name) > 63 {
+			t.Errorf("the namespace of %s is %s, as that of %q", id, name, other)
+		}
+		seen[name] = id
+	}
+}
+
+// TestGoneByUID: an object of the same name that somebody else made is not waited for.
+func TestGoneByUID(t *testing.T) {
+	w := installedWorld(t)
+	app := newApp(genericiooptions.NewTestIOStreamsDiscard())
+	*app.kubeconfig.KubeConfig = filepath.Join(w.dir, "rome")
+	app.wrap = func(config *rest.Config) *rest.Config {
+		config.Transport, config.ContentType = w, runtime.ContentTypeJSON
+		return config
+	}
+	c, err := app.local()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := c.gone(ctx, nil, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "first"}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestExecEndsInTime: a server that takes the connection and says nothing does not keep a check beyond its time.
+func TestExecEndsInTime(t *testing.T) {
+	stop := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-stop:
+		case <-r.Context().Done():
+		}
+	}))
+	defer server.Close()
+	defer close(stop)
+	c := &cluster{id: "milan", config: &rest.Config{Host: server.URL}}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.exec(ctx, "ns", "pod", "true")
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), "pod pod of cluster milan") {
+			t.Errorf("error %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the time is over, and it goes on")
+	}
+}

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// TestPublicRangesTakeAnAdministrator: liqoctl makes no Configuration of the ranges that a peer reports where these are public, and names the cure. One that an
+// administrator made stays as it is.
+func TestPublicRangesTakeAnAdministrator(t *testing.T) {
+	for name, test := range map[string]struct{ pod, external, refused string }{
+		"private":         {"10.20.0.0/16", "10.70.0.0/16", ""},
+		"public pods":     {"8.8.8.0/24", "10.70.0.0/16", "8.8.8.0/24"},
+		"public external": {"10.20.0.0/16", "192.0.2.0/24", "192.0.2.0/24"},
+		"everything":      {"0.0.0.0/0", "10.70.0.0/16", "0.0.0.0/0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ranges := networkingv1beta1.CIDRs{Pod: []string{test.pod}, External: []string{test.external}}
+			e := &end{cluster: fakeCluster("rome"), peer: "milan", namespace: "liqo-tenant-milan"}
+			_, err := e.ensureConfiguration(t.Context(), ranges)
+			var list networkingv1beta1.ConfigurationList
+			if listErr := e.List(t.Context(), &list, client.InNamespace(e.namespace)); listErr != nil {
+				t.Fatal(listErr)
+			}
+			if test.refused == "" {
+				if err != nil || len(list.Items) != 1 {
+					t.Errorf("%d Configurations, %v", len(list.Items), err)
+				}
+				return
+			}
+			if err == nil || len(list.Items) != 0 || !strings.Contains(err.Error(), "range "+test.refused+" is not private") || !strings.Contains(err.Error(), "liqoctl create configuration") {
+				t.Errorf("%d Configurations, error %v", len(list.Items), err)
+			}
+			e = &end{cluster: fakeCluster("rome", configuration("liqo-tenant-milan", "milan", "milan", ranges)), peer: "milan", namespace: "liqo-tenant-milan"}
+			if _, err := e.ensureConfiguration(t.Context(), ranges); err != nil {
+				t.Errorf("what an administrator made: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// TestOffloadProtectedOnAPIServer: a namespace that is never offloaded is refused before anything is written, in the same words by name, by label, in
+// a dry run and when the object is only printed.
+func TestOffloadProtectedOnAPIServer(t *testing.T) {
+	kubeconfig, c := server(t)
+	manager := &appsv1.Deployment{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: deploymentName}, manager); err != nil {
+		t.Fatal(err)
+	}
+	manager.Spec.Template.Spec.Containers[0].Args = append(manager.Spec.Template.Spec.Containers[0].Args, "--protected-namespaces=vault,*-secrets")
+	if err := c.Update(t.Context(), manager); err != nil {
+		t.Fatal(err)
+	}
+	team := map[string]string{"team": "blue"}
+	create(t, c,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: team}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-secrets", Labels: team}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{api.LabelTenantNamespace: api.True}}})
+	for namespace, why := range map[string]string{
+		"liqo":         "Liqo is installed there, its Secrets hold the private keys of this cluster",
+		"milan":        "it is the tenant namespace of a peering, its Secrets hold the private keys of the peering",
+		"kube-system":  "it belongs to Kubernetes, its ServiceAccounts control this cluster",
+		"shop-secrets": "value offloading.protectedNamespaces of this cluster has *-secrets",
+	} {
+		for _, command := range []string{"offload namespace shop " + namespace, "offload namespace --ns-selector kubernetes.io/metadata.name=" + namespace} {
+			for _, way := range []string{"", " --dry-run", " -o yaml"} {
+				code, out, errOut := run(t, append(strings.Fields(command+way), "--kubeconfig", kubeconfig)...)
+				if want := "namespace " + namespace + " can not be offloaded: " + why; code != 1 || out != "" || !strings.Contains(errOut, want) {
+					t.Errorf("%s%s: code %d, %s%s", command, way, code, out, errOut)
+				}
+			}
+		}
+	}
+	_, _, errOut := run(t, "offload", "namespace", "--ns-selector", "team=blue", "--kubeconfig", kubeconfig)
+	if want := "--ns-selector 'team=blue,kubernetes.io/metadata.name notin (shop-secrets)'"; !strings.Contains(errOut, want) {
+		t.Errorf("%s, want %s", errOut, want)
+	}
+	var offloadings offloadingv1beta1.NamespaceOffloadingList
+	if err := c.List(t.Context(), &offloadings); err != nil || len(offloadings.Items) > 0 {
+		t.Errorf("%v, offloaded: %v", err, offloadings.Items)
+	}
+	code, out, errOut := run(t, "offload", "namespace", "--ns-selector", "team=blue,kubernetes.io/metadata.name notin (shop-secrets)", "-o", "yaml", "--kubeconfig", kubeconfig)
+	if code != 0 || !strings.Contains(out, "namespace: shop\n") {
+		t.Errorf("the cure: code %d, %s%s", code, out, errOut)
+	}
+}
+
+// TestOffloadAgainOnAPIServer: what is not on the command line stays as it is, and a remote namespace is deleted only after a confirmation.
+func TestOffloadAgainOnAPIServer(t *testing.T) {
+	kubeconfig, c := server(t)
+	node := func(cluster, region string) *offloadingv1beta1.VirtualNode {
+		return &offloadingv1beta1.VirtualNode{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: cluster, Labels: map[string]string{"region": region}},
+			Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: cluster, KubeconfigSecretRef: &corev1.LocalObjectReference{Name: "x"}},
+		}
+	}
+	object := &offloadingv1beta1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "offloading"},
+		Spec: offloadingv1beta1.NamespaceOffloadingSpec{
+			NamespaceMappingStrategy: offloadingv1beta1.EnforceSameName, PodOffloadingStrategy: offloadingv1beta1.PodsRemote,
+		},
+	}
+	create(t, c, node("milan", "north"), node("naples", "south"), object)
+	object.Status.RemoteNamespacesConditions = map[string][]offloadingv1beta1.RemoteNamespaceCondition{}
+	for _, id := range []string{"milan", "naples"} {
+		object.Status.RemoteNamespacesConditions[id] = []offloadingv1beta1.RemoteNamespaceCondition{{
+			Type: offloadingv1beta1.RemoteNamespaceRequired, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(),
+		}}
+	}
+	if err := c.Status().Update(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	spec := func() offloadingv1beta1.NamespaceOffloadingSpec {
+		t.Helper()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			t.Fatal(err)
+		}
+		return object.Spec
+	}
+	liqoctl := func(args ...string) (int, string) {
+		code, out, errOut := run(t, append([]string{"offload", "namespace", "default", "--timeout", "300ms", "--kubeconfig", kubeconfig}, args...)...)
+		return code, out + errOut
+	}
+	question := "Stop offloading default from cluster naples?"
+	if code, said := liqoctl("-l", "region=north"); code != 1 || !strings.Contains(said, question) || !strings.Contains(said, "not confirmed: nothing was changed") {
+		t.Errorf("unconfirmed: code %d, %s", code, said)
+	}
+	if s := spec(); s.ClusterSelector != nil {
+		t.Errorf("without a confirmation the selector became %v", s.ClusterSelector)
+	}
+	if _, said := liqoctl("-l", "region in (north,south)"); strings.Contains(said, "[y/N]") || spec().ClusterSelector == nil {
+		t.Errorf("a selector that leaves out nothing: %s", said)
+	}
+	if _, said := liqoctl("-l", "region=north", "--skip-confirm"); strings.Contains(said, "[y/N]") {
+		t.Errorf("confirmed by a flag: %s", said)
+	}
+	s := spec()
+	if s.ClusterSelector == nil || s.ClusterSelector.NodeSelectorTerms[0].MatchExpressions[0].Values[0] != "north" ||
+		s.PodOffloadingStrategy != offloadingv1beta1.PodsRemote || s.NamespaceMappingStrategy != offloadingv1beta1.EnforceSameName {
+		t.Errorf("after a new selector: %+v", s)
+	}
+	if liqoctl("--pod-offloading-strategy", "Local"); spec().PodOffloadingStrategy != offloadingv1beta1.PodsLocal || spec().ClusterSelector == nil {
+		t.Errorf("after a new strategy: %+v", spec())
+	}
+	if liqoctl("-l", ""); spec().ClusterSelector != nil || spec().PodOffloadingStrategy != offloadingv1beta1.PodsLocal {
+		t.Errorf("with all clusters again: %+v", spec())
+	}
+	if liqoctl(); spec().PodOffloadingStrategy != offloadingv1beta1.PodsLocal {
+		t.Errorf("with nothing on the command line: %+v", spec())
+	}
+}

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/cli/doctor"
+)
+
+// beginsPeering is the annotation of commands that may be the first about a peer: the only one that is known need not be meant.
+const beginsPeering = "begins-peering"
+
+// annotate marks a command.
+func annotate(command *cobra.Command, key string) {
+	if command.Annotations == nil {
+		command.Annotations = map[string]string{}
+	}
+	command.Annotations[key] = "true"
+}
+
+// errUnnamed is wrapped by the error of a command that names no peer, where there is not exactly one.
+var errUnnamed = errors.New("no peer is named")
+
+// currentPeers are the IDs of the clusters that this one is peered with now, as far as which holds.
+func (c *cluster) currentPeers(ctx context.Context, which func(*corev1beta1.ForeignCluster) bool) ([]string, error) {
+	var list corev1beta1.ForeignClusterList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, c.error(fmt.Errorf("listing ForeignClusters: %w", err))
+	}
+	var out []string
+	for i := range list.Items {
+		if foreign := &list.Items[i]; !doctor.Former(foreign) && which(foreign) {
+			out = append(out, foreign.Spec.ClusterID)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+func anyPeer(*corev1beta1.ForeignCluster) bool { return true }
+
+func isProvider(foreign *corev1beta1.ForeignCluster) bool {
+	return foreign.Status.Role != corev1beta1.RoleConsumer
+}
+
+// onlyName is the one name there is to choose, for a command without one: it says that it takes it. of says what the names are, as in "providers of cluster
+// rome", and how says how to give one.
+func (c *cluster) onlyName(known []string, of, how string) (string, error) {
+	switch len(known) {
+	case 0:
+		return "", c.error(fmt.Errorf("%w, and there are no %s: %s", errUnnamed, of, how))
+	case 1:
+		c.Info("No name is given: taking %s, the only one of the %s", known[0], of)
+		return known[0], nil
+	}
+	return "", c.error(fmt.Errorf("%w, and there are several %s: %s: %s", errUnnamed, of, strings.Join(known, ", "), how))
+}
+
+// onlyProvider is the provider of a cluster that has one.
+func (c *cluster) onlyProvider(ctx context.Context, how string) (string, error) {
+	known, err := c.currentPeers(ctx, isProvider)
+	if err != nil {
+		return "", err
+	}
+	return c.onlyName(known, "providers of cluster "+c.id, how)
+}
+
+// choosePeer gives a command that needs --remote-cluster-id, and was called without, the only peer there is. Where there are several it names them. What
+// can not be asked is left to the check of required flags.
+func (a *app) choosePeer(cmd *cobra.Command, _ []string) error {
+	flag := cmd.Flags().Lookup("remote-cluster-id")
+	if flag == nil || flag.Changed || len(flag.Annotations[cobra.BashCompOneRequiredFlag]) == 0 {
+		return nil
+	}
+	c, err := a.installed(cmd.Context())
+	if err != nil {
+		return nil //nolint:nilerr // the missing flag is the user's first problem
+	}
+	known, err := c.currentPeers(cmd.Context(), anyPeer)
+	if err != nil || len(known) == 0 {
+		return nil //nolint:nilerr // as above
+	}
+	how := "name one with --remote-cluster-id"
+	if cmd.Annotations[beginsPeering] != "" {
+		return fmt.Errorf("%w: %s (this cluster has as peers: %s)", errUnnamed, how, strings.Join(known, ", "))
+	}
+	id, err := c.onlyName(known, "peers of cluster "+c.id, how)
+	if err != nil {
+		return err
+	}
+	return cmd.Flags().Set(flag.Name, id)
+}

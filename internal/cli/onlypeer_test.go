@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+)
+
+// TestOnlyPeer: a command that needs the name of a peer takes the only one there is and says so; of several it lists the names and changes nothing. What can
+// not be undone, or begins a peering, takes none by itself.
+func TestOnlyPeer(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	peered := w.in(t, w.snapshot(), "peer"+lawBoth, nil).left
+	w.begin(peered)
+	other := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "turin"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "turin"}}
+	for _, id := range []string{"rome", "milan"} {
+		foreign := other.DeepCopy()
+		if err := w.clusters[id].client.Create(t.Context(), foreign); err != nil {
+			t.Fatal(err)
+		}
+		foreign.Status.Role, foreign.Status.Peering.Outgoing = corev1beta1.RoleConsumerAndProvider, corev1beta1.PhaseEstablished
+		if err := w.clusters[id].client.Status().Update(t.Context(), foreign); err != nil {
+			t.Fatal(err)
+		}
+	}
+	two := w.snapshot()
+
+	const there = " --kubeconfig %milan"
+	for command, says := range map[string]string{
+		"unpeer" + lawOne:                                   "taking milan, the only one of the providers of cluster rome",
+		"unpeer out-of-band" + lawOne:                       "taking milan, the only one of the providers of cluster rome",
+		"get kubeconfig controlplane-milan" + lawOne:        "taking milan, the only one of the peers of cluster rome",
+		"cordon tenant --skip-confirm" + there:              "taking rome, the only one of the tenants in any namespace",
+		"unpeer --remote-namespace liqo --dry-run" + lawOne: "taking milan, the only one of the providers of cluster rome",
+	} {
+		if ran := w.in(t, peered, command, nil); ran.code != 0 || !strings.Contains(ran.said, says) {
+			t.Errorf("%s: code %d, %s", command, ran.code, ran.said)
+		}
+	}
+	for command, says := range map[string]string{
+		"unpeer" + lawOne:                         "no peer is named, and there are several providers of cluster rome: milan, turin: name it (liqoctl unpeer NAME)",
+		"unpeer out-of-band" + lawOne:             "there are several providers of cluster rome: milan, turin",
+		"get kubeconfig x" + lawOne:               "there are several peers of cluster rome: milan, turin: name one with --remote-cluster-id",
+		"create nonce" + there:                    "no peer is named: name one with --remote-cluster-id (this cluster has as peers: rome, turin)",
+		"force unpeer" + lawOne:                   "name the cluster that is gone for good (known: milan, turin)",
+		"unpeer mlan" + lawOne:                    "Did you mean milan?",
+		"force unpeer turn" + lawOne:              "Did you mean turin?",
+		"info peer Milan" + lawOne:                "Did you mean milan?",
+		"cordon tenant romee" + there:             "Did you mean rome?",
+		"unpeer --remote-context milano" + lawOne: "milano", // who names a remote cluster means it
+	} {
+		ran := w.in(t, two, command, nil)
+		if diff := cmp.Diff(essence(two), essence(ran.left)); ran.code != 1 || ran.wrote != 0 || diff != "" || !strings.Contains(ran.said, says) {
+			t.Errorf("%s: code %d, %s%s", command, ran.code, ran.said, diff)
+		}
+	}
+	if ran := w.in(t, peered, "force unpeer"+lawOne, nil); ran.code != 1 || ran.wrote != 0 || !strings.Contains(ran.said, "(known: milan)") {
+		t.Errorf("force unpeer: code %d, %s", ran.code, ran.said)
+	}
+}
+
+func TestSimilar(t *testing.T) {
+	known := []string{"json", "yaml", "LoadBalancer", "NodePort", "ClusterIP", "Local", "Remote", "LocalAndRemote", "--timeout", "milan", "rome"}
+	for typed, want := range map[string]string{
+		"jsno": "json", "yml": "yaml", "JSON": "json", "loadbalancer": "LoadBalancer", "NodePrt": "NodePort", "local": "Local LocalAndRemote", "timeuot": "--timeout",
+		"--time": "--timeout", "mialn": "milan", "": "", "x": "", "xy": "", "turin": "", "wide": "",
+	} {
+		if got := strings.Join(similar(typed, known), " "); got != want {
+			t.Errorf("%q is like %q, want %q", typed, got, want)
+		}
+	}
+}

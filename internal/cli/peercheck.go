@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/peering"
+)
+
+// checkPeer refuses, before the first change, a peering that would take the place of another cluster or of a node.
+func (p *pair) checkPeer(ctx context.Context, o *peerOptions) error {
+	if o.createsNode() {
+		if err := p.local.checkNodeName(ctx, p.remote.id, p.remote.id, nodeNameCure(p.remote.id)); err != nil {
+			return err
+		}
+	}
+	if err := p.checkIdentities(ctx, o.auth.force); err != nil || !o.bidirectional {
+		return err
+	}
+	// What hinders the other direction is found before the first change of this one.
+	back := *o
+	back.bidirectional = false
+	return (&pair{local: p.remote, remote: p.local}).checkPeer(ctx, &back)
+}
+
+// createsNode reports whether the resources become a node of the local cluster.
+func (o *peerOptions) createsNode() bool { return o.createResourceSlice && o.createNode }
+
+// nodeNameCure is how to peer with a provider after which no node can be called.
+func nodeNameCure(provider string) string {
+	return fmt.Sprintf("peer with --create-resource-slice=false, then create the virtual node under another name (liqoctl create resourceslice NAME --remote-cluster-id %s)", provider)
+}
+
+// checkNodeName refuses a virtual node of provider whose name another node has.
+func (c *cluster) checkNodeName(ctx context.Context, name, provider, cure string) error {
+	taken := ""
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	err := c.Get(ctx, client.ObjectKeyFromObject(node), node)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return c.error(fmt.Errorf("reading Node %s: %w", name, err))
+	case err == nil && node.Labels[api.LabelType] != api.TypeVirtualNode:
+		taken = fmt.Sprintf("Node %s is a node of cluster %s itself", name, c.id)
+	default:
+		var all offloadingv1beta1.VirtualNodeList
+		if err := c.List(ctx, &all); err != nil {
+			return c.error(fmt.Errorf("listing VirtualNodes: %w", err))
+		}
+		for i := range all.Items {
+			if other := &all.Items[i]; other.Name == name && other.Spec.ClusterID != provider {
+				taken = fmt.Sprintf("VirtualNode %s in namespace %s is a node of cluster %s", name, other.Namespace, other.Spec.ClusterID)
+			}
+		}
+	}
+	if taken == "" {
+		return nil
+	}
+	return c.error(fmt.Errorf("%s, and the virtual node of cluster %s would have the same name: %s", taken, provider, cure))
+}
+
+// checkIdentities refuses to take the place of another cluster with the ID of either: the provider knows its consumers by their keys, and the
+// consumer its providers by the CA of their API servers.
+func (p *pair) checkIdentities(ctx context.Context, force bool) error {
+	namespace, err := p.remote.findTenantNamespace(ctx, p.local.id)
+	if err != nil {
+		return err
+	}
+	known := false
+	if namespace != "" {
+		if known, err = p.checkKey(ctx, namespace, force); err != nil {
+			return err
+		}
+	}
+	if known {
+		return nil // by the key of this very cluster
+	}
+	return p.checkProvider(ctx, force)
+}
+
+// checkKey compares the key by which the provider knows a cluster of the local one's ID. It reports whether there is one.
+func (p *pair) checkKey(ctx context.Context, namespace string, force bool) (known bool, err error) {
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.local.id}}
+	err = p.remote.Get(ctx, client.ObjectKeyFromObject(tenant), tenant)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, p.remote.error(fmt.Errorf("reading %s: %w", p.remote.name(tenant), err))
+	}
+	if len(tenant.Spec.PublicKey) == 0 || tenant.DeletionTimestamp != nil {
+		return false, nil
+	}
+	var keys corev1.Secret
+	name := client.ObjectKey{Namespace: p.local.namespace, Name: authv1beta1.KeysSecret}
+	if err := p.local.Get(ctx, name, &keys); err != nil {
+		return false, p.local.error(fmt.Errorf("reading the keys of the cluster, Secret %s: %w", name, err))
+	}
+	own := keys.Data[authv1beta1.PublicKeyKey]
+	theirs, ours := peering.Fingerprint(tenant.Spec.PublicKey), peering.Fingerprint(own)
+	if theirs == ours {
+		return true, nil
+	}
+	if !force {
+		return true, p.remote.error(fmt.Errorf("it knows a cluster %s already, with another key: %s has the public key %s, the local cluster has %s. "+
+			"If that is another cluster of the same ID, give the local one another ID (liqoctl install --cluster-id). "+
+			"If it is the local cluster, installed again since, replace its key with --force", p.local.id, p.remote.name(tenant), theirs, ours))
+	}
+	p.remote.Warn("The key %s of cluster %s is replaced by %s (--force)", theirs, p.local.id, ours)
+	return true, nil
+}
+
+// checkProvider compares the CA of the API server that granted the local cluster an identity with that of the remote one, which knows no such
+// cluster. Where either is unknown, there is nothing to compare.
+func (p *pair) checkProvider(ctx context.Context, force bool) error {
+	namespace, err := p.local.findTenantNamespace(ctx, p.remote.id)
+	if err != nil || namespace == "" {
+		return err
+	}
+	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName(p.remote.id)}}
+	err = p.local.Get(ctx, client.ObjectKeyFromObject(identity), identity)
+	if client.IgnoreNotFound(err) != nil {
+		return p.local.error(fmt.Errorf("reading %s: %w", p.local.name(identity), err))
+	}
+	if err != nil || len(identity.Spec.AuthParams.CA) == 0 || identity.DeletionTimestamp != nil {
+		return nil
+	}
+	var root corev1.ConfigMap
+	key := client.ObjectKey{Namespace: p.remote.namespace, Name: "kube-root-ca.crt"}
+	if err := p.remote.Get(ctx, key, &root); apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return nil // a peering user may not read it
+	} else if err != nil {
+		return p.remote.error(fmt.Errorf("reading ConfigMap %s: %w", key, err))
+	}
+	had, has := peering.Fingerprint(identity.Spec.AuthParams.CA), peering.Fingerprint([]byte(root.Data["ca.crt"]))
+	switch {
+	case root.Data["ca.crt"] == "" || had == has:
+		return nil
+	case !force:
+		return p.local.error(fmt.Errorf("it is peered with another cluster %s already: the API server that granted %s has the CA %s, the one of the remote cluster "+
+			"has %s, and no Tenant %s. Unpeer that one first (liqoctl unpeer %s), or reinstall one of them with another --cluster-id. "+
+			"If it is the same cluster, with another CA since, go on with --force", p.remote.id, p.local.name(identity), had, has, p.local.id, p.remote.id))
+	}
+	p.local.Warn("The provider %s with the CA %s is replaced by the one with %s (--force)", p.remote.id, had, has)
+	return nil
+}

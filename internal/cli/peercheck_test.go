@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/peering"
+)
+
+// TestPeerTakesNoOtherPlace: a peering that would take the place of another cluster of the same ID, or of a node, is refused before the first
+// change, in a dry run in the same words; --force replaces a key, and says which.
+func TestPeerTakesNoOtherPlace(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	apart := w.snapshot()
+	// changed is a state after other hands worked on it.
+	changed := func(at worldSnapshot, change func()) worldSnapshot {
+		t.Helper()
+		w.begin(at)
+		change()
+		return w.snapshot()
+	}
+	after := func(at worldSnapshot, command string) worldSnapshot {
+		t.Helper()
+		ran := w.in(t, at, command, nil)
+		if ran.code != 0 {
+			t.Fatalf("%s: code %d: %s%s", command, ran.code, ran.out, ran.said)
+		}
+		return ran.left
+	}
+	rome, milan := w.clusters["rome"].client, w.clusters["milan"].client
+	_, otherKey, err := peering.NewKey(peering.Ed25519, strings.NewReader(strings.Repeat("x", 64)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ownKey, err := peering.NewKey(peering.Ed25519, strings.NewReader(strings.Repeat("r", 64)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	takeOver := func(at worldSnapshot) worldSnapshot {
+		return changed(at, func() {
+			tenant := &authv1beta1.Tenant{}
+			key := client.ObjectKey{Namespace: api.TenantNamespace("rome"), Name: "rome"}
+			if err := milan.Get(t.Context(), key, tenant); err != nil {
+				t.Fatal(err)
+			}
+			tenant.Spec.PublicKey = otherKey
+			if err := milan.Update(t.Context(), tenant); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	peered := after(apart, "peer"+lawBoth)
+	authenticated := after(apart, "authenticate"+lawBoth)
+	known := takeOver(authenticated)
+	elsewhere := changed(authenticated, func() { // the Identity is one of another milan, and this one knows no rome
+		identity := &authv1beta1.Identity{}
+		if err := rome.Get(t.Context(), client.ObjectKey{Namespace: api.TenantNamespace("milan"), Name: "controlplane-milan"}, identity); err != nil {
+			t.Fatal(err)
+		}
+		identity.Spec.AuthParams.CA = []byte("another CA")
+		if err := rome.Update(t.Context(), identity); err != nil {
+			t.Fatal(err)
+		}
+		if err := milan.Delete(t.Context(), &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace("rome"), Name: "rome"}}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	realNode := changed(apart, func() { create(t, rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}) })
+	realNodeThere := changed(apart, func() { create(t, milan, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}) })
+	othersNode := changed(peered, func() {
+		node := &offloadingv1beta1.VirtualNode{}
+		if err := rome.Get(t.Context(), client.ObjectKey{Namespace: api.TenantNamespace("milan"), Name: "milan"}, node); err != nil {
+			t.Fatal(err)
+		}
+		node.Spec.ClusterID = "turin"
+		if err := rome.Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	})
+	sliced := after(apart, "peer --create-virtual-node=false"+lawBoth)
+	slicedNode := changed(sliced, func() { create(t, rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}) })
+	bothKeys := []string{peering.Fingerprint(otherKey), peering.Fingerprint(ownKey), "--force"}
+	const realName = "Node milan is a node of cluster rome itself, and the virtual node of cluster milan would have the same name"
+	for _, test := range []struct {
+		command string
+		at      worldSnapshot
+		says    []string
+	}{
+		{"peer" + lawBoth, known, bothKeys},
+		{"peer in-band" + lawBoth, known, bothKeys},
+		{"authenticate" + lawBoth, known, bothKeys},
+		{"peer" + lawBoth, elsewhere, []string{peering.Fingerprint([]byte("another CA")), peering.Fingerprint([]byte("the CA")), "--force"}},
+		{"peer" + lawBoth, realNode, []string{realName, "--create-resource-slice=false", "liqoctl create resourceslice NAME --remote-cluster-id milan"}},
+		{lawIntroduction, realNode, []string{realName, "give another NAME"}},
+		{"peer in-band --bidirectional" + lawBoth, realNodeThere, []string{"Node rome is a node of cluster milan itself"}},
+		{"peer" + lawBoth, othersNode, []string{"VirtualNode milan in namespace liqo-tenant-milan is a node of cluster turin"}},
+		{"create resourceslice rome-1 --remote-cluster-id milan" + lawOne, authenticated, []string{"Node rome-1 is a node of cluster rome itself", "another name"}},
+		{"create virtualnode milan --remote-cluster-id milan --resource-slice-name milan" + lawOne, slicedNode, []string{realName, "another name"}},
+	} {
+		for _, command := range []string{test.command, test.command + " --dry-run"} {
+			ran := w.in(t, test.at, command, nil)
+			if diff := cmp.Diff(essence(test.at), essence(ran.left)); ran.code != 1 || ran.wrote != 0 || diff != "" {
+				t.Errorf("%s: code %d, %d changes: %s%s", command, ran.code, ran.wrote, ran.said, diff)
+			}
+			for _, want := range test.says {
+				if !strings.Contains(ran.said, want) {
+					t.Errorf("%s: no %q in %s", command, want, ran.said)
+				}
+			}
+		}
+	}
+	for _, at := range []worldSnapshot{known, elsewhere} {
+		ran := w.in(t, at, "peer --force"+lawBoth, nil)
+		if ran.code != 0 || !strings.Contains(ran.said, "replaced by") || !strings.Contains(ran.said, "(--force)") {
+			t.Errorf("with --force: code %d: %s", ran.code, ran.said)
+		}
+		w.begin(ran.left)
+		tenant := &authv1beta1.Tenant{}
+		if err := milan.Get(t.Context(), client.ObjectKey{Namespace: api.TenantNamespace("rome"), Name: "rome"}, tenant); err != nil || !slices.Equal(tenant.Spec.PublicKey, ownKey) {
+			t.Errorf("the key was not replaced: %v", err)
+		}
+	}
+	// Nothing needs --force that takes nobody's place.
+	for _, at := range []worldSnapshot{apart, peered, authenticated} {
+		if ran := w.in(t, at, "peer"+lawBoth, nil); ran.code != 0 {
+			t.Errorf("code %d: %s", ran.code, ran.said)
+		}
+	}
+}

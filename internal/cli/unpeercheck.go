@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// checkUnpeer refuses, before the first change, to undo a peering while the local control plane does not reach the provider. The pods there could
+// not be stopped, and those that replace them here would run at the same time. A peering that holds nothing of the provider is undone anyway.
+func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) error {
+	foreign := &corev1beta1.ForeignCluster{}
+	err := c.Get(ctx, client.ObjectKey{Name: provider}, foreign)
+	if client.IgnoreNotFound(err) != nil {
+		return c.error(fmt.Errorf("reading ForeignCluster %s: %w", provider, err))
+	}
+	lost := unreachableSince(foreign)
+	if err != nil || lost == nil || namespace == "" {
+		return nil
+	}
+	uses, begun := 0, ""
+	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.VirtualNodeList{}, &authv1beta1.IdentityList{}} {
+		if err := c.listOfPeer(ctx, list, namespace, provider); err != nil {
+			return err
+		}
+		objects, err := objectsOf(list)
+		if err != nil {
+			return err
+		}
+		for _, object := range objects {
+			uses++
+			if since := object.GetDeletionTimestamp(); since != nil && begun == "" {
+				begun = fmt.Sprintf("%s is being deleted since %s", c.name(object), since.UTC().Format(time.RFC3339))
+			}
+		}
+	}
+	if uses == 0 {
+		return nil
+	}
+	state := "Nothing was changed: the pods in " + provider + " can not be stopped now, and would run twice once they are replaced elsewhere"
+	if begun != "" {
+		state = "An earlier unpeer is half done: " + begun + ". It continues when " + provider + " can be reached; what is not deleted yet stays until then"
+	}
+	since := lost.LastTransitionTime.UTC().Format(time.RFC3339)
+	if refusesIdentity(lost) { // it answers: nobody is gone for good
+		return c.error(fmt.Errorf("the API server of %s, %s, does not accept the certificate of cluster %s since %s: %s\n%s\n"+
+			"Get another certificate with liqoctl authenticate --remote-kubeconfig and the kubeconfig of %s, then run the command again",
+			provider, foreign.Status.APIServerURL, c.id, since, lost.Message, state, provider))
+	}
+	return c.error(fmt.Errorf("cluster %s does not reach the API server of %s, %s, since %s: %s\n%s\n"+
+		"Run the command again when it does (liqoctl info peer %s shows it). Where cluster %s is gone for good: liqoctl force unpeer %s",
+		c.id, provider, foreign.Status.APIServerURL, since, lost.Message, state, provider, provider, provider))
+}
+
+// refusesIdentity tells whether an API server that counts as unreachable answers, and refuses the certificate: it has expired, or nobody knows its user.
+func refusesIdentity(lost *corev1beta1.Condition) bool {
+	return strings.Contains(lost.Message, fmt.Sprintf("%d %s", http.StatusUnauthorized, http.StatusText(http.StatusUnauthorized)))
+}
+
+// halfDone adds to a wait that failed during an unpeer why the provider may not answer, and what ends a peering without it.
+func (c *cluster) halfDone(provider string, err error) error {
+	if waiting := (*waitError)(nil); !errors.As(err, &waiting) {
+		return err
+	}
+	return fmt.Errorf("%w\nIf cluster %s is gone for good: liqoctl force unpeer %s", c.explained(provider, err), provider, provider)
+}
+
+// left names what a cluster still has of a peering: its tenant namespace and the network objects in it; empty if it has neither. What can't be read
+// is warned of, since nothing depends on it.
+func (c *cluster) left(ctx context.Context, peer string) string {
+	namespace, err := c.findTenantNamespace(ctx, peer)
+	if err != nil {
+		c.Warn("What is left of the peering with %s is not known: %v", peer, err)
+		return ""
+	}
+	if namespace == "" {
+		return ""
+	}
+	text := "namespace " + namespace
+	network, err := c.remainsOf(ctx, peer, false)
+	if err != nil {
+		c.Warn("What is left of the network with %s is not known: %v", peer, err)
+		return text
+	}
+	var names []string
+	for _, object := range network.inOrder() {
+		name, _, _ := strings.Cut(c.name(object), " in namespace ")
+		names = append(names, name)
+	}
+	if len(names) > 0 {
+		text += " with " + strings.Join(names, ", ")
+	}
+	return text
+}
+
+// halfDone is that of the local cluster.
+func (p *pair) halfDone(err error) error { return p.local.halfDone(p.remote.id, err) }
+
+// tellLeft says what an unpeer leaves in both clusters, and which command removes it. Nothing is left over while the remote cluster is a consumer too.
+func (p *pair) tellLeft(ctx context.Context, command string) error {
+	if shared, err := p.bothWays(ctx); err != nil || shared {
+		return err
+	}
+	var all []string
+	for _, side := range []struct {
+		c    *cluster
+		peer string
+	}{{p.local, p.remote.id}, {p.remote, p.local.id}} {
+		if left := side.c.left(ctx, side.peer); left != "" {
+			all = append(all, left+" (cluster "+side.c.id+")")
+		}
+	}
+	if len(all) > 0 {
+		p.local.Info("Left: %s. This removes it: %s", strings.Join(all, ", "), command)
+	}
+	return nil
+}
+
+// withNamespaces is the command with its arguments, the flags that name its clusters, and --delete-namespaces.
+func withNamespaces(command *cobra.Command, args []string) string {
+	words := append([]string{command.CommandPath()}, args...)
+	command.Flags().Visit(func(flag *pflag.Flag) {
+		switch strings.TrimPrefix(flag.Name, "remote-") {
+		case "kubeconfig", "context", "cluster", "user", "namespace":
+			words = append(words, "--"+flag.Name, flag.Value.String())
+		}
+	})
+	return strings.TrimSpace(strings.Join(append(words, "--delete-namespaces"), " "))
+}

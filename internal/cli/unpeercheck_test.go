@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// partition has a cluster report that the API server of its peer can't be reached, or can again.
+func (w *world) partition(t *testing.T, of, from string, down bool) {
+	t.Helper()
+	c := w.clusters[of].client
+	foreign := &corev1beta1.ForeignCluster{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: from}, foreign); err != nil {
+		t.Fatal(err)
+	}
+	condition := corev1beta1.Condition{
+		Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusEstablished, Reason: "Answers", LastTransitionTime: metav1.NewTime(time.Unix(1_800_000_000, 0)),
+	}
+	if down {
+		condition.Status, condition.Reason, condition.Message = corev1beta1.StatusError, "NoAnswer", "dial tcp 192.0.2.2:6443: i/o timeout"
+	}
+	foreign.Status.APIServerURL, foreign.Status.Conditions = "https://"+from, []corev1beta1.Condition{condition}
+	if err := c.Status().Update(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestUnpeerAcrossAPartition: while the consumer does not reach the provider, no command that undoes the peering changes anything, in a dry run neither,
+// and each says why and what ends the peering all the same. One that is half done is resumed.
+func TestUnpeerAcrossAPartition(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	peered := w.in(t, w.snapshot(), "peer"+lawBoth, nil).left
+	change := func(at worldSnapshot, do func()) worldSnapshot {
+		w.begin(at)
+		do()
+		return w.snapshot()
+	}
+	apart := change(peered, func() { w.partition(t, "rome", "milan", true) })
+	bothWays := w.in(t, peered, "peer --kubeconfig %milan --remote-kubeconfig %rome", nil)
+	if bothWays.code != 0 {
+		t.Fatal(bothWays.said)
+	}
+	apartThere := change(bothWays.left, func() { w.partition(t, "milan", "rome", true) })
+	held := []string{"example.com/held"}
+	half := change(apart, func() {
+		node := &offloadingv1beta1.VirtualNode{}
+		rome := w.clusters["rome"].client
+		if err := rome.Get(t.Context(), client.ObjectKey{Namespace: api.TenantNamespace("milan"), Name: "milan"}, node); err != nil {
+			t.Fatal(err)
+		}
+		node.Finalizers = held
+		if err := rome.Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+		if err := rome.Delete(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	})
+	whole := []string{"cluster rome does not reach the API server of milan, https://milan, since 2027-01-15", "dial tcp 192.0.2.2:6443", "Nothing was changed", "liqoctl force unpeer milan"}
+	for _, test := range []struct {
+		command string
+		at      worldSnapshot
+		says    []string
+	}{
+		{"unpeer" + lawBoth, apart, whole},
+		{"unpeer --delete-namespaces" + lawBoth, apart, whole},
+		{"unpeer milan" + lawOne, apart, whole},
+		{"unpeer out-of-band milan" + lawOne, apart, whole},
+		{"unpeer in-band" + lawBoth, apart, whole},
+		{"unpeer in-band" + lawBoth, apartThere, []string{"cluster milan does not reach the API server of rome", "liqoctl force unpeer rome"}},
+		{"unauthenticate" + lawBoth, apart, whole},
+		{"delete virtualnode milan" + lawOne, apart, whole},
+		{"unpeer" + lawBoth, half, []string{"An earlier unpeer is half done: VirtualNode milan in namespace liqo-tenant-milan is being deleted since", "liqoctl force unpeer milan"}},
+	} {
+		for _, command := range []string{test.command, test.command + " --dry-run"} {
+			ran := w.in(t, test.at, command, nil)
+			if diff := cmp.Diff(essence(test.at), essence(ran.left)); ran.code != 1 || ran.wrote != 0 || diff != "" {
+				t.Errorf("%s: code %d, %d changes: %s%s", command, ran.code, ran.wrote, ran.said, diff)
+			}
+			for _, want := range test.says {
+				if !strings.Contains(ran.said, want) {
+					t.Errorf("%s: no %q in %s", command, want, ran.said)
+				}
+			}
+		}
+	}
+	// The link is back, and the finalizer goes: the same command ends what it began.
+	back := change(half, func() {
+		w.partition(t, "rome", "milan", false)
+		node := &offloadingv1beta1.VirtualNode{}
+		rome := w.clusters["rome"].client
+		if err := rome.Get(t.Context(), client.ObjectKey{Namespace: api.TenantNamespace("milan"), Name: "milan"}, node); err != nil {
+			t.Fatal(err)
+		}
+		node.Finalizers = nil
+		if err := rome.Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+		w.clusters["rome"].touched["virtualnodes"] = w.clusters["rome"].version
+		w.settle()
+	})
+	want := w.in(t, change(peered, func() { w.partition(t, "rome", "milan", false) }), "unpeer"+lawBoth, nil)
+	got := w.in(t, back, "unpeer"+lawBoth, nil)
+	if diff := cmp.Diff(essence(want.left), essence(got.left)); want.code != 0 || got.code != 0 || diff != "" {
+		t.Errorf("resumed: codes %d and %d: %s%s", want.code, got.code, got.said, diff)
+	}
+	// Who has given the provider up is not asked whether it can be reached.
+	if ran := w.in(t, apart, "force unpeer milan --skip-confirm"+lawOne, nil); ran.code != 0 {
+		t.Errorf("force unpeer: code %d: %s", ran.code, ran.said)
+	}
+	// A wait that is over names the way out.
+	stuck := change(half, func() { w.partition(t, "rome", "milan", false) })
+	ran := w.in(t, stuck, "unpeer"+lawBoth, nil)
+	if ran.code != 1 || !strings.Contains(ran.said, "the time is over (--timeout)") || !strings.Contains(ran.said, "liqoctl force unpeer milan") {
+		t.Errorf("held: code %d: %s", ran.code, ran.said)
+	}
+}
+
+// TestUnpeerWithAnExpiredCertificate: an API server that answers, and refuses the certificate, is not gone for good: what helps is another certificate.
+func TestUnpeerWithAnExpiredCertificate(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	w.begin(w.in(t, w.snapshot(), "peer"+lawBoth, nil).left)
+	w.partition(t, "rome", "milan", true)
+	c, foreign := w.clusters["rome"].client, &corev1beta1.ForeignCluster{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "milan"}, foreign); err != nil {
+		t.Fatal(err)
+	}
+	foreign.Status.Conditions[0].Message = "the API server at https://milan does not answer: asking https://milan/readyz: 401 Unauthorized"
+	if err := c.Status().Update(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	ran := w.in(t, w.snapshot(), "unpeer"+lawBoth, nil)
+	for _, want := range []string{"the API server of milan, https://milan, does not accept the certificate of cluster rome since 2027-01-15", "Nothing was changed", "liqoctl authenticate --remote-kubeconfig"} {
+		if ran.code != 1 || ran.wrote != 0 || !strings.Contains(ran.said, want) {
+			t.Errorf("code %d, no %q in %s", ran.code, want, ran.said)
+		}
+	}
+	if strings.Contains(ran.said, "force unpeer") {
+		t.Errorf("the wrong cure in %s", ran.said)
+	}
+}
+
+// TestUnpeerSaysWhatItLeaves: each command that ends a peering names what it leaves, and the command that removes it does so.
+func TestUnpeerSaysWhatItLeaves(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	apart := w.snapshot()
+	peered := w.in(t, apart, "peer"+lawBoth, nil).left
+	leftovers := func(at worldSnapshot, id string) (out []string) {
+		for key := range at[id].objects {
+			if strings.Contains(key, "liqo-tenant-") {
+				out = append(out, key)
+			}
+		}
+		return out
+	}
+	cure := func(said string) string {
+		_, after, found := strings.Cut(said, "This removes it: liqoctl ")
+		if !found {
+			t.Fatalf("no cure in %s", said)
+		}
+		command, _, _ := strings.Cut(after, "\n")
+		return command
+	}
+	const here, there = "namespace liqo-tenant-milan", "namespace liqo-tenant-rome"
+	for _, test := range []struct {
+		command string
+		says    []string
+		// gone are the clusters in which the command that is named leaves nothing.
+		gone []string
+	}{
+		{"unpeer" + lawBoth, []string{here + " (cluster rome)", there + " (cluster milan)"}, []string{"rome", "milan"}},
+		{"unpeer in-band" + lawBoth, []string{here + " (cluster rome)", there + " (cluster milan)"}, []string{"rome", "milan"}},
+		{"unpeer milan" + lawOne, []string{here + " with GatewayClient milan", "The other end of that network is left in cluster milan", "liqoctl unpeer --delete-namespaces --remote-kubeconfig"}, []string{"rome"}},
+	} {
+		ran := w.in(t, peered, test.command, nil)
+		if ran.code != 0 {
+			t.Fatalf("%s: code %d: %s", test.command, ran.code, ran.said)
+		}
+		for _, want := range test.says {
+			if !strings.Contains(ran.said, want) {
+				t.Errorf("%s: no %q in %s", test.command, want, ran.said)
+			}
+		}
+		after := w.in(t, ran.left, cure(ran.said), nil)
+		if after.code != 0 || strings.Contains(after.said, "Left: ") {
+			t.Errorf("%s: code %d: %s", cure(ran.said), after.code, after.said)
+		}
+		for _, id := range test.gone {
+			if left := leftovers(after.left, id); len(left) > 0 {
+				t.Errorf("%s, then %s: cluster %s has %v", test.command, cure(ran.said), id, left)
+			}
+		}
+	}
+	// The whole command leaves nothing to tell of.
+	if ran := w.in(t, peered, "unpeer --delete-namespaces"+lawBoth, nil); ran.code != 0 || strings.Contains(ran.said, "Left: ") {
+		t.Errorf("code %d: %s", ran.code, ran.said)
+	}
+	ran := w.in(t, peered, "unpeer milan --delete-namespaces"+lawOne, nil)
+	if want := "The other end of the network is left in cluster milan. This removes it, run there: liqoctl force unpeer rome"; ran.code != 0 || !strings.Contains(ran.said, want) {
+		t.Errorf("code %d, no %q: %s", ran.code, want, ran.said)
+	}
+}
+
+// TestInvitationsAreAskedFor: who peers in-band invites the provider to use this cluster only by asking for it.
+func TestInvitationsAreAskedFor(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	at := w.snapshot()
+	for _, command := range []string{"peer in-band", "peer --in-band"} {
+		for flag, want := range map[string]bool{"": false, " --invite": true} {
+			ran := w.in(t, at, command+flag+lawBoth, nil)
+			tried := strings.Contains(strings.Join(ran.seen, "\n"), "liqo-invitation") || strings.Contains(ran.said, "is not invited")
+			if ran.code != 0 || tried != want {
+				t.Errorf("%s%s: code %d, invited: %t: %s", command, flag, ran.code, tried, ran.said)
+			}
+		}
+	}
+	if ran := w.in(t, at, "peer --invite"+lawBoth, nil); ran.code != 1 || ran.wrote != 0 || !strings.Contains(ran.said, "--invite is for --in-band") {
+		t.Errorf("code %d: %s", ran.code, ran.said)
+	}
+}
