@@ -19,6 +19,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 	peeringcontrollers "liqo.io/liqo/internal/peering/controllers"
 	"liqo.io/liqo/internal/peering/door"
+	"liqo.io/liqo/internal/remote"
 )
 
 const (
@@ -41,6 +42,7 @@ func ControllerManager(ctx context.Context, cfg *rest.Config, opts *ControllerMa
 	cfg = rest.CopyConfig(cfg)
 	// The API server's priority and fairness bounds what we ask; a limit of our own would only delay what it accepts.
 	cfg.QPS = -1
+	remote.RelistAfterOutages(cfg)
 	end := endTimeout
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:                  kube.NewScheme(),

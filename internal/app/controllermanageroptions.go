@@ -16,6 +16,7 @@ import (
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -38,6 +39,10 @@ type ControllerManagerOptions struct {
 	DefaultLimitsEnforcement offloadingv1beta1.LimitsEnforcement
 	// ReplaceLostPods moves pods of consumers away from nodes that have failed.
 	ReplaceLostPods bool
+	// PodMetadata says which annotations and labels pods of consumers may have here.
+	PodMetadata offload.PodMetadata
+	// ProtectedNamespaces are patterns of names of namespaces here that are never offloaded.
+	ProtectedNamespaces []string
 	// RefusedNamespaces are patterns of names that no consumer gets, NamespaceLimit how many namespaces each gets, NamespaceQuota what may be in each.
 	RefusedNamespaces []string
 	NamespaceLimit    int
@@ -100,16 +105,11 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	o.DefaultLimitsEnforcement = offloadingv1beta1.EnforcementNone
 	flags.Func("default-limits-enforcement", "what new Quotas say about how strictly they count: None, Soft or Hard", o.setEnforcement)
 	flags.BoolVar(&o.ReplaceLostPods, "enable-node-failure-controller", false, "remove pods of consumers that were evicted from nodes that have failed, so that others take their place")
-	flags.Func("refused-namespaces", "names of namespaces that no consumer gets here, * stands for anything: *-system,...", func(value string) error {
-		o.RefusedNamespaces = nil
-		for pattern := range strings.SplitSeq(value, ",") {
-			if _, err := path.Match(pattern, ""); err != nil {
-				return fmt.Errorf("reading pattern %q: %w", pattern, err)
-			}
-			o.RefusedNamespaces = append(o.RefusedNamespaces, pattern)
-		}
-		return nil
-	})
+	flags.Func("refused-namespaces", "names of namespaces that no consumer gets here, * stands for anything: *-system,...", patterns(&o.RefusedNamespaces))
+	flags.Func("protected-namespaces", "names of namespaces here that are never offloaded, * stands for anything: vault,*-secrets,...", patterns(&o.ProtectedNamespaces))
+	flags.Func("accepted-pod-annotations", "keys of annotations that pods of consumers may have here beside those that mean the same in every cluster, a trailing * matches the rest: prometheus.io/*,...", patterns(&o.PodMetadata.Annotations))
+	flags.Func("accepted-pod-labels", "keys of labels that pods of consumers may have here although controllers obey them, a trailing * matches the rest: istio.io/rev,...", patterns(&o.PodMetadata.Labels))
+	flags.Func("refused-pod-labels", "keys of labels that pods of consumers have not here, beside those that known controllers obey, a trailing * matches the rest: example.org/*,...", patterns(&o.PodMetadata.RefusedLabels))
 	flags.IntVar(&o.NamespaceLimit, "namespace-limit", 0, "how many namespaces each consumer gets here; 0 for any number")
 	flags.Func("namespace-quota", "what may be in each namespace of a consumer here, as a ResourceQuota says it: count/configmaps=500,services.loadbalancers=2,...", amounts(&o.NamespaceQuota))
 	flags.StringVar(&o.RuntimeClass, "runtime-class", "liqo", "RuntimeClass that asks for a virtual node")
@@ -264,6 +264,20 @@ func pairs(into *map[string]string) func(string) error {
 			read[key] = v
 		}
 		*into = read
+		return nil
+	}
+}
+
+// patterns reads names in which * stands for anything.
+func patterns(into *[]string) func(string) error {
+	return func(value string) error {
+		*into = nil
+		for pattern := range strings.SplitSeq(value, ",") {
+			if _, err := path.Match(pattern, ""); err != nil {
+				return fmt.Errorf("reading pattern %q: %w", pattern, err)
+			}
+			*into = append(*into, pattern)
+		}
 		return nil
 	}
 }

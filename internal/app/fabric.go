@@ -1,10 +1,13 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -111,18 +114,45 @@ func (f *fabric) want(ctx context.Context) ([]dataplane.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.problems.Tell(problems)
 	host := network.Host{Name: f.opts.nodeName}
 	if node, ok := known.Node(f.opts.nodeName); ok {
 		if host.MTU, host.Addresses, err = agent.Underlay(node.IP, dataplane.OverlayLink); err != nil {
 			return nil, err
 		}
+		if host.Dependencies, err = dependencies(); err != nil {
+			return nil, err
+		}
+		problems = append(problems, network.Refusals(&known, host)...)
 	}
+	f.problems.Tell(problems)
 	active, err := f.choice.Of(known.Peers)
 	if err != nil {
 		return nil, err
 	}
 	return []dataplane.State{network.CompileNode(&known, host, active)}, nil
+}
+
+// resolvConf names the resolvers of the node, since the pod asks those (dnsPolicy Default).
+const resolvConf = "/etc/resolv.conf"
+
+// dependencies are what the node needs, in an order that does not change.
+func dependencies() ([]network.Dependency, error) {
+	text, err := os.ReadFile(resolvConf)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("reading the resolvers of this node: %w", err)
+	}
+	found, err := agent.Dependencies(string(text), dataplane.OverlayLink)
+	if err != nil {
+		return nil, err
+	}
+	var all []network.Dependency
+	for prefix, name := range found {
+		all = append(all, network.Dependency{Prefix: prefix, Name: name})
+	}
+	slices.SortFunc(all, func(a, b network.Dependency) int {
+		return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()))
+	})
+	return all, nil
 }
 
 func (f *fabric) ready() error {

@@ -31,7 +31,8 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
 		Addresses: addresses{liqoNamespace: opts.LiqoNamespace, translate: opts.EnableNetworking, told: opts.OwnCIDRs, nodes: nodes},
 		RealNodes: nodes, EnforceQuotas: opts.EnforceResources, RuntimeClass: opts.RuntimeClass,
-		ReplaceLostPods: opts.ReplaceLostPods, RefusedNamespaces: opts.RefusedNamespaces, NamespaceLimit: opts.NamespaceLimit, NamespaceQuota: opts.NamespaceQuota,
+		ReplaceLostPods: opts.ReplaceLostPods, RefusedNamespaces: opts.RefusedNamespaces, ProtectedNamespaces: opts.ProtectedNamespaces, PodMetadata: opts.PodMetadata,
+		NamespaceLimit: opts.NamespaceLimit, NamespaceQuota: opts.NamespaceQuota,
 	}
 	if opts.EnableNetworking {
 		if out.OffloadedPods, err = offloadcontrollers.OffloadedPods(mgr); err != nil {
@@ -100,8 +101,9 @@ func addressesOf(node *corev1.Node) []netip.Prefix {
 	return out
 }
 
-// Translation returns where addresses of a consumer appear here. Without a Configuration no network of ours joins the two clusters: what
-// joins them, if anything, shows addresses as they are.
+// Translation returns where addresses of a consumer appear here, or why that is not known. Only where the network between clusters is not ours, as the
+// administrator said with networking.enabled, do addresses stay as they are: a consumer without a Configuration could name any address that this
+// cluster reaches, and would reach nothing behind its own.
 func (a addresses) Translation(ctx context.Context, c client.Reader, consumer string) (func(netip.Addr) (netip.Addr, error), string, error) {
 	if !a.translate {
 		return nil, "", nil
@@ -119,7 +121,8 @@ func (a addresses) Translation(ctx context.Context, c client.Reader, consumer st
 		found = found || concerns(&configurations.Items[i], consumer)
 	}
 	if !found {
-		return nil, "", nil
+		return nil, "no network joins cluster " + consumer + " and this one: there is no Configuration for it; run liqoctl network connect, or install with " +
+			"networking.enabled=false if another network carries addresses as they are", nil
 	}
 	t, problems, ok := network.GatherTranslation(&network.Objects{
 		LiqoNamespace: a.liqoNamespace, Networks: networks.Items, Configurations: configurations.Items,

@@ -64,7 +64,7 @@ func TestAddressesOfAConsumer(t *testing.T) {
 	}{
 		"known":                   {a, "milan", false, "", "10.71.0.5"},
 		"not known yet":           {a, "turin", true, "status.remote is empty", ""},
-		"no network of ours":      {a, "naples", true, "", ""},
+		"no network of ours":      {a, "naples", true, "there is no Configuration", ""},
 		"somebody else's network": {addresses{liqoNamespace: "liqo", nodes: c}, "milan", true, "", ""},
 	} {
 		translate, waiting, err := row.addresses.Translation(t.Context(), c, row.consumer)

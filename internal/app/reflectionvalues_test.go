@@ -31,8 +31,10 @@ func TestReflectionValues(t *testing.T) {
 		effect func(*installed) string
 		want   string
 	}{
-		"skip.labels":      {[]any{"team"}, func(o *installed) string { return fmt.Sprint(o.kubelet.labelsNotReflected) }, "[team]"},
-		"skip.annotations": {[]any{"note*"}, func(o *installed) string { return o.kubelet.annotationsNotReflected[0] }, "note*"},
+		"skip.labels":         {[]any{"team"}, func(o *installed) string { return fmt.Sprint(o.kubelet.labelsNotReflected) }, "[team]"},
+		"include.labels":      {[]any{"example.org/a", "b/*"}, func(o *installed) string { return fmt.Sprint(o.kubelet.labelsReflected) }, "[example.org/a b/*]"},
+		"include.annotations": {[]any{"example.org/c"}, func(o *installed) string { return fmt.Sprint(o.kubelet.annotationsReflected) }, "[example.org/c]"},
+		"skip.annotations":    {[]any{"note*"}, func(o *installed) string { return o.kubelet.annotationsNotReflected[0] }, "note*"},
 		"service.loadBalancerClasses": {
 			[]any{map[string]any{"name": "a"}, map[string]any{"name": "b/c", "default": true}},
 			func(o *installed) string { return fmt.Sprint(o.manager.LoadBalancerClasses) }, fmt.Sprint([]authv1beta1.LoadBalancerType{{LoadBalancerClassName: "a"}, {LoadBalancerClassName: "b/c", Default: true}}),
@@ -42,14 +44,14 @@ func TestReflectionValues(t *testing.T) {
 			func(o *installed) string { return fmt.Sprint(o.manager.IngressClasses) }, fmt.Sprint([]authv1beta1.IngressType{{IngressClassName: "nginx", Default: true}}),
 		},
 	}
-	for _, kind := range []string{"pod", "service", "endpointslice", "ingress", "configmap", "secret", "serviceaccount", "persistentvolumeclaim", "event", "networkpolicy"} {
+	for _, kind := range []string{"pod", "service", "endpointslice", "ingress", "configmap", "secret", "serviceaccount", "persistentvolumeclaim", "event", "networkpolicy", "poddisruptionbudget"} {
 		rows[kind+".workers"] = struct {
 			value  any
 			effect func(*installed) string
 			want   string
 		}{17, workers(kind), "17"}
 	}
-	for _, kind := range []string{"service", "ingress", "configmap", "secret", "event", "networkpolicy"} {
+	for _, kind := range []string{"service", "ingress", "configmap", "secret", "event", "networkpolicy", "poddisruptionbudget"} {
 		rows[kind+".type"] = struct {
 			value  any
 			effect func(*installed) string

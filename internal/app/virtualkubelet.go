@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
@@ -22,10 +23,10 @@ import (
 )
 
 // identityCheck is how often the identity is compared with the one in use. It is renewed long before it ends.
-const identityCheck = 30 * time.Second
+const identityCheck = time.Second
 
-// errNewIdentity ends a virtual kubelet whose identity was renewed, so that the next one begins with the new one.
-var errNewIdentity = errors.New("the identity was renewed")
+// errNewIdentity ends a virtual kubelet whose provider has another address, so that the next one begins with that.
+var errNewIdentity = errors.New("the provider has another address")
 
 // VirtualKubelet runs the virtual kubelet of one VirtualNode, as the arguments say, until ctx ends. It keeps nothing: ended at any moment
 // and started again it goes on where it was, and its Node and pods stay meanwhile.
@@ -62,9 +63,13 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	if err != nil {
 		return fmt.Errorf("reading the identity: %w", err)
 	}
-	remoteConfig, err := remote.Parse(identity)
+	credentials, err := remote.NewIdentity(identity)
 	if err != nil {
 		return fmt.Errorf("reading the identity in %s: %w", opts.remoteKubeconfig, err)
+	}
+	remoteConfig, err := credentials.Config()
+	if err != nil {
+		return err
 	}
 	far, err := newClient(remoteConfig)
 	if err != nil {
@@ -82,6 +87,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		Name: opts.nodeName, Virtual: opts.virtualNode, Namespace: opts.tenantNamespace, ForeignCluster: opts.foreignClusterID,
 		IP: opts.nodeIP, Listen: opts.listen, SkipNetworkCheck: opts.disableNetworkCheck,
 		ExtraLabels: opts.nodeExtraLabels, ExtraAnnotations: opts.nodeExtraAnnotations,
+		RefusedSince:        func() time.Time { return engine.RefusedSince() },
 		AvailabilityChanged: func() { engine.Look(reflect.PodKind) },
 		LeaseRegained:       func() { engine.Look(reflect.Kinds()...) },
 		Version:             func(ctx context.Context) (string, error) { return remote.Version(ctx, remoteConfig) },
@@ -96,8 +102,19 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		Local: local, Remote: far, Health: health, Log: log,
 		Namespace: opts.tenantNamespace, Map: opts.foreignClusterID,
 		Kinds: []reflect.Kind{
-			reflect.Pods(opts.workers("pod"), func() kinds.PodOptions { return opts.pods(virtual, there, homes) }),
-			reflect.Services(opts.workers("service"), there.services),
+			reflect.Pods(opts.workers("pod"), func() kinds.PodOptions {
+				o := opts.pods(virtual, there, homes)
+				o.Secret = func(namespace, name string) *corev1.Secret {
+					secret, _ := engine.LocalOf(reflect.SecretKind, namespace, name).(*corev1.Secret)
+					return secret
+				}
+				return o
+			}),
+			reflect.Services(opts.workers("service"), func() kinds.ServiceOptions {
+				o := there.services()
+				o.RemoteNamespace = func(namespace string) (string, bool) { return engine.RemoteNamespace(namespace) }
+				return o
+			}),
 			reflect.EndpointSlices(opts.workers("endpointslice"), there.endpointSlices),
 			reflect.Ingresses(opts.workers("ingress"), there.ingresses),
 			reflect.ConfigMaps(opts.workers("configmap"), there.copies("configmap")),
@@ -106,11 +123,15 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 			reflect.NetworkPolicies(opts.workers("networkpolicy"), func() kinds.NetworkPolicyOptions {
 				return there.policies(func(namespace string) (string, bool) { return engine.RemoteNamespace(namespace) })
 			}),
+			reflect.PodDisruptionBudgets(opts.workers("poddisruptionbudget"), there.budgets),
 		},
-		Warn:     func(obj client.Object, message string) { told.warn(ctx, obj, message) },
-		Announce: told.announce,
-		Failed:   metrics.fail,
-		Stale:    virtual.Lost,
+		Warn:      func(obj client.Object, message string) { told.warn(ctx, obj, message) },
+		Announce:  told.announce,
+		Reflected: metrics.did,
+		Failed:    metrics.fail,
+		Stale:     virtual.Lost,
+
+		AccessChanged: virtual.Check,
 	})
 
 	// Everything that runs.
@@ -133,7 +154,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		return engine.Run(ctx)
 	})
 	run(func(ctx context.Context) error {
-		return followIdentity(ctx, opts.remoteKubeconfig, identity, identityCheck)
+		return followIdentity(ctx, opts.remoteKubeconfig, identity, credentials, log, identityCheck)
 	})
 	if opts.metricsAddress != "" {
 		run(func(ctx context.Context) error { return metrics.serve(ctx, opts.metricsAddress) })
@@ -143,7 +164,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		if err != nil {
 			return err
 		}
-		server, err := node.NewServer(remoteConfig, engine, opts.nodeName, reflect.PodKind, log)
+		server, err := node.NewServer(credentials, engine, opts.nodeName, reflect.PodKind, log)
 		if err != nil {
 			return err
 		}
@@ -155,7 +176,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	log.Info("Started", "virtualNode", opts.virtualNode, "provider", opts.foreignClusterID, "server", remoteConfig.Host)
 	err = group.Wait()
 	if errors.Is(err, errNewIdentity) {
-		log.Info("Ending, to begin again with the renewed identity")
+		log.Info("Restarting: the address of the provider changed")
 		return nil
 	}
 	return err
@@ -165,10 +186,11 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider, homes *homeServer) kinds.PodOptions {
 	out := kinds.PodOptions{
 		Origin: o.clusterID, Destination: o.foreignClusterID, Node: o.nodeName, HostIP: o.nodeIP, RuntimeClass: o.runtimeClass,
-		LabelsNotReflected: o.labelsNotReflected, AnnotationsNotReflected: o.annotationsNotReflected,
+		LabelsNotReflected: o.labelsNotReflected, AnnotationsNotReflected: o.annotationsNotReflected, AnnotationsReflected: o.annotationsReflected,
 		TranslateIP: there.podIP, Unavailable: virtual.Unavailable(), ConfigMapsReflected: o.workers("configmap") > 0,
 	}
 	out.APIServer = homes.apiServer()
+	out.APIServer.Domain = o.clusterDomain
 	if v := virtual.VirtualNode(); v != nil {
 		out.Patch = v.Spec.OffloadingPatch
 		for _, class := range v.Spec.StorageClasses {
@@ -180,8 +202,8 @@ func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider, homes 
 	return out
 }
 
-// followIdentity returns errNewIdentity when the file holds another identity than the one in use.
-func followIdentity(ctx context.Context, path string, used []byte, interval time.Duration) error {
+// followIdentity takes renewed credentials into use as soon as the file holds them, and returns errNewIdentity when the provider's address is another one.
+func followIdentity(ctx context.Context, path string, used []byte, credentials *remote.Identity, log *slog.Logger, interval time.Duration) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -189,9 +211,20 @@ func followIdentity(ctx context.Context, path string, used []byte, interval time
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			// While the file can't be read, or holds none, what is in use stays good; the next look may succeed.
-			if now, err := os.ReadFile(path); err == nil && len(now) > 0 && !bytes.Equal(now, used) {
+			// While the file can't be read, or holds none, what is in use stays good; the next read may succeed.
+			now, err := os.ReadFile(path)
+			if err != nil || len(now) == 0 || bytes.Equal(now, used) {
+				continue
+			}
+			used = now
+			replaced, err := credentials.Replace(now)
+			switch {
+			case err != nil: // what is in use stays good until the file changes again
+				log.Error("Reading the renewed identity", "error", err)
+			case !replaced:
 				return errNewIdentity
+			default:
+				log.Info("Identity renewed")
 			}
 		}
 	}

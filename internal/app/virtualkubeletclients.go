@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -51,6 +52,7 @@ func newClient(cfg *rest.Config) (client.WithWatch, error) {
 		authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"):      root,
 		networkingv1.SchemeGroupVersion.WithKind("Ingress"):                     namespaced,
 		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"):               namespaced,
+		policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"):             namespaced,
 		offv1.GroupVersion.WithKind("ShadowPod"):                                namespaced,
 		offv1.GroupVersion.WithKind("ShadowEndpointSlice"):                      namespaced,
 		discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"):                namespaced,
@@ -139,7 +141,7 @@ func (e *events) record(ctx context.Context, obj client.Object, kind, reason, me
 // reflectionMetrics tell what is reflected, and what fails.
 type reflectionMetrics struct {
 	registry       *prometheus.Registry
-	failed         *prometheus.CounterVec
+	done, failed   *prometheus.CounterVec
 	items          *prometheus.Desc
 	reflected      func(tell func(kind, namespace string, count int))
 	cluster, where string
@@ -150,7 +152,10 @@ func newReflectionMetrics(cluster, node string, reflected func(tell func(kind, n
 	labels := []string{"namespace", "reflector_resource", "cluster_id", "node_name"}
 	m := &reflectionMetrics{
 		registry: prometheus.NewRegistry(), reflected: reflected, cluster: cluster, where: node,
-		items: prometheus.NewDesc("liqo_virtual_kubelet_reflection_item_counter", "Resources that are reflected now.", labels, nil),
+		items: prometheus.NewDesc("liqo_virtual_kubelet_reflected_items", "Resources that the provider has at this moment, whichever virtual kubelet reflects them.", labels, nil),
+		done: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "liqo_virtual_kubelet_reflection_item_counter", Help: "Resources that this virtual kubelet created or changed in the other cluster.",
+		}, labels),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "liqo_virtual_kubelet_reflection_error_counter", Help: "Writes that failed and are tried again.",
 		}, labels),
@@ -160,13 +165,22 @@ func newReflectionMetrics(cluster, node string, reflected func(tell func(kind, n
 }
 
 // Describe implements prometheus.Collector.
-func (m *reflectionMetrics) Describe(out chan<- *prometheus.Desc) { out <- m.items }
+func (m *reflectionMetrics) Describe(out chan<- *prometheus.Desc) {
+	out <- m.items
+	m.done.Describe(out)
+}
 
-// Collect implements prometheus.Collector. Called a counter, the number goes down as well.
+// Collect implements prometheus.Collector. A virtual kubelet that reflected nothing, one in reserve, say, has a counter of 0 for what the provider has.
 func (m *reflectionMetrics) Collect(out chan<- prometheus.Metric) {
 	m.reflected(func(kind, namespace string, count int) {
 		out <- prometheus.MustNewConstMetric(m.items, prometheus.GaugeValue, float64(count), namespace, kind, m.cluster, m.where)
+		m.done.WithLabelValues(namespace, kind, m.cluster, m.where)
 	})
+	m.done.Collect(out)
+}
+
+func (m *reflectionMetrics) did(kind, namespace string) {
+	m.done.WithLabelValues(namespace, kind, m.cluster, m.where).Inc()
 }
 
 func (m *reflectionMetrics) fail(kind, namespace string) {

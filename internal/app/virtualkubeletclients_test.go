@@ -52,15 +52,29 @@ func TestMetricsOfReflection(t *testing.T) {
 	pods := 3
 	m := newReflectionMetrics("milan", "pool", func(tell func(string, string, int)) { tell("Pod", "shop", pods) })
 	m.fail("Service", "shop")
-	for _, pods = range []int{3, 1, 0} {
+	// A counter: it counts on when the provider has fewer, and is 0 where another virtual kubelet did it. Events count as everything else.
+	for done, now := range []int{3, 1, 0} {
+		pods = now
+		if done > 0 {
+			m.did("Pod", "shop")
+			m.did("Event", "shop")
+		}
+		event := ""
+		if done > 0 {
+			event = fmt.Sprintf(`liqo_virtual_kubelet_reflection_item_counter{cluster_id="milan",namespace="shop",node_name="pool",reflector_resource="Event"} %d`, done)
+		}
 		want := fmt.Sprintf(`
+			# HELP liqo_virtual_kubelet_reflected_items Resources that the provider has at this moment, whichever virtual kubelet reflects them.
+			# TYPE liqo_virtual_kubelet_reflected_items gauge
+			liqo_virtual_kubelet_reflected_items{cluster_id="milan",namespace="shop",node_name="pool",reflector_resource="Pod"} %d
 			# HELP liqo_virtual_kubelet_reflection_error_counter Writes that failed and are tried again.
 			# TYPE liqo_virtual_kubelet_reflection_error_counter counter
 			liqo_virtual_kubelet_reflection_error_counter{cluster_id="milan",namespace="shop",node_name="pool",reflector_resource="Service"} 1
-			# HELP liqo_virtual_kubelet_reflection_item_counter Resources that are reflected now.
-			# TYPE liqo_virtual_kubelet_reflection_item_counter gauge
+			# HELP liqo_virtual_kubelet_reflection_item_counter Resources that this virtual kubelet created or changed in the other cluster.
+			# TYPE liqo_virtual_kubelet_reflection_item_counter counter
+			%s
 			liqo_virtual_kubelet_reflection_item_counter{cluster_id="milan",namespace="shop",node_name="pool",reflector_resource="Pod"} %d
-		`, pods)
+		`, now, event, done)
 		if err := testutil.GatherAndCompare(m.registry, strings.NewReader(want)); err != nil {
 			t.Error(err)
 		}

@@ -245,6 +245,7 @@ func (p *provider) copyOptions(s *providerState, kind string) kinds.CopyOptions 
 	o := kinds.CopyOptions{
 		Origin: p.opts.clusterID, Destination: p.opts.foreignClusterID, Type: p.opts.reflection[kind].only,
 		LabelsNotReflected: p.opts.labelsNotReflected, AnnotationsNotReflected: p.opts.annotationsNotReflected,
+		LabelsReflected: p.opts.labelsReflected, AnnotationsReflected: p.opts.annotationsReflected,
 	}
 	switch {
 	case !s.ready:
@@ -260,7 +261,7 @@ func (p *provider) copies(kind string) func() kinds.CopyOptions {
 	return func() kinds.CopyOptions { return p.copyOptions(p.state.Load(), kind) }
 }
 
-// services are the facts about Services.
+// services are the facts about Services, but for the remote namespaces of others.
 func (p *provider) services() kinds.ServiceOptions {
 	s := p.state.Load()
 	return kinds.ServiceOptions{CopyOptions: p.copyOptions(s, "service"), LoadBalancerClass: s.balancers}
@@ -288,6 +289,14 @@ func (p *provider) policies(twin func(namespace string) (string, bool)) kinds.Ne
 	return o
 }
 
+// budgets are the facts about PodDisruptionBudgets.
+func (p *provider) budgets() reflect.PodDisruptionBudgetOptions {
+	s := p.state.Load()
+	return reflect.PodDisruptionBudgetOptions{
+		CopyOptions: p.copyOptions(s, "poddisruptionbudget"), Node: p.opts.nodeName, AtTarget: func(node string) bool { return node == p.opts.nodeName || slices.Contains(s.nodes, node) },
+	}
+}
+
 // endpointSlices are the facts about EndpointSlices.
 func (p *provider) endpointSlices() reflect.EndpointSliceOptions {
 	s := p.state.Load()
@@ -302,6 +311,10 @@ func (p *provider) endpointSlices() reflect.EndpointSliceOptions {
 		o.Waiting = "Configuration " + p.opts.foreignClusterID + " does not say yet where the clusters see each other"
 	}
 	o.AtTarget = func(node string) bool { return slices.Contains(s.nodes, node) }
+	o.OfNode = func(address string) bool {
+		a, err := netip.ParseAddr(address)
+		return err == nil && slices.ContainsFunc(s.taken, func(p netip.Prefix) bool { return p.IsSingleIP() && p.Addr() == a })
+	}
 	o.Native = func(address string) bool {
 		a, err := netip.ParseAddr(address)
 		return err == nil && slices.ContainsFunc(s.ours, func(p netip.Prefix) bool { return p.Contains(a) })

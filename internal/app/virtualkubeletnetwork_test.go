@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"flag"
 	"net/netip"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -47,9 +49,22 @@ func host(address string) *corev1.Node {
 }
 
 // listing is a client whose watches do not begin with a list, as those of the fake one do not.
-type listing struct{ client.WithWatch }
+type listing struct {
+	client.WithWatch
+	watched chan struct{}
+}
 
 func (listing) IsWatchListSemanticsUnSupported() bool { return true }
+
+// Watch tells that the watch is there: what is written between a list and its watch, a fake client tells nobody.
+func (l listing) Watch(ctx context.Context, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+	w, err := l.WithWatch.Watch(ctx, list, opts...)
+	select {
+	case l.watched <- struct{}{}:
+	default: // nobody waits for it
+	}
+	return w, err
+}
 
 func runProvider(t *testing.T, opts virtualKubeletOptions, objects ...client.Object) (*provider, client.WithWatch, <-chan struct{}) {
 	t.Helper()
@@ -57,13 +72,16 @@ func runProvider(t *testing.T, opts virtualKubeletOptions, objects ...client.Obj
 	for _, obj := range objects {
 		list = append(list, obj)
 	}
-	c := listing{fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithRuntimeObjects(list...).Build()}
+	c := listing{fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithRuntimeObjects(list...).Build(), make(chan struct{}, 100)}
 	news := make(chan struct{}, 100)
 	opts.clusterID, opts.foreignClusterID, opts.virtualNode, opts.tenantNamespace = "rome", "milan", "milan-a", tenantOfMilan
 	opts.reflection = addReflectionFlags(flag.NewFlagSet("", flag.ContinueOnError))
 	p := newProvider(&opts, func() { news <- struct{}{} })
 	go func() { _ = p.run(t.Context(), c) }()
 	<-p.loaded
+	for range 4 { // Configurations, VirtualNodes, Networks and Nodes
+		<-c.watched
+	}
 	return p, c, news
 }
 

@@ -21,9 +21,10 @@ type virtualKubeletOptions struct {
 	reflectIPs, translateIPs                                  bool
 	apiServerSupport                                          bool
 	homeAPIServerHost, homeAPIServerPort                      string
-	runtimeClass                                              string
+	runtimeClass, clusterDomain                               string
 	reflection                                                map[string]*reflection
 	labelsNotReflected, annotationsNotReflected               []string
+	labelsReflected, annotationsReflected                     []string
 	nodeExtraLabels, nodeExtraAnnotations                     map[string]string
 }
 
@@ -53,6 +54,7 @@ func addReflectionFlags(fs *flag.FlagSet) map[string]*reflection {
 		{"persistentvolumeclaim", "PersistentVolumeClaims", 3, false},
 		{"event", "Events, which come back,", 3, true},
 		{"networkpolicy", "NetworkPolicies", 0, true},
+		{"poddisruptionbudget", "PodDisruptionBudgets", 3, true},
 	} {
 		r := &reflection{only: offv1.DenyList}
 		all[kind.name] = r
@@ -91,9 +93,13 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	fs.StringVar(&o.homeAPIServerPort, "home-api-server-port", "", "port of that; that of Service default/kubernetes if empty")
 	fs.BoolVar(&o.apiServerSupport, "enable-apiserver-support", true, "let offloaded pods speak to the API server of this cluster, with tokens of their service accounts")
 	fs.StringVar(&o.runtimeClass, "runtime-class", kinds.DefaultRuntimeClass, "RuntimeClass that asks for a virtual node, and means nothing in the provider")
+	fs.StringVar(&o.clusterDomain, "cluster-domain", "", "domain of this cluster's DNS names; as this pod searches it if empty")
 	o.reflection = addReflectionFlags(fs)
 	fs.Func("labels-not-reflected", "keys of labels that stay here, separated by commas; a trailing * matches the rest", commaList(&o.labelsNotReflected))
 	fs.Func("annotations-not-reflected", "the same for annotations", commaList(&o.annotationsNotReflected))
+	fs.Func("labels-reflected", "keys of labels of Services, Ingresses, NetworkPolicies, ConfigMaps and Secrets that are copied beside those that mean the same in every cluster, "+
+		"separated by commas; a trailing * matches the rest; the provider must accept them", commaList(&o.labelsReflected))
+	fs.Func("annotations-reflected", "the same for annotations", commaList(&o.annotationsReflected))
 	fs.Func("node-extra-labels", "labels for the Node, key=value separated by commas", pairs(&o.nodeExtraLabels))
 	fs.Func("node-extra-annotations", "annotations for the Node, key=value separated by commas", pairs(&o.nodeExtraAnnotations))
 	if err := fs.Parse(args); err != nil {
@@ -101,6 +107,9 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	}
 	if o.nodeName == "" {
 		o.nodeName = o.virtualNode
+	}
+	if o.clusterDomain == "" {
+		o.clusterDomain = clusterDomain()
 	}
 	var missing []error
 	for _, required := range []struct{ flag, value string }{
