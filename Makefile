@@ -88,15 +88,34 @@ generate: bin/tools/controller-gen ## Deep copies, CRDs, RBAC, the schema and th
 .PHONY: test
 test: lint unit api datapath playground-test scenario network-scenario doors examples ## Everything: levels 0 to 4 and the checks.
 
+.PHONY: check
+check: lint unit ## What to run before each commit: lint, drift of generated code, levels 0 and 1.
+
 .PHONY: lint
 lint: bin/tools/golangci-lint bin/tools/govulncheck ## Format, vet, linters, drift of generated code, known vulnerabilities.
 	$(call timed,lint,bin/tools/golangci-lint run --allow-parallel-runners ./... && (cd playground && ../bin/tools/golangci-lint run --allow-parallel-runners --config ../.golangci.yaml ./...))
 	$(call timed,generated code,tools/drift.sh)
 	$(call timed,vulnerabilities,tools/vulnerabilities.sh)
 
+.PHONY: release-check
+release-check: bin/tools/govulncheck ## What a release needs beyond `make test`: a vulnerability check that reached its database.
+	$(call timed,vulnerabilities,REQUIRE_VULNDB=1 tools/vulnerabilities.sh)
+
+# Levels 0 and 1 need nothing; the stories are level 4.
+UNIT := ./api/... ./internal/... ./cmd/... ./charts/... ./test/bench ./test/playground ./test/scenario/tutorial
 .PHONY: unit
-unit: ## Levels 0 and 1: pure and faked, needs nothing.
-	$(call timed,levels 0 and 1,go test ./api/... ./internal/... ./cmd/... ./charts/... ./test/bench ./test/playground ./test/scenario/tutorial -skip OnAPIServer && (cd playground && go test $$(go list ./... | grep -v '/test$$')))
+unit: ## Levels 0 and 1: pure and faked, needs nothing. Of some packages only: make unit PACKAGE=./internal/offload/...
+ifdef PACKAGE
+	$(call timed,levels 0 and 1 of $(PACKAGE),go test $(PACKAGE) -skip OnAPIServer)
+else
+	$(call timed,levels 0 and 1,go test $(UNIT) -skip OnAPIServer && (cd playground && go test $$(go list ./... | grep -v '/test$$')))
+endif
+
+.PHONY: coverage
+coverage: ## What levels 0 and 1 cover, by function. Of some packages only: make coverage PACKAGE=./internal/offload/...
+	@mkdir -p $(BIN)
+	@go test $(or $(PACKAGE),$(UNIT)) -skip OnAPIServer -coverprofile $(BIN)/coverage.prof
+	@go tool cover -func $(BIN)/coverage.prof
 
 .PHONY: api
 api: components ## Level 2: against real API servers.
@@ -123,7 +142,7 @@ doors: build ## Level 4: the ways in which two clusters come to know each other,
 	$(call timed,level 4 of the doors,go test ./test/scenario/doors -count=1 -timeout 10m -v)
 
 .PHONY: examples
-examples: build ## Level 4: the tutorials as they are written, an application over two clusters, long partitions, bursts.
+examples: build ## Level 4: the tutorials as they are written, an application over two clusters, manifests of other people, long partitions, bursts.
 	$(call timed,level 4 of the examples,go test ./test/scenario/examples -count=1 -timeout 30m -v)
 
 .PHONY: bench

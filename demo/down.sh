@@ -8,7 +8,7 @@ if [[ ! -x bin/playground ]]; then
 fi
 began=$SECONDS
 for name in rome milan; do
-	bin/playground delete cluster --name "$name"
+	bin/playground delete cluster --if-exists --name "$name"
 done
 rm -rf bin/demo
 echo "== the demo is gone, after $((SECONDS - began)) s"

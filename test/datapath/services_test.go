@@ -150,6 +150,22 @@ func TestHub(t *testing.T) {
 	w.turin.pods[1].serve(t, 8080)
 	w.walk(t, "hub", w.milan.pods[1], w.explain(t, w.milan.podEnd(t, 1), w.turin.podEnd(t, 1)))
 	w.walk(t, "hub back", w.turin.pods[1], w.explain(t, w.turin.podEnd(t, 1), w.milan.podEnd(t, 1)))
+
+	// A node port of one of them, with an endpoint at the other.
+	e := w.explain(t, w.milan.nodeEnd(1), w.turin.podEnd(t, 1))
+	for i, n := range w.milan.nodes {
+		service(t, n, w.milan.Facts.Pods[0], netip.AddrPortFrom(w.milan.Facts.Nodes[i].IP, 30080), netip.AddrPortFrom(e.Address, 8080))
+	}
+	for i := range 20 {
+		e := w.explain(t, w.milan.nodeEnd(i%2), w.turin.podEnd(t, 1))
+		to := netip.AddrPortFrom(w.milan.Facts.Nodes[i%2].IP, 30080)
+		if err := sees(w.milan.outside, to, e.Seen, 100); err != nil {
+			t.Errorf("node port of milan with a pod of turin: %v", err)
+		}
+		if _, got, err := w.milan.outside.tcp(to, 1<<16); err != nil || got != 1<<16 {
+			t.Errorf("node port of milan with a pod of turin, TCP: %d bytes came: %v", got, err)
+		}
+	}
 }
 
 // TestFullMasquerade: the peer sees nodes only.

@@ -70,7 +70,7 @@ func (m Machine) Connect(ctx context.Context, prefix, id string) (*Cluster, erro
 
 // Delete removes the cluster with everything it has.
 func (m Machine) Delete(ctx context.Context, c *Cluster) error {
-	_, err := m.Playground(ctx, "delete", "cluster", "--name", c.Name)
+	_, err := m.Playground(ctx, "delete", "cluster", "--if-exists", "--name", c.Name)
 	return err
 }
 

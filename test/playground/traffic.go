@@ -178,6 +178,26 @@ func (i Inside) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return result.conn, result.err
 }
 
+// Listen listens at an address of the place's network namespace. The listener keeps belonging there.
+func (i Inside) Listen(ctx context.Context, network, address string) (net.Listener, error) {
+	type listening struct {
+		listener net.Listener
+		err      error
+	}
+	done := make(chan listening, 1)
+	go func() {
+		runtime.LockOSThread() // as in Dial
+		if err := i.enter(); err != nil {
+			done <- listening{err: err}
+			return
+		}
+		listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
+		done <- listening{listener, err}
+	}()
+	result := <-done
+	return result.listener, result.err
+}
+
 // enter brings the calling thread into the network namespace.
 func (i Inside) enter() error {
 	file, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", i.pid))

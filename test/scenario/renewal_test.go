@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -54,6 +55,8 @@ func renewal(s *story.Story) {
 		s.Must(rome.Patch(s.Context(), controlPlane, client.MergeFrom(was)))
 	})
 
+	kubelets, err := s.TryPods(s.Context(), rome, "liqo-tenant-milan")
+	s.Must(err)
 	pods := 0
 	short, renewed := map[string]bool{}, map[string]time.Duration{}
 	s.Step("pods come and go, and the certificates are renewed", func() {
@@ -99,14 +102,17 @@ func renewal(s *story.Story) {
 		if seen := there.Pods(); len(seen) > pods {
 			s.Errorf("milan ran %d pods for %d: %v", len(seen), pods, seen)
 		}
-		s.Eventually(start, "one virtual kubelet to be left", func(ctx context.Context) error {
+		s.Eventually(start, "the same virtual kubelet to be there", func(ctx context.Context) error {
 			var kubelet appsv1.Deployment
 			if err := rome.Get(ctx, client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "vk-milan"}, &kubelet); err != nil {
 				return err
 			}
-			kubelets, err := s.TryPods(ctx, rome, "liqo-tenant-milan")
-			if err == nil && (len(kubelets) != 1 || kubelet.Status.ObservedGeneration != kubelet.Generation || kubelet.Status.UpdatedReplicas != 1 || kubelet.Status.AvailableReplicas != 1) {
-				err = fmt.Errorf("%v, %+v", story.Names(kubelets), kubelet.Status)
+			now, err := s.TryPods(ctx, rome, "liqo-tenant-milan")
+			if err == nil && !slices.Equal(story.Names(now), story.Names(kubelets)) {
+				err = fmt.Errorf("the virtual kubelet was replaced: %v, %v before", story.Names(now), story.Names(kubelets))
+			}
+			if err == nil && (len(now) != 1 || kubelet.Status.ObservedGeneration != kubelet.Generation || kubelet.Status.UpdatedReplicas != 1 || kubelet.Status.AvailableReplicas != 1) {
+				err = fmt.Errorf("%v, %+v", story.Names(now), kubelet.Status)
 			}
 			return err
 		})

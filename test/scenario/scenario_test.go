@@ -17,11 +17,8 @@ func TestStories(t *testing.T) {
 	alone := []string{playground.WithoutNetwork}
 	measured := []string{"--metrics-server"}
 	w := story.New(t, story.Plan{Budget: budget, Prefix: "scenario-", Create: map[string][]string{"rome": measured, "milan": measured}, Peer: map[string][]string{"milan": alone, "naples": alone}})
-	w.Tell(t, "look", look)
-	w.Tell(t, "delete", deleteBothWays)
-	w.Tell(t, "namespaces", namespaces)
-	w.Tell(t, "copies", copies)
-	w.Tell(t, "pods", pods)
+	w.TellTogether(t, story.Named{Name: "look", Body: look}, story.Named{Name: "delete", Body: deleteBothWays}, story.Named{Name: "namespaces", Body: namespaces},
+		story.Named{Name: "copies", Body: copies}, story.Named{Name: "pods", Body: pods})
 	w.Tell(t, "cordon", cordon)
 	w.Tell(t, "quota", quota)
 	w.Tell(t, "sharing", sharing)

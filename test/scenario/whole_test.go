@@ -19,7 +19,7 @@ import (
 // whole is a pod that says whatever a pod can say that makes sense in two clusters.
 func whole(namespace string) *corev1.Pod {
 	pod := story.PodOn("milan", namespace, "whole", playground.TestServer)
-	pod.Annotations = map[string]string{"liqo.io/anti-affinity-preset": "propagate", "example.com/note": "kept"}
+	pod.Annotations = map[string]string{"liqo.io/anti-affinity-preset": "propagate", "note": "kept", "example.com/note": "obeyed by a controller of milan"}
 	small := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")}
 	spec := &pod.Spec
 	spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
@@ -44,7 +44,7 @@ func whole(namespace string) *corev1.Pod {
 		{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
 		{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}},
 		{Name: "about", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
-			{Path: "note", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['example.com/note']"}},
+			{Path: "note", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['note']"}},
 		}}}},
 	}
 	always := corev1.ContainerRestartPolicyAlways
@@ -73,7 +73,7 @@ func whole(namespace string) *corev1.Pod {
 // carried checks that milan's pod is what rome's is, but for what only means something in rome, and that rome shows how it is.
 func carried(s *story.Story, here, there *corev1.Pod) {
 	s.Helper()
-	if there.Annotations["example.com/note"] != "kept" || there.Labels["app"] != "whole" {
+	if _, obeyed := there.Annotations["example.com/note"]; obeyed || there.Annotations["note"] != "kept" || there.Labels["app"] != "whole" {
 		s.Errorf("it has the labels %v and annotations %v", there.Labels, there.Annotations)
 	}
 	want, got := here.Spec.DeepCopy(), there.Spec.DeepCopy()

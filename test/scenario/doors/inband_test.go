@@ -26,7 +26,7 @@ func inBand(s *story.Story) {
 		closed(s, milan, rome)
 	})
 	s.Step("liqoctl peer in-band", func() {
-		shell(s, rome, "liqoctl peer in-band"+both)
+		shell(s, rome, "liqoctl peer in-band --invite"+both)
 		s.NodeReady("milan", true, soon)
 		through(s, rome, milan)
 	})
@@ -35,7 +35,7 @@ func inBand(s *story.Story) {
 	streams(ours)
 	s.Step("once more changes nothing", func() {
 		invited := objects(s, milan, "rome")
-		shell(s, rome, "liqoctl peer in-band"+both)
+		shell(s, rome, "liqoctl peer in-band --invite"+both)
 		if again := objects(s, milan, "rome"); again != invited {
 			s.Errorf("milan holds of rome\n%s\nand held\n%s", again, invited)
 		}
@@ -55,7 +55,9 @@ func inBand(s *story.Story) {
 		through(s, rome, milan)
 	})
 	ours.talk()
-	s.Step("and may come again", func() {
+	s.Step("and may come again when rome invites it again: a token admits one peering", func() {
+		refused(s, milan, "liqoctl peer rome", "the peering that the token was used for has ended")
+		shell(s, rome, "liqoctl peer in-band --invite"+both)
 		shell(s, milan, "liqoctl peer rome")
 		through(s, milan, rome)
 	})

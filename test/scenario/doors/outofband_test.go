@@ -47,7 +47,10 @@ func outOfBand(s *story.Story) {
 		shell(s, naples, "liqoctl unpeer milan --delete-namespaces")
 		strangers(s, milan, naples)
 	})
-	s.Step("milan uses rome", func() { shell(s, milan, command(rome, "")) })
+	s.Step("milan uses rome, whose provider it is: by a token for milan, and no other", func() {
+		refused(s, milan, command(rome, ""), "--consumer-cluster-id milan")
+		shell(s, milan, command(rome, "--consumer-cluster-id milan"))
+	})
 	ours, theirs := invite(s, rome, milan), invite(s, milan, rome)
 	ours.talk()
 	theirs.talk()

@@ -185,7 +185,7 @@ func command(s *story.Story) {
 		}
 	})
 	// The pods of the test stay for what follows.
-	const namespace = "liqo-test-network"
+	const namespace = "liqo-test-network-rome"
 	pod := func(c *playground.Cluster) string {
 		found := s.Pods(c, namespace, client.MatchingLabels{"network-test/cluster": c.ID})
 		return c.ID + "/" + namespace + "/" + found[0].Name

@@ -8,7 +8,7 @@ import (
 )
 
 // budget is for everything, clusters included, on two cores.
-const budget = 18 * time.Minute
+const budget = 20 * time.Minute
 
 // TestStories tells all stories on one world, each of which leaves it as it was. One of them alone: -run TestStories/matrix.
 func TestStories(t *testing.T) {

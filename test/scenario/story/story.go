@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +23,9 @@ import (
 type Story struct {
 	*testing.T
 	*World
+	name string
+	// together says that other stories are told at the same time, so that each line has to say whose it is.
+	together bool
 	// step is what is being done.
 	step       string
 	namespaces []string
@@ -33,17 +37,7 @@ type Story struct {
 // Leaves, everything has to be as it was.
 func (w *World) Tell(t *testing.T, name string, body func(s *Story)) {
 	t.Helper()
-	t.Run(name, func(t *testing.T) {
-		began := time.Now()
-		s := &Story{T: t, World: w}
-		fmt.Printf("== story %s\n", name)
-		defer func() { fmt.Printf("== story %s: %.1f s\n", name, time.Since(began).Seconds()) }()
-		defer func() {
-			if t.Failed() {
-				Describe(t.Context(), s.namespaces, w.Clusters()...)
-				s.tidy()
-			}
-		}()
+	w.tell(t, name, func(s *Story) {
 		w.ready(s)
 		s.before = w.snapshots(s)
 		body(s)
@@ -52,11 +46,64 @@ func (w *World) Tell(t *testing.T, name string, body func(s *Story)) {
 			s.Must(err)
 			return // the story took everything down, and has compared with the empty clusters
 		}
-		s.Step("nothing is left", func() {
-			for _, c := range w.Clusters() {
-				s.Same(c, s.before[c])
-			}
+		s.nothingLeft()
+	})
+}
+
+// Named is a story and the name of its subtest.
+type Named struct {
+	Name string
+	Body func(s *Story)
+}
+
+// TellTogether runs stories side by side, each as a subtest. They touch nothing but namespaces of their own. When the last one has ended, a subtest of
+// its own, "nothing-left", compares with what there was before the first one.
+func (w *World) TellTogether(t *testing.T, stories ...Named) {
+	t.Helper()
+	first := &Story{T: t, World: w}
+	w.ready(first)
+	before := w.snapshots(first)
+	var group sync.WaitGroup
+	for _, told := range stories {
+		group.Go(func() {
+			w.tell(t, told.Name, func(s *Story) {
+				s.together = true
+				told.Body(s)
+				s.removeNamespaces()
+			})
 		})
+	}
+	group.Wait()
+	w.tell(t, "nothing-left", func(s *Story) {
+		s.before = before
+		s.nothingLeft()
+	})
+}
+
+func (w *World) tell(t *testing.T, name string, body func(s *Story)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		began := time.Now()
+		s := &Story{T: t, World: w, name: name}
+		fmt.Printf("== story %s\n", name)
+		defer func() { fmt.Printf("== story %s: %.1f s\n", name, time.Since(began).Seconds()) }()
+		defer func() {
+			if t.Failed() {
+				Describe(t.Context(), s.namespaces, w.Clusters()...)
+				s.tidy()
+			}
+		}()
+		body(s)
+	})
+}
+
+// nothingLeft waits until every cluster is as it was before.
+func (s *Story) nothingLeft() {
+	s.Helper()
+	s.Step("nothing is left", func() {
+		for _, c := range s.Clusters() {
+			s.Same(c, s.before[c])
+		}
 	})
 }
 
@@ -114,6 +161,9 @@ func (s *Story) Same(c *playground.Cluster, before Snapshot) {
 func (s *Story) Step(title string, do func()) {
 	s.Helper()
 	s.step = title
+	if s.together {
+		title = s.name + ": " + title
+	}
 	say(title, do)
 }
 

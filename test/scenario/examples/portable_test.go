@@ -1,0 +1,235 @@
+package examples
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/test/playground"
+	"liqo.io/liqo/test/scenario/story"
+)
+
+// pairBudget is for the clusters and all stories on them, on two cores.
+const pairBudget = 5 * time.Minute
+
+// TestPair tells stories on a world of their own, one node each: that manifests from everyday life mean the same on a virtual node as on any other one, and
+// what two administrators do at the same time, or without the other cluster. One of them alone: -run TestPair/portable.
+func TestPair(t *testing.T) {
+	w := story.New(t, story.Plan{Budget: pairBudget, Prefix: "portable-", Pair: true})
+	w.Tell(t, "portable", portable)
+	w.Tell(t, "apart", unpeerApart)
+}
+
+// row is what holds for one of the manifests in testdata/portable, or without one.
+type row struct {
+	title string
+	holds func(context.Context) error
+}
+
+// portables are all manifests in testdata/portable. They are applied at once; then each row is checked as a user would, by pods, conditions, Events and
+// logs. A row that does not hold does not hide the next one.
+type portables struct {
+	*story.Story
+	// ns is the namespace of the manifests, db the other one that is offloaded.
+	ns, db string
+}
+
+// portable: manifests that people bring along mean in milan what they mean in rome, or an Event says what to do.
+func portable(s *story.Story) {
+	p := &portables{Story: s, ns: "portable", db: "portable-db"}
+	clock := &clockAhead{Story: s, namespace: story.Twin(p.ns), app: "patient"}
+	s.Step("two offloaded namespaces, labelled nodes, and a clock that is ahead", func() {
+		p.must(p.prepare(), clock.start())
+	})
+	s.Step("apply all manifests", func() { s.Must(p.kubectl(s.Rome, "apply -f "+p.manifests())) })
+	for _, r := range []row{
+		{"a token that never ends stays here, which is reported, until it is allowed to leave", p.tokenThatNeverEnds},
+		{"the endpoint of a node is reported, and works by an IP object", p.endpoints},
+		{"matchLabelKeys: both pods run", p.matchLabelKeys},
+		{"a resize that milan refuses is a condition, and other pods are scheduled", p.resize},
+		{"the CA by its usual name is that of rome", p.rootCA},
+		{"the API server of rome has all its names, and two truths are reported", p.apiClient},
+		{"the user of the pod may read its token, here and there", p.tokenMode},
+		{"a spread over a label that only rome's nodes have is satisfied, and reported", p.topologyKey},
+		{"a safe sysctl is accepted", p.sysctl},
+		{"an ExternalName is the remote name of the offloaded namespace", p.externalName},
+		{"a Secret of the user that is named after the pod is the user's", p.tokenName},
+		{"a pod in milan has the zone of milan's node", p.zone},
+		{"rights to parts of a kubelet are those of a real node", p.kubeletReader},
+		{"the Node has the architecture that its VirtualNode states", p.architecture},
+		{"our kinds by the names that do not collide with those of Kubernetes", p.names},
+		{"minReadySeconds does not wait for the clock of milan", func(ctx context.Context) error { return p.minReady(ctx, clock) }},
+		{"a drain in milan leaves what a budget of rome protects", p.budget},
+		{"a Job that was disrupted while milan was out of reach goes on", p.job},
+	} {
+		s.Step(r.title, func() {
+			if err := r.holds(s.Context()); err != nil {
+				s.Errorf("%s: %v", r.title, err)
+			}
+		})
+	}
+	s.Step("take back what is not in the namespaces", func() { p.must(clock.end(), p.restore()) })
+}
+
+func (p *portables) manifests() string {
+	return filepath.Join(p.Root, "test", "scenario", "examples", "testdata", "portable")
+}
+
+func (p *portables) must(problems ...error) {
+	p.Helper()
+	p.Must(errors.Join(problems...))
+}
+
+// kubectl runs what an administrator types.
+func (p *portables) kubectl(c *playground.Cluster, words string) error {
+	_, err := p.Shell(p.Context(), c, "kubectl "+words)
+	return err
+}
+
+func (p *portables) prepare() error {
+	var group errgroup.Group
+	for _, ns := range []string{p.ns, p.db} {
+		p.Namespace(ns, nil)
+		group.Go(func() error {
+			_, err := p.Shell(p.Context(), p.Rome, "liqoctl offload namespace "+ns)
+			return err
+		})
+	}
+	return errors.Join(group.Wait(),
+		p.kubectl(p.Rome, "label node "+p.Rome.Node()+" example.org/site=here"),
+		p.kubectl(p.Rome, "label node milan example.org/site=there topology.kubernetes.io/zone=north"),
+		p.kubectl(p.Milan, "label node "+p.Milan.Node()+" topology.kubernetes.io/zone=m-a"))
+}
+
+// restore removes what prepare and the manifests have made outside of the namespaces.
+func (p *portables) restore() error {
+	return errors.Join(
+		p.kubectl(p.Rome, "label node "+p.Rome.Node()+" example.org/site-"),
+		p.kubectl(p.Rome, "label node milan example.org/site- topology.kubernetes.io/zone-"),
+		p.kubectl(p.Milan, "label node "+p.Milan.Node()+" topology.kubernetes.io/zone-"),
+		p.kubectl(p.Rome, "delete -f "+filepath.Join(p.manifests(), "kubeletreader.yaml")))
+}
+
+// soon waits until check returns nil, and returns its last error if that takes too long.
+func soon(ctx context.Context, within time.Duration, check func(context.Context) error) error {
+	began := time.Now()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		if time.Since(began) > within {
+			return fmt.Errorf("after %v: %w", within, err)
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-tick.C:
+		}
+	}
+}
+
+// ready waits for pods by name, as rome shows them.
+func (p *portables) ready(ctx context.Context, names ...string) error {
+	return soon(ctx, start, func(ctx context.Context) error {
+		all, err := p.TryPods(ctx, p.Rome, p.ns)
+		for _, name := range names {
+			i := slices.IndexFunc(all, func(pod corev1.Pod) bool { return pod.Name == name })
+			if i < 0 || !story.Ready(all[i]) {
+				err = errors.Join(err, fmt.Errorf("pod %s is not Ready%s", name, state(all, i)))
+			}
+		}
+		return err
+	})
+}
+
+// labelled waits until so many pods of an app are Ready, in rome or milan, and returns them.
+func (p *portables) labelled(ctx context.Context, c *playground.Cluster, app string, want int) (found []corev1.Pod, err error) {
+	ns := p.ns
+	if c == p.Milan {
+		ns = story.Twin(ns)
+	}
+	err = soon(ctx, start, func(ctx context.Context) error {
+		var list corev1.PodList
+		if err := c.List(ctx, &list, client.InNamespace(ns), client.MatchingLabels{"app": app}); err != nil {
+			return err
+		}
+		found = slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !story.Ready(pod) })
+		if len(found) != want {
+			return fmt.Errorf("%d pods of %s are Ready in %s, want %d%s", len(found), app, c.ID, want, state(list.Items, 0))
+		}
+		return nil
+	})
+	return found, err
+}
+
+// state is what a pod says of itself, for errors.
+func state(pods []corev1.Pod, i int) string {
+	if i < 0 || i >= len(pods) {
+		return ": it is not there"
+	}
+	status := pods[i].Status
+	text := fmt.Sprintf(": %s is %s %s %s", pods[i].Name, status.Phase, status.Reason, status.Message)
+	for _, c := range status.Conditions {
+		if c.Status != corev1.ConditionTrue {
+			text += fmt.Sprintf("; %s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	return text
+}
+
+// reported waits for a Warning about an object whose name begins so, which has all these words.
+func (p *portables) reported(ctx context.Context, kind, name string, words ...string) error {
+	return soon(ctx, start, func(ctx context.Context) error {
+		var list corev1.EventList
+		if err := p.Rome.List(ctx, &list, client.InNamespace(p.ns)); err != nil {
+			return err
+		}
+		var others []string
+		for _, e := range list.Items {
+			if e.InvolvedObject.Kind != kind || !strings.HasPrefix(e.InvolvedObject.Name, name) {
+				continue
+			}
+			if e.Type == corev1.EventTypeWarning && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(e.Message, word) }) {
+				return nil
+			}
+			others = append(others, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Message))
+		}
+		return fmt.Errorf("no Warning about %s %s has the words %q; there are %q", kind, name, words, others)
+	})
+}
+
+// in runs a command in the only container of a pod, by rome's API server.
+func (p *portables) in(pod string, command ...string) (string, error) {
+	said := p.Exec(p.Rome, story.WebSocket, p.ns, pod, "", command...)
+	if said.Code != 0 {
+		return said.Out, fmt.Errorf("%s in pod %s: exit code %d: %s%s", strings.Join(command, " "), pod, said.Code, said.Out, said.Err)
+	}
+	return said.Out, nil
+}
+
+// there reads the remote object of that name.
+func (p *portables) there(ctx context.Context, name string, into client.Object) error {
+	return p.Milan.Get(ctx, client.ObjectKey{Namespace: story.Twin(p.ns), Name: name}, into)
+}
+
+// node reads a Node of rome.
+func (p *portables) node(ctx context.Context, name string) (*corev1.Node, error) {
+	var node corev1.Node
+	return &node, p.Rome.Get(ctx, client.ObjectKey{Name: name}, &node)
+}
+
+// virtualNode names the VirtualNode of milan, for kubectl.
+func virtualNode() string { return "virtualnode milan -n " + api.TenantNamespace("milan") }
