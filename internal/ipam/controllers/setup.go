@@ -63,7 +63,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	events := kube.EventRecorder(mgr, "ipam")
 	external := types.NamespacedName{Namespace: opts.LiqoNamespace, Name: ipamv1alpha1.NetworkExternal}
 	n := &networks{client: mgr.GetClient(), live: mgr.GetAPIReader(), events: events, pools: opts.Pools, external: external}
-	err = ctrl.NewControllerManagedBy(mgr).Named("network").
+	err = kube.NewController(mgr, "network").
 		Watches(&ipamv1alpha1.Network{}, onePass()).
 		Watches(&ipamv1alpha1.IP{}, onePass(), builder.WithPredicates(holdsNetwork())).
 		Complete(n)
@@ -72,7 +72,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	}
 	services := &services{client: mgr.GetClient(), live: mgr.GetAPIReader(), made: made, labels: opts.Labels, annotations: opts.Annotations}
 	i := &ips{client: mgr.GetClient(), live: mgr.GetAPIReader(), events: events, external: external, services: services}
-	err = ctrl.NewControllerManagedBy(mgr).Named("ip").
+	err = kube.NewController(mgr, "ip").
 		Watches(&ipamv1alpha1.IP{}, onePass(), builder.WithPredicates(wishes())).
 		Watches(&ipamv1alpha1.Network{}, onePass()).
 		WatchesRawSource(source.Kind[client.Object](made, &corev1.Service{}, onePass())).

@@ -38,7 +38,7 @@ type configurations struct {
 }
 
 func (r *configurations) setup(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("configuration").
+	return kube.NewController(mgr, "configuration").
 		For(&networkingv1beta1.Configuration{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Owns(&ipamv1alpha1.Network{}, builder.WithPredicates(news())).
 		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(every(mgr.GetClient(), &networkingv1beta1.ConfigurationList{}, false)),

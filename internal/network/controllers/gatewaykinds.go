@@ -64,7 +64,7 @@ func (r *gateways) setupClients(mgr ctrl.Manager) error {
 // watches is what both kinds of gateways look at.
 func (r *gateways) watches(mgr ctrl.Manager, name string, gateway client.Object, list client.ObjectList, template client.Object) *ctrl.Builder {
 	c := mgr.GetClient()
-	b := ctrl.NewControllerManagedBy(mgr).Named(name).
+	b := kube.NewController(mgr, name).
 		For(gateway, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&networkingv1beta1.Connection{}, handler.EnqueueRequestsFromMapFunc(every(c, list, true)), builder.WithPredicates(valueChanged())).
 		Watches(&networkingv1beta1.PublicKey{}, handler.EnqueueRequestsFromMapFunc(every(c, list, true)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))

@@ -29,7 +29,7 @@ const labelPodSecurity = "pod-security.kubernetes.io/"
 
 func (r *podSecurity) setup(mgr ctrl.Manager) error {
 	reconciler := &kube.Reconciler[*corev1.Namespace]{Name: "pod security", Client: r.client, Sync: r.sync}
-	return ctrl.NewControllerManagedBy(mgr).Named("pod-security").
+	return kube.NewController(mgr, "pod-security").
 		For(&corev1.Namespace{}, builder.WithPredicates(predicate.NewPredicateFuncs(r.hosts))).
 		Complete(reconciler)
 }

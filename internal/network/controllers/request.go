@@ -39,7 +39,7 @@ type networkRequests struct {
 
 func (r *networkRequests) setup(mgr ctrl.Manager) error {
 	near := handler.EnqueueRequestsFromMapFunc(every(mgr.GetClient(), &networkingv1beta1.NetworkRequestList{}, true))
-	return ctrl.NewControllerManagedBy(mgr).Named("network-request").
+	return kube.NewController(mgr, "network-request").
 		For(&networkingv1beta1.NetworkRequest{}, builder.WithPredicates(news())).
 		Watches(&networkingv1beta1.NetworkRequest{}, near, builder.WithPredicates(news())).
 		Watches(&networkingv1beta1.Configuration{}, near, builder.WithPredicates(predicate.GenerationChangedPredicate{})).

@@ -39,7 +39,7 @@ func all(context.Context, client.Object) []reconcile.Request {
 }
 
 func (r *systemIPs) setup(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("system-ips").
+	return kube.NewController(mgr, "system-ips").
 		Watches(&ipamv1alpha1.IP{}, handler.EnqueueRequestsFromMapFunc(all), builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
 			return o.GetNamespace() == r.LiqoNamespace && o.GetLabels()[ipamv1alpha1.LabelIPType] != ""
 		}), predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).

@@ -37,7 +37,7 @@ type mappings struct {
 
 func setupMapping(mgr ctrl.Manager, opts Options) error {
 	r := &mappings{Client: mgr.GetClient(), Options: opts}
-	return ctrl.NewControllerManagedBy(mgr).Named("mapping").
+	return kube.NewController(mgr, "mapping").
 		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
 			node, ok := obj.(*offloadingv1beta1.VirtualNode)
 			if !ok {

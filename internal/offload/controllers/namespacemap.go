@@ -45,7 +45,7 @@ type namespaceMaps struct {
 
 func setupNamespaceMap(mgr ctrl.Manager, opts Options) error {
 	r := &namespaceMaps{Client: mgr.GetClient(), Options: opts}
-	return ctrl.NewControllerManagedBy(mgr).Named("namespacemap").
+	return kube.NewController(mgr, "namespacemap").
 		For(&offloadingv1beta1.NamespaceMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(isCopy))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.interested)).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(mapOf)).

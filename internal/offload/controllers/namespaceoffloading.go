@@ -51,7 +51,7 @@ const reasonLeft = "PodsCreatedBefore"
 
 func setupNamespaceOffloading(mgr ctrl.Manager, opts Options) error {
 	r := &namespaceOffloadings{Client: mgr.GetClient(), Options: opts, live: mgr.GetAPIReader(), events: kube.EventRecorder(mgr, "namespaceoffloading")}
-	return ctrl.NewControllerManagedBy(mgr).Named("namespaceoffloading").
+	return kube.NewController(mgr, "namespaceoffloading").
 		For(&offloadingv1beta1.NamespaceOffloading{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).

@@ -34,7 +34,7 @@ func setupLostPods(mgr ctrl.Manager, opts Options) error {
 		return nil
 	}
 	r := &lostPods{Client: mgr.GetClient(), Options: opts, live: mgr.GetAPIReader()}
-	return ctrl.NewControllerManagedBy(mgr).Named("nodefailure").
+	return kube.NewController(mgr, "nodefailure").
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(pod client.Object) bool { return !pod.GetDeletionTimestamp().IsZero() }))).
 		Complete(r)
 }

@@ -81,7 +81,7 @@ func setupPodIP(mgr ctrl.Manager, opts Options) error {
 		return nil
 	}
 	r := &podIPs{Client: mgr.GetClient(), Options: opts, events: kube.EventRecorder(mgr, "podip")}
-	return ctrl.NewControllerManagedBy(mgr).Named("podip").
+	return kube.NewController(mgr, "podip", controller.Options{MaxConcurrentReconciles: opts.ShadowPodWorkers}).
 		WatchesRawSource(source.Kind(opts.OffloadedPods, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{},
 			predicate.TypedFuncs[*corev1.Pod]{UpdateFunc: addressChanged})).
 		// One that is gone is made again, and so is the name free that somebody else's had. One that is new was made by a pass that the next one may have
@@ -97,7 +97,6 @@ func setupPodIP(mgr ctrl.Manager, opts Options) error {
 			},
 			DeleteFunc: func(event.DeleteEvent) bool { return false }, // its pods go, and their IPs with them
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: opts.ShadowPodWorkers}).
 		Complete(r)
 }
 

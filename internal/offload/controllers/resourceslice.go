@@ -36,7 +36,7 @@ type sliceNodes struct {
 
 func setupVirtualNodeCreation(mgr ctrl.Manager, opts Options) error {
 	r := &sliceNodes{Client: mgr.GetClient(), Options: opts, events: kube.EventRecorder(mgr, "resourceslice-virtualnode")}
-	return ctrl.NewControllerManagedBy(mgr).Named("resourceslice-virtualnode").
+	return kube.NewController(mgr, "resourceslice-virtualnode").
 		For(&authv1beta1.ResourceSlice{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return !isCopy(o) }))).
 		Owns(&offloadingv1beta1.VirtualNode{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&authv1beta1.Identity{}, handler.EnqueueRequestsFromMapFunc(sliceOf)).

@@ -51,7 +51,7 @@ type shadowEndpointSlices struct {
 
 func setupShadowEndpointSlice(mgr ctrl.Manager, opts Options) error {
 	r := &shadowEndpointSlices{Client: mgr.GetClient(), Options: opts, events: kube.EventRecorder(mgr, "shadowendpointslice")}
-	b := ctrl.NewControllerManagedBy(mgr).Named("shadowendpointslice").
+	b := kube.NewController(mgr, "shadowendpointslice", controller.Options{MaxConcurrentReconciles: opts.ShadowPodWorkers}).
 		For(&offloadingv1beta1.ShadowEndpointSlice{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&discoveryv1.EndpointSlice{}).
@@ -65,8 +65,7 @@ func setupShadowEndpointSlice(mgr ctrl.Manager, opts Options) error {
 			return r.of(ctx, obj.GetName())
 		})).
 		// What is this cluster's own today may have been the consumer's yesterday.
-		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(rangeChanged)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: opts.ShadowPodWorkers})
+		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(rangeChanged))
 	if opts.RealNodes != nil {
 		b = b.WatchesRawSource(source.Kind(opts.RealNodes, &corev1.Node{}, handler.TypedEnqueueRequestsFromMapFunc(
 			func(ctx context.Context, node *corev1.Node) []reconcile.Request { return r.all(ctx, node) }), predicate.TypedFuncs[*corev1.Node]{

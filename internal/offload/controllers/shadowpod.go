@@ -69,7 +69,11 @@ type shadowPods struct {
 func setupShadowPod(mgr ctrl.Manager, opts Options) error {
 	r := &shadowPods{Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: kube.EventRecorder(mgr, "shadowpod"), now: opts.now, addresses: opts.Addresses, metadata: opts.PodMetadata}
 	r.kind = &kube.Reconciler[*offloadingv1beta1.ShadowPod]{Name: "shadowpod", Client: mgr.GetClient(), Sync: r.sync}
-	pods := ctrl.NewControllerManagedBy(mgr).Named("shadowpod")
+	pods := kube.NewController(mgr, "shadowpod", controller.Options{
+		MaxConcurrentReconciles: opts.ShadowPodWorkers,
+		// A pod refused for want of quota comes soon after some is free.
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, foreignRetry),
+	})
 	if opts.EnforceQuotas {
 		var err error
 		if r.quotas, err = newQuotas(mgr, r.events, opts.Now); err != nil {
@@ -81,11 +85,6 @@ func setupShadowPod(mgr ctrl.Manager, opts Options) error {
 	return pods.For(&offloadingv1beta1.ShadowPod{}, builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&corev1.Pod{}, builder.WithPredicates(podChanged, predicate.Funcs{DeleteFunc: r.keepEnd})).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: opts.ShadowPodWorkers,
-			// A pod refused for want of quota comes soon after some is free.
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, foreignRetry),
-		}).
 		Complete(r)
 }
 

@@ -66,7 +66,7 @@ func setupVirtualNode(mgr ctrl.Manager, opts Options) error {
 			return r.nodes(ctx, func(n *offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID == id(obj) })
 		})
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("virtualnode").
+	return kube.NewController(mgr, "virtualnode").
 		For(&offloadingv1beta1.VirtualNode{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&appsv1.Deployment{}).
 		Owns(&corev1.ServiceAccount{}).

@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"liqo.io/liqo/internal/kube"
 )
 
 const (
@@ -103,7 +105,7 @@ func (c *certificates) setup(mgr ctrl.Manager) error {
 		return fmt.Errorf("adding the cache of webhook objects: %w", err)
 	}
 	everyReplica := false
-	ctl, err := controller.New("webhook-certificate", mgr, controller.Options{Reconciler: c, NeedLeaderElection: &everyReplica})
+	ctl, err := controller.New("webhook-certificate", mgr, kube.ControllerOptions(controller.Options{Reconciler: c, NeedLeaderElection: &everyReplica}))
 	if err != nil {
 		return fmt.Errorf("making the controller of the webhook certificate: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
 )
 
 // +kubebuilder:rbac:groups=apps,resources=replicasets;statefulsets;daemonsets,verbs=list
@@ -46,9 +47,8 @@ type waker struct {
 
 func setupWaker(mgr ctrl.Manager, now func() time.Time) error {
 	everyReplica := false // each answers, and each may have been away
-	return ctrl.NewControllerManagedBy(mgr).Named("waker").
+	return kube.NewController(mgr, "waker", controller.Options{NeedLeaderElection: &everyReplica, MaxConcurrentReconciles: 1}).
 		For(&offloadingv1beta1.NamespaceOffloading{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
-		WithOptions(controller.Options{NeedLeaderElection: &everyReplica, MaxConcurrentReconciles: 1}).
 		Complete(&waker{cached: mgr.GetClient(), live: mgr.GetAPIReader(), writer: mgr.GetClient(), now: now, known: map[types.NamespacedName]time.Time{}})
 }
 

@@ -54,13 +54,12 @@ type identities struct{ consumerSide }
 
 func (r *identities) setup(mgr ctrl.Manager) error {
 	all := func() client.ObjectList { return &authv1beta1.IdentityList{} }
-	return ctrl.NewControllerManagedBy(mgr).Named("identity").
+	// An authentication service that does not answer must hold up no other peering.
+	return kube.NewController(mgr, "identity", controller.Options{MaxConcurrentReconciles: workers}).
 		For(&authv1beta1.Identity{}).
 		Owns(&corev1.Secret{}).
 		Watches(&corev1.Secret{}, sameNamespace(r.client, all), only(labelled(peering.LabelInvitation, api.True))).
 		Watches(&corev1.Namespace{}, sameNamespace(r.client, all), onlyTenantNamespaces()).
-		// A door that does not answer must hold no other peering up.
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(&kube.Reconciler[*authv1beta1.Identity]{
 			Name: "identity", Client: r.client, Sync: r.sync,
 			Conditions: func(i *authv1beta1.Identity) *[]metav1.Condition { return &i.Status.Conditions },
@@ -115,7 +114,7 @@ type localSlices struct{ consumerSide }
 
 func (r *localSlices) setup(mgr ctrl.Manager) error {
 	all := func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }
-	return ctrl.NewControllerManagedBy(mgr).Named("local-resource-slice").
+	return kube.NewController(mgr, "local-resource-slice").
 		For(&authv1beta1.ResourceSlice{}, only(sources)).
 		Watches(&corev1.Namespace{}, sameNamespace(r.client, all), onlyTenantNamespaces()).
 		Complete(&kube.Reconciler[*authv1beta1.ResourceSlice]{
@@ -148,7 +147,7 @@ type sliceIdentities struct{ consumerSide }
 
 func (r *sliceIdentities) setup(mgr ctrl.Manager) error {
 	all := func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }
-	return ctrl.NewControllerManagedBy(mgr).Named("resource-slice-identity").
+	return kube.NewController(mgr, "resource-slice-identity").
 		For(&authv1beta1.ResourceSlice{}, only(sources)).
 		Owns(&authv1beta1.Identity{}).
 		Watches(&authv1beta1.Identity{}, sameNamespace(r.client, all), only(isControlPlane)).

@@ -41,7 +41,7 @@ type foreignClusters struct {
 }
 
 func (r *foreignClusters) setup(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("foreign-cluster").
+	return kube.NewController(mgr, "foreign-cluster").
 		For(&corev1beta1.ForeignCluster{}).
 		Watches(&authv1beta1.Tenant{}, byClusterID(func(o client.Object) string { return o.(*authv1beta1.Tenant).Spec.ClusterID })).
 		Watches(&authv1beta1.Identity{}, byClusterID(func(o client.Object) string { return o.(*authv1beta1.Identity).Spec.ClusterID }), only(isControlPlane)).

@@ -47,7 +47,7 @@ func (r *linkSecrets) setup(mgr ctrl.Manager) error {
 	}
 	all := func() client.ObjectList { return &corev1.SecretList{} }
 	ours := client.MatchingLabels{authv1beta1.LabelIdentityType: string(authv1beta1.IdentityControlPlane)}
-	return ctrl.NewControllerManagedBy(mgr).Named("link").
+	return kube.NewController(mgr, "link").
 		For(&corev1.Secret{}, only(controlPlaneSecret)).
 		Watches(&corev1.Namespace{}, secretsOf(r.client, authv1beta1.LabelIdentityType, string(authv1beta1.IdentityControlPlane)), onlyTenantNamespaces()).
 		Watches(&authv1beta1.Identity{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {

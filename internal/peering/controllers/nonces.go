@@ -23,7 +23,7 @@ type nonces struct {
 }
 
 func (n *nonces) setup(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("nonce").
+	return kube.NewController(mgr, "nonce").
 		For(&corev1.Secret{}, only(labelled(authv1beta1.LabelNonce, api.True))).
 		Watches(&corev1.Namespace{}, secretsOf(n.client, authv1beta1.LabelNonce, api.True), onlyTenantNamespaces()).
 		Complete(&kube.Reconciler[*corev1.Secret]{
@@ -58,7 +58,7 @@ type signedNonces struct {
 }
 
 func (n *signedNonces) setup(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("signed-nonce").
+	return kube.NewController(mgr, "signed-nonce").
 		For(&corev1.Secret{}, only(labelled(authv1beta1.LabelSignedNonce, api.True))).
 		Watches(&corev1.Namespace{}, secretsOf(n.client, authv1beta1.LabelSignedNonce, api.True), onlyTenantNamespaces()).
 		Complete(&kube.Reconciler[*corev1.Secret]{

@@ -54,7 +54,7 @@ const overdue = time.Minute
 type renewals struct{ consumerSide }
 
 func (r *renewals) setup(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("renewal").
+	return kube.NewController(mgr, "renewal").
 		For(&authv1beta1.Identity{}, only(isControlPlane)).
 		Owns(&authv1beta1.Renew{}).
 		Complete(renewed(r.client, r.now, &kube.Reconciler[*authv1beta1.Identity]{
@@ -131,7 +131,7 @@ type remoteRenewals struct{ providerSide }
 
 func (r *remoteRenewals) setup(mgr ctrl.Manager) error {
 	all := func() client.ObjectList { return &authv1beta1.RenewList{} }
-	return ctrl.NewControllerManagedBy(mgr).Named("remote-renewal").
+	return kube.NewController(mgr, "remote-renewal").
 		For(&authv1beta1.Renew{}, only(copies)).
 		Owns(&corev1.Secret{}).
 		Watches(&authv1beta1.Tenant{}, sameNamespace(r.client, all)).

@@ -19,6 +19,7 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -57,7 +58,7 @@ func (r *replication) setup(mgr ctrl.Manager) error {
 			}
 			return list.(client.ObjectList)
 		}
-		if err := ctrl.NewControllerManagedBy(mgr).Named("replication-"+strings.ToLower(kind.Name)).
+		if err := kube.NewController(mgr, "replication-"+strings.ToLower(kind.Name), controller.Options{MaxConcurrentReconciles: workers}).
 			For(kind.New(), only(func(o client.Object) bool {
 				return sources(o) || controllerutil.ContainsFinalizer(o, peering.FinalizerReplicated)
 			})).
@@ -69,7 +70,6 @@ func (r *replication) setup(mgr ctrl.Manager) error {
 			WatchesRawSource(mappedSource(&r.links.resync, func(ctx context.Context, req reconcile.Request) []reconcile.Request {
 				return requests(ctx, r.client, all(), client.InNamespace(req.Name))
 			})).
-			WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 			Complete(&replicator{replication: *r, kind: kind}); err != nil {
 			return fmt.Errorf("replicating %s: %w", kind.Name, err)
 		}

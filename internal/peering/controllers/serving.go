@@ -58,7 +58,7 @@ type servingCertificates struct {
 }
 
 func (r *servingCertificates) setup(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("serving-certificate").
+	return kube.NewController(mgr, "serving-certificate").
 		For(&certificatesv1.CertificateSigningRequest{}, only(func(o client.Object) bool {
 			csr, ok := o.(*certificatesv1.CertificateSigningRequest)
 			return ok && (pending(csr) || approvedHere(csr))

@@ -96,7 +96,7 @@ func (r *offers) setup(mgr ctrl.Manager) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return requests(ctx, r.client, &sharingv1alpha1.ResourceOfferList{})
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("resource-offer").
+	return kube.NewController(mgr, "resource-offer").
 		For(&sharingv1alpha1.ResourceOffer{}).
 		Watches(&authv1beta1.Tenant{}, all).
 		Complete(&kube.Reconciler[*sharingv1alpha1.ResourceOffer]{

@@ -29,7 +29,7 @@ type remoteSlices struct {
 
 func (r *remoteSlices) setup(mgr ctrl.Manager) error {
 	all := func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }
-	return ctrl.NewControllerManagedBy(mgr).Named("remote-resource-slice").
+	return kube.NewController(mgr, "remote-resource-slice").
 		For(&authv1beta1.ResourceSlice{}, only(copies)).
 		Owns(&corev1.Secret{}).
 		Watches(&authv1beta1.Tenant{}, sameNamespace(r.client, all)).
@@ -105,7 +105,7 @@ type quotas struct {
 
 func (r *quotas) setup(mgr ctrl.Manager) error {
 	all := func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }
-	return ctrl.NewControllerManagedBy(mgr).Named("quota").
+	return kube.NewController(mgr, "quota").
 		For(&authv1beta1.ResourceSlice{}, only(copies)).
 		Owns(&offloadingv1beta1.Quota{}).
 		Watches(&authv1beta1.Tenant{}, sameNamespace(r.client, all)).

@@ -75,7 +75,7 @@ type tenants struct {
 
 func (r *tenants) setup(mgr ctrl.Manager) error {
 	all := func() client.ObjectList { return &authv1beta1.TenantList{} }
-	return ctrl.NewControllerManagedBy(mgr).Named("tenant").
+	return kube.NewController(mgr, "tenant").
 		For(&authv1beta1.Tenant{}).
 		Owns(&corev1.Secret{}).
 		Owns(&rbacv1.RoleBinding{}).

@@ -66,6 +66,24 @@ func matrix(s *story.Story) {
 			}
 		}
 	})
+	s.Step("node ports of a provider lead to pods in rome and in the other provider", func() {
+		for _, test := range []struct {
+			of, other *playground.Cluster
+			groups    []string
+		}{{milan, naples, []string{"home", "naples"}}, {naples, milan, []string{"home", "milan"}}} {
+			for _, to := range test.groups {
+				var service corev1.Service
+				s.Must(test.of.Get(s.Context(), client.ObjectKey{Namespace: p.namespace(test.of), Name: to}, &service))
+				port := fmt.Sprint(service.Spec.Ports[0].NodePort)
+				for _, node := range []string{test.of.Worker(1), test.of.Worker(2)} {
+					address := net.JoinHostPort(nodeAddress(s, test.of, node).String(), port)
+					p.reachesService(p.inside(test.of.ID, 0), address, to)
+					p.reachesService(hosts[test.of.Worker(2)], address, to)
+					p.reachesService(hosts[test.other.Worker(2)], address, to) // a client outside
+				}
+			}
+		}
+	})
 	s.Step("datagrams and long packets pass", func() {
 		for _, to := range []string{"milan", "naples"} {
 			target := net.JoinHostPort(p.seen(rome, to)[p.pods(to)[0].Name].String(), streamPort)

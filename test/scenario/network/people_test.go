@@ -81,8 +81,6 @@ func (p *people) clear() {
 		p.Must(p.Rome.DeleteAllOf(p.Context(), &appsv1.Deployment{}, client.InNamespace(p.ns)))
 		p.Must(p.Rome.DeleteAllOf(p.Context(), &corev1.Pod{}, client.InNamespace(p.ns)))
 		p.PodsReady(p.Rome, p.ns, 0, 2*start)
-		_, err := p.Liqoctl(p.Context(), "unoffload", "namespace", p.ns, "--kubeconfig", p.Rome.Kubeconfig)
-		p.Must(err)
 	})
 }
 
