@@ -131,19 +131,19 @@ datapath: ## Level 3: the real kernel, in network namespaces. Needs root.
 
 .PHONY: scenario
 scenario: build previous ## Level 4: stories on real clusters.
-	$(call timed,level 4,go test ./test/scenario -count=1 -timeout 30m -v)
+	$(call timed,level 4,go test ./test/scenario -count=1 -timeout 60m -v)
 
 .PHONY: network-scenario
 network-scenario: build ## Level 4: stories of the network, on three clusters of two nodes.
-	$(call timed,level 4 of the network,go test ./test/scenario/network -count=1 -timeout 30m -v)
+	$(call timed,level 4 of the network,go test ./test/scenario/network -count=1 -timeout 60m -v)
 
 .PHONY: doors
 doors: build ## Level 4: the ways in which two clusters come to know each other, each told from the first word to the last.
-	$(call timed,level 4 of the doors,go test ./test/scenario/doors -count=1 -timeout 10m -v)
+	$(call timed,level 4 of the doors,go test ./test/scenario/doors -count=1 -timeout 20m -v)
 
 .PHONY: examples
 examples: build ## Level 4: the tutorials as they are written, an application over two clusters, manifests of other people, long partitions, bursts.
-	$(call timed,level 4 of the examples,go test ./test/scenario/examples -count=1 -timeout 30m -v)
+	$(call timed,level 4 of the examples,go test ./test/scenario/examples -count=1 -timeout 60m -v)
 
 .PHONY: bench
 bench: build ## The figures we promise, measured side by side.

@@ -51,6 +51,8 @@ type World struct {
 	// empty is what each cluster held before anything was installed.
 	empty map[*playground.Cluster]Snapshot
 	began time.Time
+	// slowness is that of the machine, by which the budget grows.
+	slowness float64
 	// failures are what was not true of the stories. Those can go on in several goroutines.
 	failures struct {
 		sync.Mutex
@@ -67,6 +69,9 @@ func New(t *testing.T, plan Plan) *World {
 		t.Fatal(err)
 	}
 	w := &World{Machine: machine, Plan: plan, empty: map[*playground.Cluster]Snapshot{}, began: time.Now()}
+	if w.slowness, err = machine.Slowness(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { w.end(t) })
 	ids := []string{"rome", "milan", "naples"}
 	if plan.Pair {
@@ -159,10 +164,8 @@ func (w *World) end(t *testing.T) {
 		}
 	}
 	w.conclude()
-	took := time.Since(w.began)
-	fmt.Printf("== all stories: %.1f s, of %.0f s\n", took.Seconds(), w.Budget.Seconds())
-	if took > w.Budget {
-		t.Errorf("the stories took %v, which is more than %v", took.Round(time.Second), w.Budget)
+	if err := playground.Budget("all stories", time.Since(w.began), w.Budget, w.slowness); err != nil {
+		t.Error(err)
 	}
 }
 
