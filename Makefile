@@ -119,7 +119,7 @@ coverage: ## What levels 0 and 1 cover, by function. Of some packages only: make
 
 .PHONY: api
 api: components ## Level 2: against real API servers.
-	$(call timed,level 2,go test ./api/... ./internal/... -run OnAPIServer -p 2 -count=1)
+	$(call timed,level 2,go test ./api/... ./internal/... -run OnAPIServer -p 2 -count=1 -timeout 20m)
 
 .PHONY: playground-test
 playground-test: components ## The playground itself: boots, twelve clusters, faults, leaves nothing.
