@@ -22,64 +22,68 @@ import (
 
 // ControllerManagerOptions are the flags of the controller manager.
 type ControllerManagerOptions struct {
-	// ClusterID of this cluster, and the namespace of the installation.
+	// ClusterID is the ID of this cluster. LiqoNamespace is the namespace of the installation.
 	ClusterID, LiqoNamespace string
 	// ClusterLabels describe this cluster to its consumers.
 	ClusterLabels map[string]string
-	// APIServerAddress, APIServerCA (PEM) and TrustedCA are how consumers reach the API server; found out where empty.
+	// APIServerAddress, APIServerCA (PEM) and TrustedCA define how consumers reach the API server. Empty values are determined
+	// automatically.
 	APIServerAddress string
 	APIServerCA      []byte
 	TrustedCA        bool
-	// Sharing is what ResourceSlices of the default class get of this cluster.
+	// Sharing defines the share of this cluster that ResourceSlices of the default class get.
 	Sharing peering.SharingPolicy
 	// IngressClasses and LoadBalancerClasses are offered to consumers.
 	IngressClasses      []authv1beta1.IngressType
 	LoadBalancerClasses []authv1beta1.LoadBalancerType
-	// DefaultLimitsEnforcement is written into Quotas.
+	// DefaultLimitsEnforcement is written into new Quotas.
 	DefaultLimitsEnforcement offloadingv1beta1.LimitsEnforcement
-	// ReplaceLostPods moves pods of consumers away from nodes that have failed.
+	// ReplaceLostPods enables the removal of pods of consumers that were evicted from failed nodes, so that new pods replace them.
 	ReplaceLostPods bool
-	// PodMetadata says which annotations and labels pods of consumers may have here.
+	// PodMetadata defines the annotations and labels that pods of consumers may have in this cluster.
 	PodMetadata offload.PodMetadata
-	// ProtectedNamespaces are patterns of names of namespaces here that are never offloaded.
+	// ProtectedNamespaces are name patterns of namespaces of this cluster that are never offloaded.
 	ProtectedNamespaces []string
-	// RefusedNamespaces are patterns of names that no consumer gets, NamespaceLimit how many namespaces each gets, NamespaceQuota what may be in each.
+	// RefusedNamespaces are name patterns of namespaces that no consumer may have in this cluster. NamespaceLimit is the maximum
+	// number of namespaces of each consumer. NamespaceQuota is the quota of each of these namespaces.
 	RefusedNamespaces []string
 	NamespaceLimit    int
 	NamespaceQuota    corev1.ResourceList
-	// RuntimeClass asks for a virtual node.
+	// RuntimeClass is the RuntimeClass by which pods request a virtual node.
 	RuntimeClass string
-	// EnforceResources refuses pods of consumers that exceed their Quotas.
+	// EnforceResources enables the rejection of pods of consumers that exceed their Quotas.
 	EnforceResources bool
-	// DefaultClassEnabled tells whether ResourceSlices of the default class are answered.
+	// DefaultClassEnabled is whether ResourceSlices of the default class are answered.
 	DefaultClassEnabled bool
-	// TLSCompatibilityMode makes RSA keys instead of Ed25519.
+	// TLSCompatibilityMode is whether new keys are RSA keys instead of Ed25519 keys.
 	TLSCompatibilityMode bool
-	// EnableAuthentication, EnableNetworking and EnableOffloading turn the modules on.
+	// EnableAuthentication, EnableNetworking and EnableOffloading enable the modules.
 	EnableAuthentication, EnableNetworking, EnableOffloading bool
-	// IPAMPools are where the ranges of peers are put that are in use here; the private ranges of RFC 1918 when empty.
+	// IPAMPools are the pools for the ranges of peers that are already in use in this cluster. If empty, these are the private
+	// ranges of RFC 1918.
 	IPAMPools []netip.Prefix
-	// OwnCIDRs are the ranges of this cluster, and those that it keeps back, which no address of a consumer's endpoints may be in; also where
-	// the network between clusters is somebody else's, and no Network tells them.
+	// OwnCIDRs are the ranges of this cluster, including its reserved ranges. No endpoint address of a consumer may be inside
+	// them. They are also needed without the networking module, when no Network lists them.
 	OwnCIDRs []netip.Prefix
-	// WatchGatewayTemplates makes gateways follow a changed template at once.
+	// WatchGatewayTemplates is whether gateways are updated at once when their template changes.
 	WatchGatewayTemplates bool
-	// ConnectionUpdateInterval is how often gateways look whether they have news of their tunnel.
+	// ConnectionUpdateInterval is the time between two updates of the latency in a Connection. It must be the same as in the gateways
+	// (--ping-update-status-interval).
 	ConnectionUpdateInterval time.Duration
-	// Replicas of this program: more than one elect a leader.
+	// Replicas is the number of replicas of this program. With more than one, they elect a leader.
 	Replicas int
-	// AuthAddress is where the authentication service listens; there is none when empty.
+	// AuthAddress is the listening address of the authentication service. If empty, there is no such service.
 	AuthAddress string
-	// WebhookPort to listen on, and the Service in front of it.
+	// WebhookPort is the listening port of the webhooks, WebhookService the Service in front of it.
 	WebhookPort    int
 	WebhookService string
-	// HealthAddress and MetricsAddress to listen on; no metrics when empty.
+	// HealthAddress and MetricsAddress are listening addresses. With an empty MetricsAddress, there are no metrics.
 	HealthAddress, MetricsAddress string
-	// GlobalLabels and GlobalAnnotations are put on everything that is made.
+	// GlobalLabels and GlobalAnnotations are put on all created objects.
 	GlobalLabels, GlobalAnnotations map[string]string
 }
 
-// AddFlags declares the flags, with their defaults.
+// AddFlags defines the flags with their defaults.
 func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.ClusterID, "cluster-id", "", "ID of this cluster: a DNS label, unique among its peers")
 	flags.StringVar(&o.LiqoNamespace, "liqo-namespace", "liqo", "namespace of the installation")
@@ -133,7 +137,7 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	flags.Func("global-annotations", "annotations of everything that is made: key=value,...", pairs(&o.GlobalAnnotations))
 }
 
-// Validate tells what is missing or wrong.
+// Validate returns an error that names all missing and invalid values.
 func (o *ControllerManagerOptions) Validate() error {
 	var problems []error
 	if o.ClusterID == "" {
@@ -169,7 +173,7 @@ func (o *ControllerManagerOptions) algorithm() peering.Algorithm {
 	return peering.Ed25519
 }
 
-// metricsAddress is what the manager takes for "off" when empty.
+// metricsAddress returns the address for the manager, for which "0" means no metrics.
 func (o *ControllerManagerOptions) metricsAddress() string {
 	if o.MetricsAddress == "" {
 		return "0"
@@ -177,7 +181,7 @@ func (o *ControllerManagerOptions) metricsAddress() string {
 	return o.MetricsAddress
 }
 
-// amounts reads amounts of resources.
+// amounts returns a parser for amounts of resources.
 func amounts(into *corev1.ResourceList) func(string) error {
 	return func(value string) error {
 		var given map[string]string
@@ -199,7 +203,7 @@ func amounts(into *corev1.ResourceList) func(string) error {
 	}
 }
 
-// ranges reads address ranges.
+// ranges returns a parser for address ranges.
 func ranges(into *[]netip.Prefix) func(string) error {
 	return func(value string) error {
 		*into = nil
@@ -217,7 +221,7 @@ func ranges(into *[]netip.Prefix) func(string) error {
 	}
 }
 
-// classes reads names, at most one of which is the default.
+// classes returns a parser for class names, at most one of which is the default.
 func classes(add func(name string, standard bool)) func(string) error {
 	found := ""
 	return func(value string) error {
@@ -249,11 +253,12 @@ func (o *ControllerManagerOptions) setEnforcement(value string) error {
 	return errors.New("want None, Soft or Hard")
 }
 
-// pairs reads key=value,... into a map.
+// pairs returns a parser for key=value,... into a map.
 func pairs(into *map[string]string) func(string) error {
 	return func(value string) error {
 		read := map[string]string{}
-		for pair := range strings.SplitSeq(value, ",") {
+		for item := range strings.SplitSeq(value, ",") {
+			pair := strings.TrimSpace(item)
 			if pair == "" {
 				continue
 			}
@@ -268,11 +273,15 @@ func pairs(into *map[string]string) func(string) error {
 	}
 }
 
-// patterns reads names in which * stands for anything.
+// patterns returns a parser for name patterns, in which * matches anything.
 func patterns(into *[]string) func(string) error {
 	return func(value string) error {
 		*into = nil
-		for pattern := range strings.SplitSeq(value, ",") {
+		for item := range strings.SplitSeq(value, ",") {
+			pattern := strings.TrimSpace(item)
+			if pattern == "" {
+				continue // an empty list, or a comma too many
+			}
 			if _, err := path.Match(pattern, ""); err != nil {
 				return fmt.Errorf("reading pattern %q: %w", pattern, err)
 			}

@@ -48,7 +48,7 @@ func TestControllerManagerOptions(t *testing.T) {
 
 	opts, err = parse("--cluster-id=rome", "--cluster-labels=region=eu,zone=", "--default-node-resources=cpu=1,nvidia.com/gpu=2",
 		"--default-limits-enforcement=hard", "--tls-compatibility-mode", "--api-server-ca=Q0E=", "--api-server-address=https://rome:6443",
-		"--own-cidrs=10.1.0.0/16, fd00::/48,")
+		"--own-cidrs=10.1.0.0/16, fd00::/48,", "--protected-namespaces=vault, *-secrets,")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +61,9 @@ func TestControllerManagerOptions(t *testing.T) {
 	}
 	if want := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/48")}; !slices.Equal(opts.OwnCIDRs, want) {
 		t.Errorf("own ranges %v, want %v", opts.OwnCIDRs, want)
+	}
+	if want := []string{"vault", "*-secrets"}; !slices.Equal(opts.ProtectedNamespaces, want) {
+		t.Errorf("protected namespaces %q, want %q", opts.ProtectedNamespaces, want)
 	}
 	if opts.DefaultLimitsEnforcement != offloadingv1beta1.EnforcementHard || opts.algorithm() != peering.RSA2048 || string(opts.APIServerCA) != "CA" {
 		t.Errorf("got %+v", opts)

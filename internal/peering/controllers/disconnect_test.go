@@ -8,8 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -63,6 +65,51 @@ func TestRevokedConsumersAreDisconnected(t *testing.T) {
 				t.Errorf("what an administrator made: %v", err)
 			}
 		})
+	}
+}
+
+// TestDuplicateTenantsTakeNothingAlong: deleting a Tenant that was refused because another one is older leaves the older one's replicated objects, bindings and
+// tokens alone.
+func TestDuplicateTenantsTakeNothingAlong(t *testing.T) {
+	const namespace = "liqo-tenant-rome"
+	now := time.Unix(1_800_000_000, 0)
+	tenant := func(name string, age time.Duration) *authv1beta1.Tenant {
+		return &authv1beta1.Tenant{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now.Add(-age))},
+			Spec:       authv1beta1.TenantSpec{ClusterID: "rome"},
+		}
+	}
+	admitted, duplicate := tenant("rome", time.Hour), tenant("again", time.Minute)
+	token := peering.Token{ID: "AAECAwQFBgcI", Expires: now.Add(time.Hour)}
+	used, err := peering.Redeem(nil, token, "rome", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	local, wide := bindings(admitted)
+	if err := controllerutil.SetControllerReference(admitted, local, kube.NewScheme()); err != nil {
+		t.Fatal(err)
+	}
+	stay := []client.Object{local, wide, &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "theirs",
+		Labels: map[string]string{api.LabelReplicated: api.True, api.LabelReplication: api.False, api.LabelOriginID: "rome"}}}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}, Data: map[string][]byte{peering.DoorUsedKey: used}}
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(admitted, duplicate, secret).WithObjects(stay...).Build()
+	r := &tenants{
+		providerSide: providerSide{client: c, reader: c},
+		door:         door.Options{Namespace: api.Namespace, Client: c, Reader: c, Now: func() time.Time { return now }},
+	}
+	if err := r.end(t.Context(), duplicate); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range stay {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			t.Errorf("after the deletion of a duplicate: %v", err)
+		}
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := peering.Redeem(secret.Data[peering.DoorUsedKey], token, "rome", now); err != nil {
+		t.Errorf("the token of the admitted cluster: %v", err)
 	}
 }
 

@@ -34,7 +34,7 @@ import (
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;gatewayservers;gatewayclients;publickeies,verbs=get;list;watch;delete
 
-// deletions lets only the end of objects through.
+// deletions passes only the deletion of objects.
 func deletions() builder.Predicates {
 	return builder.WithPredicates(predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -43,7 +43,8 @@ func deletions() builder.Predicates {
 	})
 }
 
-// bindings are what a Tenant may do: its control plane in the tenant namespace, its virtual kubelets in the whole cluster.
+// bindings returns the bindings of a Tenant: one for its control plane in the tenant namespace, one for its virtual kubelets in the whole
+// cluster.
 func bindings(tenant *authv1beta1.Tenant) (*rbacv1.RoleBinding, *rbacv1.ClusterRoleBinding) {
 	return &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: peering.BindingName(peering.RoleControlPlane)},
@@ -64,7 +65,8 @@ func subjects(kind, name string) []rbacv1.Subject {
 	return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}}
 }
 
-// bind gives the Tenant its roles, once what it may write by them is bounded. It owns what is in its namespace; the other binding is found by its name.
+// bind creates the bindings of the Tenant, after the quota that limits what the Tenant can create with them. The Tenant owns the binding in
+// its namespace; the cluster-wide binding can have no such owner and is found by its name.
 func (r *tenants) bind(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := r.bound(ctx, tenant); err != nil {
 		return err
@@ -86,12 +88,13 @@ func (r *tenants) bind(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	return err
 }
 
-// bound keeps the quota of the tenant namespace: every object in it is held in memory here, and looked at.
+// bound maintains the quota of the tenant namespace. The quota is needed because every object there uses memory in the caches of this
+// cluster and is reconciled.
 func (r *tenants) bound(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: peering.TenantQuota}}
 	err := r.ensureQuota(ctx, tenant, quota)
 	if apierrors.IsAlreadyExists(err) {
-		return nil // made a moment ago, the cache has not heard of it yet
+		return nil // it has just been created and is not in the cache yet
 	}
 	if err != nil {
 		return err
@@ -119,7 +122,7 @@ func (r *tenants) ensureQuota(ctx context.Context, tenant *authv1beta1.Tenant, q
 	return err
 }
 
-// label marks an object as made by us for a remote cluster.
+// label marks an object as created by Liqo for a remote cluster.
 func label(o client.Object, remoteClusterID string) {
 	labels := o.GetLabels()
 	if labels == nil {
@@ -130,9 +133,12 @@ func label(o client.Object, remoteClusterID string) {
 	o.SetLabels(labels)
 }
 
-// revoke takes everything back: first the rights, so that nothing new appears, then what the consumer left here. It is done when all of
-// it is gone. The rights in the namespaces that were made for the consumer would go with these, but those take as long as the pods in them: they go
-// at once. Whoever keeps them makes them again until it hears that their NamespaceMap is leaving, so they are looked at whenever one appears.
+// revoke removes everything that a Tenant has. It deletes the bindings first, so that nothing new appears, and then the objects that the
+// consumer replicated. It returns nil when all of these are deleted.
+//
+// The bindings in the remote namespaces (created for the consumer) would be deleted with these namespaces. That would take until the pods
+// there have terminated, so revoke deletes them at once. Their controller recreates them until it observes the deletion of the
+// NamespaceMap. The Tenant is therefore reconciled whenever such a binding appears.
 func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := r.unbind(ctx, tenant); err != nil {
 		return err
@@ -154,8 +160,9 @@ func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error 
 	return r.disconnect(ctx, tenant)
 }
 
-// disconnect deletes what was made of the network for the requests of a consumer. Kubernetes does so for what they own; this is for what lost its owner
-// reference. A network that this cluster has asked the consumer for stays.
+// disconnect deletes the network objects that were created for the requests of a consumer. Kubernetes deletes those that have an owner
+// reference to a request; this is for those that have lost it. If this cluster has itself requested a network with the consumer, disconnect
+// keeps all of them.
 func (r *tenants) disconnect(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	requests := &networkingv1beta1.NetworkRequestList{}
 	if err := r.client.List(ctx, requests, client.InNamespace(tenant.Namespace)); err != nil {
@@ -186,20 +193,16 @@ func (r *tenants) disconnect(ctx context.Context, tenant *authv1beta1.Tenant) er
 	return nil
 }
 
-// unbind removes the bindings, unless they are another Tenant's.
+// unbind deletes the bindings, except those that belong to another Tenant.
 func (r *tenants) unbind(ctx context.Context, tenant *authv1beta1.Tenant) error {
-	local, wide := bindings(tenant)
-	err := r.client.Get(ctx, client.ObjectKeyFromObject(local), local)
-	if err == nil && metav1.IsControlledBy(local, tenant) {
-		err = kube.Delete(ctx, r.client, local)
+	if err := r.unbindLocal(ctx, tenant); err != nil {
+		return err
 	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("unbinding %s: %w", local.Name, err)
-	}
+	_, wide := bindings(tenant)
 	if other, err := r.successor(ctx, tenant); err != nil || other {
 		return err
 	}
-	err = r.client.Get(ctx, client.ObjectKeyFromObject(wide), wide)
+	err := r.client.Get(ctx, client.ObjectKeyFromObject(wide), wide)
 	if err == nil {
 		err = kube.Delete(ctx, r.client, wide)
 	}
@@ -209,7 +212,20 @@ func (r *tenants) unbind(ctx context.Context, tenant *authv1beta1.Tenant) error 
 	return nil
 }
 
-// unbindTwins takes the rights back that the consumer has in the namespaces made for it.
+// unbindLocal deletes the binding in the tenant namespace, unless it belongs to another Tenant.
+func (r *tenants) unbindLocal(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	local, _ := bindings(tenant)
+	err := r.client.Get(ctx, client.ObjectKeyFromObject(local), local)
+	if err == nil && metav1.IsControlledBy(local, tenant) {
+		err = kube.Delete(ctx, r.client, local)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("unbinding %s: %w", local.Name, err)
+	}
+	return nil
+}
+
+// unbindTwins deletes the bindings of the consumer in its remote namespaces.
 func (r *tenants) unbindTwins(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	list := &rbacv1.RoleBindingList{}
 	if err := r.client.List(ctx, list, client.MatchingLabels{api.LabelRemoteClusterID: tenant.Spec.ClusterID}); err != nil {
@@ -225,13 +241,15 @@ func (r *tenants) unbindTwins(ctx context.Context, tenant *authv1beta1.Tenant) e
 	return nil
 }
 
-// ofTwin tells whether a RoleBinding is one in a namespace that was made for the consumer of a tenant namespace; for any when that is empty.
+// ofTwin reports whether a RoleBinding is in a remote namespace of the consumer with that tenant namespace, or of any consumer when
+// tenantNamespace is empty.
 func ofTwin(binding client.Object, tenantNamespace string) bool {
 	namespace, _, made := strings.Cut(binding.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
 	return made && (tenantNamespace == "" || namespace == tenantNamespace)
 }
 
-// successor tells whether another Tenant of the same cluster holds the cluster-wide binding.
+// successor reports whether another Tenant of the same cluster uses the cluster-wide binding: one that has a certificate, or one without a
+// certificate signing request, which an administrator vouches for.
 func (r *tenants) successor(ctx context.Context, tenant *authv1beta1.Tenant) (bool, error) {
 	list := &authv1beta1.TenantList{}
 	if err := r.client.List(ctx, list); err != nil {
@@ -240,15 +258,16 @@ func (r *tenants) successor(ctx context.Context, tenant *authv1beta1.Tenant) (bo
 	for i := range list.Items {
 		other := &list.Items[i]
 		if other.UID != tenant.UID && other.Spec.ClusterID == tenant.Spec.ClusterID && other.DeletionTimestamp.IsZero() &&
-			other.Status.AuthParams != nil && peering.GrantsOf(other).Access {
+			(other.Status.AuthParams != nil || len(other.Spec.CSR) == 0) && peering.GrantsOf(other).Access {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// removeCopies deletes what the consumer replicated here and tells how much is left of it. The finalizers on NamespaceMaps are ours; on the
-// other kinds nothing of ours needs one, and a consumer must not be able to stay by putting one there.
+// removeCopies deletes the objects that the consumer replicated to this cluster, and returns how many are left. It keeps the finalizers on
+// NamespaceMaps, which this cluster's controllers set. It removes those on other kinds: this cluster needs none there, and a consumer must
+// not be able to block the deletion with one.
 func (r *tenants) removeCopies(ctx context.Context, tenant *authv1beta1.Tenant, list client.ObjectList) (int, error) {
 	if err := r.client.List(ctx, list, client.InNamespace(tenant.Namespace)); err != nil {
 		return 0, fmt.Errorf("listing what cluster %s replicated: %w", tenant.Spec.ClusterID, err)

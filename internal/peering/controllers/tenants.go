@@ -33,7 +33,7 @@ import (
 // providerSide is what the controllers of a provider share.
 type providerSide struct {
 	client client.Client
-	// reader reads the API server itself.
+	// reader reads from the API server directly, without a cache.
 	reader  client.Reader
 	events  events.EventRecorder
 	own     string
@@ -42,7 +42,7 @@ type providerSide struct {
 	now     func() time.Time
 }
 
-// tenantOf returns the Tenant of a namespace, nil when there is none.
+// tenantOf returns the oldest Tenant of a namespace that is not being deleted; nil when there is none.
 func (p *providerSide) tenantOf(ctx context.Context, namespace string) (*authv1beta1.Tenant, error) {
 	list := &authv1beta1.TenantList{}
 	if err := p.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
@@ -57,7 +57,7 @@ func (p *providerSide) tenantOf(ctx context.Context, namespace string) (*authv1b
 	return first, nil
 }
 
-// older orders objects by age, then by name.
+// older reports whether a is older than b; if both have the same age, the name decides.
 func older(a, b client.Object) bool {
 	ta, tb := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 	if ta.Equal(&tb) {
@@ -66,10 +66,10 @@ func older(a, b client.Object) bool {
 	return ta.Before(&tb)
 }
 
-// tenants admits consumers: it verifies who they are, has their certificate signed and binds their roles.
+// tenants admits consumers: it verifies their proof of identity, has their certificate signed and creates their role bindings.
 type tenants struct {
 	providerSide
-	// door has the book of used tokens.
+	// door is how to access the record of used tokens.
 	door door.Options
 }
 
@@ -119,7 +119,7 @@ func (r *tenants) sync(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	}
 	if len(tenant.Spec.CSR) == 0 {
 		tenant.Status.AuthParams = nil
-		return nil // vouched for, and authenticated by other means
+		return nil // an administrator vouched for it, and it authenticates by other means
 	}
 	certificate, err := r.signing.certificate(ctx, o)
 	if err != nil {
@@ -136,31 +136,33 @@ func (r *tenants) sync(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	return nil
 }
 
-// end revokes what a Tenant had, whoever deletes it, and has the tokens that its cluster used admit nobody any more: otherwise a consumer whose peering
-// the administrator ended could come back with the token that it still holds.
+// end revokes everything that a deleted Tenant had, and marks the tokens that its cluster used as spent. Otherwise a consumer whose peering
+// the administrator ended could enroll again with the token that it still has.
+//
+// A Tenant that was refused because another one is older has nothing but perhaps a role binding of its own. The rest belongs to the older one.
 func (r *tenants) end(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	if other, err := r.elder(ctx, tenant); err != nil {
+		return err
+	} else if other != nil {
+		return r.unbindLocal(ctx, tenant)
+	}
 	if err := r.revoke(ctx, tenant); err != nil {
 		return err
 	}
 	return door.SpendTokens(ctx, &r.door, tenant.Spec.ClusterID)
 }
 
-// identify refuses Tenants in the wrong place and second ones of a cluster, and gives the label that lookups go by.
+// identify refuses a Tenant in the wrong namespace, and a second Tenant of a cluster or in a namespace. It also sets the label by which
+// other code finds the Tenant.
 func (r *tenants) identify(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := inTenantNamespace(ctx, r.client, tenant.Namespace, tenant.Spec.ClusterID); err != nil {
 		return err
 	}
-	list := &authv1beta1.TenantList{}
-	if err := r.client.List(ctx, list); err != nil {
-		return fmt.Errorf("listing Tenants: %w", err)
-	}
-	for i := range list.Items {
-		other := &list.Items[i]
-		same := other.Spec.ClusterID == tenant.Spec.ClusterID || other.Namespace == tenant.Namespace
-		if same && other.UID != tenant.UID && older(other, tenant) {
-			return kube.Invalid("Duplicate", "Tenant %s/%s of cluster %q is older: there is one Tenant per cluster and per namespace",
-				other.Namespace, other.Name, other.Spec.ClusterID)
-		}
+	if other, err := r.elder(ctx, tenant); err != nil {
+		return err
+	} else if other != nil {
+		return kube.Invalid("Duplicate", "Tenant %s/%s of cluster %q is older: there is one Tenant per cluster and per namespace",
+			other.Namespace, other.Name, other.Spec.ClusterID)
 	}
 	if tenant.Labels[api.LabelRemoteClusterID] == tenant.Spec.ClusterID {
 		return nil
@@ -176,13 +178,29 @@ func (r *tenants) identify(ctx context.Context, tenant *authv1beta1.Tenant) erro
 	return err
 }
 
+// elder returns an older Tenant of the same cluster or in the same namespace; nil if there is none.
+func (r *tenants) elder(ctx context.Context, tenant *authv1beta1.Tenant) (*authv1beta1.Tenant, error) {
+	list := &authv1beta1.TenantList{}
+	if err := r.client.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing Tenants: %w", err)
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		same := other.Spec.ClusterID == tenant.Spec.ClusterID || other.Namespace == tenant.Namespace
+		if same && other.UID != tenant.UID && older(other, tenant) {
+			return other, nil
+		}
+	}
+	return nil, nil
+}
+
 func (r *tenants) verify(ctx context.Context, tenant *authv1beta1.Tenant, o order) error {
 	admitted, err := r.signing.issued(ctx, o)
 	if err != nil {
 		return err
 	}
 	known := admitted
-	if len(tenant.Spec.CSR) == 0 { // nothing is signed for it, it is given rights by its name alone
+	if len(tenant.Spec.CSR) == 0 { // no certificate was issued: its role binding shows whether it was admitted before
 		if known, err = r.isBound(ctx, tenant); err != nil {
 			return err
 		}
@@ -214,7 +232,7 @@ func (r *tenants) verify(ctx context.Context, tenant *authv1beta1.Tenant, o orde
 	return nil
 }
 
-// isBound tells whether a Tenant was given its rights before.
+// isBound reports whether a Tenant already has its role binding.
 func (r *tenants) isBound(ctx context.Context, tenant *authv1beta1.Tenant) (bool, error) {
 	binding, _ := bindings(tenant)
 	err := r.client.Get(ctx, client.ObjectKeyFromObject(binding), binding)
@@ -224,8 +242,8 @@ func (r *tenants) isBound(ctx context.Context, tenant *authv1beta1.Tenant) (bool
 	return err == nil && metav1.IsControlledBy(binding, tenant), nil
 }
 
-// free refuses the cluster ID of a consumer that is a user or a group with rights here. It is asked for new Tenants only: what an administrator grants to
-// the identities of an admitted consumer is the administrator's decision.
+// free refuses a cluster ID that is the name of a user or a group with rights in this cluster. verify calls it for new Tenants only: an
+// administrator may grant further rights to the identities of an admitted consumer.
 func (r *tenants) free(ctx context.Context, consumer string) error {
 	local, wide := &rbacv1.RoleBindingList{}, &rbacv1.ClusterRoleBindingList{}
 	if err := errors.Join(r.reader.List(ctx, local), r.reader.List(ctx, wide)); err != nil {
@@ -246,7 +264,7 @@ func (r *tenants) free(ctx context.Context, consumer string) error {
 	return nil
 }
 
-// signed is the certificate of AuthParams that may be missing.
+// signed returns the certificate in AuthParams; nil when params is nil.
 func signed(params *authv1beta1.AuthParams) []byte {
 	if params == nil {
 		return nil
