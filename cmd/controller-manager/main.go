@@ -1,5 +1,5 @@
-// Command controller-manager runs in every cluster that takes part: it peers with others, offers resources, and turns what is offloaded
-// into objects.
+// Command controller-manager runs in every cluster with Liqo. It peers with other clusters, offers resources to them, and
+// reconciles the objects of offloaded workloads.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command fabric runs on every node: it leads packets for peers to their gateways, and back.
+// Command fabric runs on every node. It routes traffic between the pods of the node and the gateways to other clusters.
 package main
 
 import (

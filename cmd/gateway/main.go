@@ -1,4 +1,5 @@
-// Command gateway runs in gateway pods: it holds the tunnel to a peer, or decides what goes through it.
+// Command gateway runs in the containers of gateway pods. Depending on its first argument, it prepares the network namespace, owns
+// the tunnel to a peer, or decides how the tunnel is used.
 package main
 
 import (

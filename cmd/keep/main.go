@@ -1,4 +1,4 @@
-// Command keep runs the program that its arguments name, and starts it again whenever it ends.
+// Command keep supervises the program given by its arguments, and restarts it whenever it ends.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command proxy leads peers to this cluster's API server through the tunnel between the clusters, and nowhere else.
+// Command proxy gives peers access to this cluster's API server, and to nothing else, through the tunnel between the clusters.
 package main
 
 import (

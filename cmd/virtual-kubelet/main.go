@@ -1,4 +1,4 @@
-// Command virtual-kubelet shows a provider as a node of this cluster and runs its pods there.
+// Command virtual-kubelet represents a provider as a virtual node of this cluster and runs the pods of that node in the provider.
 package main
 
 import (

@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// resolverConfig is where the kubelet tells a pod of the cluster's domain.
+// resolverConfig is the file in which the kubelet gives a pod the DNS domain of the cluster.
 const resolverConfig = "/etc/resolv.conf"
 
-// clusterDomain returns the domain of this cluster's DNS names as this pod searches them; empty if it does not say.
+// clusterDomain returns the DNS domain of this cluster, taken from the search list of this pod; empty if the list does not
+// contain it.
 func clusterDomain() string {
 	text, err := os.ReadFile(resolverConfig)
 	if err != nil {
@@ -17,8 +18,8 @@ func clusterDomain() string {
 	return searchedDomain(string(text))
 }
 
-// searchedDomain returns the domain below which a resolv.conf (man resolv.conf) searches Services: that of svc.DOMAIN, empty if there is none. The last
-// search line counts.
+// searchedDomain returns the DNS domain of the cluster from the text of a resolv.conf (man resolv.conf): DOMAIN in the search
+// entry svc.DOMAIN, empty if there is none. The last search line counts.
 func searchedDomain(text string) string {
 	domain := ""
 	for line := range strings.Lines(text) {

@@ -23,13 +23,14 @@ import (
 )
 
 const (
-	// leaderLease is the Lease that replicas of the controller manager compete for.
+	// leaderLease is the name of the Lease for the leader election of the controller manager.
 	leaderLease = "66cf253f.ctrlmgr.liqo.io"
-	// endTimeout is how long the parts of the program may take to end.
+	// endTimeout is how long the components of the program may take to shut down.
 	endTimeout = 5 * time.Second
-	// silentIntervals is for how many intervals a gateway may say nothing of a tunnel that works: it repeats itself after six.
+	// silentIntervals is the number of update intervals without an update after which the tunnel of a gateway counts as lost.
+	// Gateways repeat an unchanged status after six intervals.
 	silentIntervals = 9
-	// syncTimeout is how long a readiness check waits for the caches.
+	// syncTimeout is how long a readiness check waits for the caches to sync.
 	syncTimeout = 500 * time.Millisecond
 )
 
@@ -40,7 +41,8 @@ func ControllerManager(ctx context.Context, cfg *rest.Config, opts *ControllerMa
 	}
 	collectOften()
 	cfg = rest.CopyConfig(cfg)
-	// The API server's priority and fairness bounds what we ask; a limit of our own would only delay what it accepts.
+	// The API Priority and Fairness of the API server limits the request rate. A client-side limit would only delay requests that
+	// it accepts.
 	cfg.QPS = -1
 	remote.RelistAfterOutages(cfg)
 	end := endTimeout
@@ -50,7 +52,7 @@ func ControllerManager(ctx context.Context, cfg *rest.Config, opts *ControllerMa
 		Metrics:                 metricsserver.Options{BindAddress: opts.metricsAddress()},
 		HealthProbeBindAddress:  opts.HealthAddress,
 		GracefulShutdownTimeout: &end,
-		// A single replica never waits for a lease: not for its own, and not for that of its predecessor.
+		// A single replica must not wait for a lease that its predecessor still holds.
 		LeaderElection:                opts.Replicas > 1,
 		LeaderElectionID:              leaderLease,
 		LeaderElectionNamespace:       opts.LiqoNamespace,
@@ -68,7 +70,7 @@ func ControllerManager(ctx context.Context, cfg *rest.Config, opts *ControllerMa
 	return nil
 }
 
-// setupControllerManager is the list of everything that runs.
+// setupControllerManager sets up all enabled components.
 func setupControllerManager(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	for _, part := range []struct {
 		name    string

@@ -19,8 +19,8 @@ import (
 	offloadcontrollers "liqo.io/liqo/internal/offload/controllers"
 )
 
-// controllerManagerCache keeps the cache to what is ours: of Kubernetes' own kinds only what carries our labels, and nowhere the book of
-// who wrote which field.
+// controllerManagerCache returns options that limit the cache to what Liqo needs. Of most kinds of Kubernetes it holds only
+// objects with labels of Liqo. It drops the managed fields of all objects.
 func controllerManagerCache() cache.Options {
 	byObject := offloadcontrollers.Cache()
 	for object, restriction := range byObject {
@@ -30,14 +30,15 @@ func controllerManagerCache() cache.Options {
 		}
 	}
 	byObject[&corev1.Secret{}] = cache.ByObject{Label: existing(api.LabelRemoteClusterID)}
-	// Both our own requests and those of virtual kubelets; the many of real kubelets for their client certificates are not looked at.
+	// The cache holds the requests of this cluster and of virtual kubelets. It excludes the many requests of real kubelets for
+	// client certificates.
 	byObject[&certificatesv1.CertificateSigningRequest{}] = cache.ByObject{
 		Field: fields.OneTermNotEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientKubeletSignerName),
 	}
 	return cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()}
 }
 
-// existing selects what has a label.
+// existing returns a selector for objects with a label, whatever its value.
 func existing(key string) labels.Selector {
 	requirement, err := labels.NewRequirement(key, selection.Exists, nil)
 	if err != nil {
@@ -46,8 +47,8 @@ func existing(key string) labels.Selector {
 	return labels.NewSelector().Add(*requirement)
 }
 
-// keepReadiness lets a Node keep, beside what another transformation leaves of it, whether it is ready: peering shows that. The time of the
-// heartbeat is left out.
+// keepReadiness extends a transformation of Nodes: it keeps the condition Ready, which peering shows. It removes the heartbeat
+// time from that condition.
 func keepReadiness(strip toolscache.TransformFunc) toolscache.TransformFunc {
 	return func(obj any) (any, error) {
 		before, ok := obj.(*corev1.Node)
@@ -69,8 +70,8 @@ func keepReadiness(strip toolscache.TransformFunc) toolscache.TransformFunc {
 	}
 }
 
-// virtualKubeletPods caches the pods of virtual kubelets, of which only the addresses are wanted. They need a cache of their own: that of
-// the manager holds the pods of ShadowPods, under another label.
+// virtualKubeletPods returns a cache of the pods of virtual kubelets, reduced to their addresses. They need a separate cache,
+// because the cache of the manager selects the pods of ShadowPods by another label.
 func virtualKubeletPods(mgr ctrl.Manager) (cache.Cache, error) {
 	pods, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
@@ -92,7 +93,7 @@ func virtualKubeletPods(mgr ctrl.Manager) (cache.Cache, error) {
 	return pods, nil
 }
 
-// keepAddresses leaves of a Pod its name, labels and addresses.
+// keepAddresses reduces a Pod to its name, labels and addresses.
 func keepAddresses(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {

@@ -17,8 +17,8 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// ApplyDefinitions brings the custom resource definitions of a cluster to this version. What else than their specification there is of them, such as
-// labels of the user, stays. It goes on after one that fails; the error names all that did.
+// ApplyDefinitions creates or updates the CRDs of a cluster to this version. It only replaces their spec; everything else, such
+// as labels set by users, stays. It continues after a failure, and its error names all failures.
 func ApplyDefinitions(ctx context.Context, cfg *rest.Config) error {
 	c, err := client.New(cfg, client.Options{Scheme: kube.NewScheme()})
 	if err != nil {

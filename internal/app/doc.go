@@ -1,3 +1,3 @@
-// Package app puts the programs together: for each binary its options, its clients and one list of everything that runs in it. Nothing is
-// decided here.
+// Package app assembles the programs. For each binary, it contains the options, the clients, and one list of all components. It
+// contains no other logic.
 package app

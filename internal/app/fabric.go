@@ -21,12 +21,12 @@ import (
 	"liqo.io/liqo/internal/network/facts"
 )
 
-// cleanupTimeout is how long the end of the fabric agent may take, to find out whether the node is to be cleaned up and to do that.
+// cleanupTimeout limits the shutdown of the fabric agent: the check whether to clean up the node, and the cleanup itself.
 const cleanupTimeout = 15 * time.Second
 
-// Fabric runs the fabric agent as the arguments say: it leads packets for peers from this node to their gateways, and back, until ctx ends.
-// The node stays as it is then, so that traffic does not depend on the agent; unless the whole installation goes: then the node is left as
-// it was before. With the argument "cleanup" it does only that.
+// Fabric runs the fabric agent until ctx ends. The agent routes traffic between this node and the gateways to peers. The network
+// configuration of the node stays after the end, so traffic does not depend on the agent. Only if the whole installation is being
+// removed, Fabric also removes that configuration. With the argument "cleanup", it does only that.
 func Fabric(ctx context.Context, args []string) error {
 	log := NewLog(slog.LevelInfo)
 	if len(args) > 0 && args[0] == "cleanup" {
@@ -47,7 +47,7 @@ func Fabric(ctx context.Context, args []string) error {
 	if err := f.run(ctx); err != nil {
 		return err
 	}
-	// ctx has ended, what remains to be done must not.
+	// ctx has ended, but the remaining work needs a context that has not.
 	end, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer stop()
 	if !f.uninstalled.check(end, log) {
@@ -56,7 +56,7 @@ func Fabric(ctx context.Context, args []string) error {
 	return cleanUp(end, log)
 }
 
-// fabric is everything that runs.
+// fabric holds all components of the fabric agent.
 type fabric struct {
 	opts        *fabricOptions
 	facts       *facts.Watcher
@@ -85,7 +85,8 @@ func newFabric(cfg *rest.Config, opts *fabricOptions, log *slog.Logger) (*fabric
 	return f, nil
 }
 
-// fabricOwnership is what is the fabric agent's on a node: nodes have no tunnel.
+// fabricOwnership returns what belongs to the fabric agent on a node: all of dataplane.Ours except the tunnel, which nodes do not
+// have.
 func fabricOwnership() dataplane.Ownership {
 	own := dataplane.Ours()
 	own.Tunnel = ""
@@ -108,7 +109,7 @@ func (f *fabric) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// want is what this node needs now.
+// want returns the network configuration that this node needs now.
 func (f *fabric) want(ctx context.Context) ([]dataplane.State, error) {
 	known, problems, err := f.facts.Read(ctx)
 	if err != nil {
@@ -132,10 +133,11 @@ func (f *fabric) want(ctx context.Context) ([]dataplane.State, error) {
 	return []dataplane.State{network.CompileNode(&known, host, active)}, nil
 }
 
-// resolvConf names the resolvers of the node, since the pod asks those (dnsPolicy Default).
+// resolvConf lists the DNS resolvers of the node, because the pod uses those (dnsPolicy Default).
 const resolvConf = "/etc/resolv.conf"
 
-// dependencies are what the node needs, in an order that does not change.
+// dependencies returns the prefixes that the node itself needs: link networks, next hops, destinations of routes and DNS resolvers.
+// The order is stable.
 func dependencies() ([]network.Dependency, error) {
 	text, err := os.ReadFile(resolvConf)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -162,7 +164,7 @@ func (f *fabric) ready() error {
 	return nil
 }
 
-// cleanUp leaves nothing of ours on this node.
+// cleanUp removes Liqo's network configuration from this node.
 func cleanUp(ctx context.Context, log *slog.Logger) error {
 	k, err := kernel.New()
 	if err != nil {

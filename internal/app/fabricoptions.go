@@ -16,7 +16,7 @@ type fabricOptions struct {
 	healthAddress, metricsAddress      string
 }
 
-// parseFabric reads and checks the flags.
+// parseFabric parses and validates the flags.
 func parseFabric(args []string) (*fabricOptions, error) {
 	o := &fabricOptions{}
 	fs := flag.NewFlagSet("fabric", flag.ContinueOnError)
@@ -44,10 +44,10 @@ func parseFabric(args []string) (*fabricOptions, error) {
 	return o, errors.Join(problems...)
 }
 
-// mainRulePriority is where Linux asks the main routing table.
+// mainRulePriority is the priority of the rule for the main routing table in Linux.
 const mainRulePriority = 32766
 
-// required tells when a flag is empty.
+// required returns an error if a flag is empty.
 func required(name, value string) error {
 	if value == "" {
 		return fmt.Errorf("flag --%s is required", name)
@@ -55,7 +55,7 @@ func required(name, value string) error {
 	return nil
 }
 
-// port tells when a flag is no UDP port.
+// port returns an error if the value of a flag is not a valid port.
 func port(name string, value int) error {
 	if value < 1 || value > 65535 {
 		return fmt.Errorf("flag --%s is %d, want a port from 1 to 65535", name, value)
@@ -63,7 +63,7 @@ func port(name string, value int) error {
 	return nil
 }
 
-// options are the facts that flags tell.
+// options returns the network options that the flags define.
 func (o *fabricOptions) options() network.Options {
 	return network.Options{OverlayPort: uint16(o.overlayPort), RulePriority: o.rulePriority, FullMasquerade: o.fullMasquerade}
 }

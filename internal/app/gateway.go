@@ -27,11 +27,12 @@ import (
 	"liqo.io/liqo/internal/network/facts"
 )
 
-// agentGC is by how many percent the memory of an agent may grow between two collections.
+// agentGC is the percentage by which the heap of an agent may grow between two garbage collections.
 const agentGC = 50
 
-// Gateway runs what the first argument says until ctx ends: "tunnel" is the container that holds the tunnel's link, "prepare" the one that
-// prepares the pod's network namespace, "agent" what decides.
+// Gateway runs the subcommand in the first argument until ctx ends. "tunnel" runs in the container that owns the link of the
+// tunnel. "prepare" runs in the container that prepares the network namespace of the pod. "agent" runs in the container that
+// takes the decisions.
 func Gateway(ctx context.Context, args []string) error {
 	log := NewLog(slog.LevelInfo)
 	if len(args) == 0 {
@@ -52,7 +53,7 @@ func Gateway(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		// There is one for each replica of each peer, and little to do: memory counts for more than processor time.
+		// There is an agent for each replica of each gateway, with little to do: memory matters more than CPU time.
 		if os.Getenv("GOGC") == "" {
 			debug.SetGCPercent(agentGC)
 		}
@@ -94,7 +95,7 @@ func newGatewayAgent(cfg *rest.Config, opts *gatewayOptions, log *slog.Logger) (
 	device := func() gateway.Device {
 		said, err := gateway.ReadDevice()
 		if err != nil {
-			return gateway.Device{} // while it can't be asked
+			return gateway.Device{} // while WireGuard cannot be read
 		}
 		return said
 	}
@@ -116,7 +117,7 @@ func newGatewayAgent(cfg *rest.Config, opts *gatewayOptions, log *slog.Logger) (
 	return g, nil
 }
 
-// gatewayAgent is everything that runs in the container that decides.
+// gatewayAgent holds all components of the container that takes the decisions.
 type gatewayAgent struct {
 	opts     *gatewayOptions
 	registry *prometheus.Registry
@@ -132,7 +133,7 @@ func (g *gatewayAgent) run(ctx context.Context) error {
 	)
 }
 
-// privateKey reads the gateway's own key.
+// privateKey reads the private key of this gateway from its Secret.
 func (g *gatewayAgent) privateKey(ctx context.Context) (dataplane.PrivateKey, error) {
 	var secret corev1.Secret
 	key := client.ObjectKey{Namespace: g.opts.namespace, Name: g.opts.secretName}

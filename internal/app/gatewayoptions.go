@@ -27,7 +27,7 @@ type gatewayOptions struct {
 	healthAddress, metricsAddress               string
 }
 
-// parseGateway reads and checks the flags.
+// parseGateway parses and validates the flags.
 func parseGateway(args []string) (*gatewayOptions, error) {
 	o := &gatewayOptions{}
 	var podIP, mode string
@@ -87,15 +87,15 @@ func parseGateway(args []string) (*gatewayOptions, error) {
 	return o, errors.Join(problems...)
 }
 
-// options are the facts that flags tell.
+// options returns the network options that the flags define.
 func (o *gatewayOptions) options() network.Options {
 	return network.Options{OverlayPort: uint16(o.overlayPort), ClampMSS: o.clampMSS}
 }
 
-// defaultTunnelMTU is that of a tunnel's link until the agent has found out what the path carries.
+// defaultTunnelMTU is the MTU of the link of the tunnel until the agent has determined the MTU of the path.
 const defaultTunnelMTU = 1340
 
-// parseTunnel reads and checks the flags of the container that holds the tunnel.
+// parseTunnel parses and validates the flags of the container that owns the tunnel.
 func parseTunnel(args []string) (gateway.TunnelOptions, error) {
 	var o gateway.TunnelOptions
 	fs := flag.NewFlagSet("gateway tunnel", flag.ContinueOnError)

@@ -5,8 +5,9 @@ import (
 	"runtime/debug"
 )
 
-// collectOften has the memory of a program whose objects live long collected when it has grown by half, not when it has doubled: of what it holds
-// most is garbage of the last burst, and a collection costs little. GOGC in the environment says otherwise.
+// collectOften makes the garbage collector run when the heap has grown by half, not only when it has doubled. It suits programs
+// with long-lived objects: most of their extra memory is garbage of the last burst, and a collection needs little CPU time. The
+// environment variable GOGC overrides it.
 func collectOften() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)

@@ -42,20 +42,20 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return offloadcontrollers.Setup(mgr, out)
 }
 
-// addresses tells the offloading module what addresses mean here. It is asked for every slice, so it only reads what the caches hold, without
-// copying it.
+// addresses answers questions of the offloading module about addresses in this cluster. The module calls it for every slice, so
+// it only reads from caches, without copies.
 type addresses struct {
 	liqoNamespace string
-	// translate tells that the network between clusters is ours.
+	// translate is true if the networking module of Liqo connects the clusters. Addresses of peers may then be remapped.
 	translate bool
-	// told are the ranges of this cluster that the installation tells, whoever carries them.
+	// told are the ranges of this cluster that the installation sets, whatever network connects the clusters.
 	told []netip.Prefix
 	// nodes reads the real nodes.
 	nodes client.Reader
 }
 
-// Own returns what no address of a consumer may be: the ranges of this cluster as its installation tells them, those that it keeps back or
-// gave to other peers, and the addresses of its nodes.
+// Own returns the ranges that the addresses of a consumer must not be in: the ranges of this cluster set by its installation, the
+// reserved ranges, the ranges given to other peers, and the addresses of the nodes.
 func (a addresses) Own(ctx context.Context, c client.Reader, consumer string) ([]netip.Prefix, error) {
 	var networks ipamv1alpha1.NetworkList
 	if err := c.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
@@ -64,7 +64,7 @@ func (a addresses) Own(ctx context.Context, c client.Reader, consumer string) ([
 	own := slices.Clone(a.told)
 	for i := range networks.Items {
 		if networks.Items[i].Labels[api.LabelRemoteClusterID] == consumer {
-			continue // where it is seen here
+			continue // under this range, the consumer itself appears in this cluster
 		}
 		if prefix, ok := rangeOf(&networks.Items[i]); ok {
 			own = append(own, prefix)
@@ -80,10 +80,10 @@ func (a addresses) Own(ctx context.Context, c client.Reader, consumer string) ([
 	return own, nil
 }
 
-// rangeOf returns the range that a Network holds.
+// rangeOf returns the range of a Network.
 func rangeOf(n *ipamv1alpha1.Network) (netip.Prefix, bool) {
 	text := n.Status.CIDR
-	if text == "" && n.Labels[ipamv1alpha1.LabelNetworkNotRemapped] == api.True { // told, not chosen
+	if text == "" && n.Labels[ipamv1alpha1.LabelNetworkNotRemapped] == api.True { // the range is fixed by its spec
 		text = n.Spec.CIDR
 	}
 	prefix, err := netip.ParsePrefix(text)
@@ -101,9 +101,10 @@ func addressesOf(node *corev1.Node) []netip.Prefix {
 	return out
 }
 
-// Translation returns where addresses of a consumer appear here, or why that is not known. Only where the network between clusters is not ours, as the
-// administrator said with networking.enabled, do addresses stay as they are: a consumer without a Configuration could name any address that this
-// cluster reaches, and would reach nothing behind its own.
+// Translation returns a function that translates addresses of a consumer to those in this cluster, or else a reason why it cannot
+// be known yet. If the administrator has disabled the networking module (networking.enabled), addresses stay unchanged and the
+// function is nil. That is the only such case: otherwise a consumer without a Configuration could name any address that this
+// cluster reaches, and its own endpoints would be unreachable.
 func (a addresses) Translation(ctx context.Context, c client.Reader, consumer string) (func(netip.Addr) (netip.Addr, error), string, error) {
 	if !a.translate {
 		return nil, "", nil
@@ -138,8 +139,9 @@ func (a addresses) Translation(ctx context.Context, c client.Reader, consumer st
 	return nil, "where cluster " + consumer + " appears here is not known", nil
 }
 
-// Views returns where a provider is seen here, nothing while it is the only cluster that a network of ours joins: then there is nobody who would
-// reach its pods through this cluster, and what that takes is not made. The news of a Configuration have it asked again.
+// Views returns the ranges under which a provider appears in this cluster. It returns nothing while the provider is the only
+// connected cluster: no other cluster could then reach the pods of the provider through this one, so the objects for that are not
+// needed. An event of a Configuration triggers another call.
 func (a addresses) Views(ctx context.Context, c client.Reader, provider string) ([]netip.Prefix, bool, error) {
 	if !a.translate {
 		return nil, true, nil
@@ -164,7 +166,7 @@ func (a addresses) Views(ctx context.Context, c client.Reader, provider string) 
 	return views, ok, nil
 }
 
-// concerns tells whether a Configuration is about a cluster.
+// concerns reports whether a Configuration belongs to a cluster.
 func concerns(c *networkingv1beta1.Configuration, clusterID string) bool {
 	id := c.Labels[api.LabelRemoteClusterID]
 	if id == "" {
@@ -173,7 +175,7 @@ func concerns(c *networkingv1beta1.Configuration, clusterID string) bool {
 	return c.DeletionTimestamp == nil && id == clusterID
 }
 
-// nodeAddresses caches the addresses of the real nodes: the cache of the manager holds the virtual ones.
+// nodeAddresses returns a cache of the addresses of the real nodes. The cache of the manager only holds the virtual ones.
 func nodeAddresses(mgr ctrl.Manager) (cache.Cache, error) {
 	real, err := labels.NewRequirement(api.LabelType, selection.NotIn, []string{api.TypeVirtualNode})
 	if err != nil {
@@ -192,7 +194,7 @@ func nodeAddresses(mgr ctrl.Manager) (cache.Cache, error) {
 	return nodes, nil
 }
 
-// keepNodeAddresses leaves of a Node its name and addresses.
+// keepNodeAddresses reduces a Node to its name and addresses.
 func keepNodeAddresses(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"liqo.io/liqo/internal/proxy"
 )
 
-// Proxy runs the proxy that leads to this cluster's API server, as the arguments say, until ctx ends. It asks the API server nothing and
+// Proxy runs the proxy to the API server of this cluster until ctx ends. It sends no requests of its own to the API server, and
 // needs no identity.
 func Proxy(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("proxy", flag.ContinueOnError)

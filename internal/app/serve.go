@@ -18,23 +18,23 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// endpoints are what a program serves about itself.
+// endpoints are the HTTP endpoints of a program for health checks and metrics.
 type endpoints struct {
-	// health and metrics are the addresses to listen on; nothing is served where one is empty.
+	// health and metrics are listening addresses. An empty address disables the endpoint.
 	health, metrics string
-	// ready tells what is missing for the program to do its work; nil when it does.
+	// ready returns nil if the program is ready, else an error that says what is missing.
 	ready    func() error
 	registry *prometheus.Registry
 }
 
-// newRegistry has the metrics that every program has: of its process and of Go.
+// newRegistry returns a registry with the metrics common to all programs: those of the process and of the Go runtime.
 func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }
 
-// serve answers until ctx ends, and returns nil then.
+// serve runs the endpoints until ctx ends, and then returns nil.
 func (e *endpoints) serve(ctx context.Context) error {
 	health, metrics := http.NewServeMux(), http.NewServeMux()
 	health.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -56,7 +56,7 @@ func (e *endpoints) serve(ctx context.Context) error {
 	return group.Wait()
 }
 
-// NewLog returns what a program logs through, in lines of JSON, and has the libraries of Kubernetes log there too.
+// NewLog returns a logger that writes lines of JSON. The logs of the Kubernetes libraries go to the same place.
 func NewLog(level slog.Level) *slog.Logger {
 	handler := slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})
 	log := slog.New(handler)
@@ -65,7 +65,7 @@ func NewLog(level slog.Level) *slog.Logger {
 	return log
 }
 
-// listenAndServe serves on an address until ctx ends, and returns nil then.
+// listenAndServe serves on an address until ctx ends, and then returns nil.
 func listenAndServe(ctx context.Context, address string, handler http.Handler) error {
 	server := &http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })

@@ -19,12 +19,12 @@ import (
 	"liqo.io/liqo/internal/network/facts"
 )
 
-// doubt is how long an API server that refuses to tell about the DaemonSet is asked again, by default. API servers know a token for 10 s
-// after its account is gone, so it is longer.
+// doubt is the default for how long an API server that refuses access to the DaemonSet is asked again. API servers accept a token
+// for 10 s after the deletion of its account, so doubt is longer.
 const doubt = 11 * time.Second
 
-// uninstallation finds out whether a DaemonSet was deleted, as opposed to one of its pods: whoever takes an installation away leaves no
-// time to ask, since accounts and rights go in the same moment.
+// uninstallation detects whether a DaemonSet was deleted, and not just one of its pods. It watches the DaemonSet beforehand: an
+// uninstallation removes accounts and permissions at the same moment, which leaves no time to ask.
 type uninstallation struct {
 	namespace, name string
 	cache           cache.Cache
@@ -33,7 +33,7 @@ type uninstallation struct {
 	deleted         atomic.Bool
 }
 
-// newUninstallation prepares to watch; without a name nothing is ever found to be deleted.
+// newUninstallation prepares the watch. Without a name, nothing ever counts as deleted.
 func newUninstallation(cfg *rest.Config, namespace, name string) (*uninstallation, error) {
 	u := &uninstallation{namespace: namespace, name: name, doubt: doubt}
 	if name == "" {
@@ -90,9 +90,10 @@ func (u *uninstallation) seen(object any) {
 	}
 }
 
-// check tells whether the DaemonSet is gone or going. If that was not seen, it asks; who does not get an answer, or no clear one, does not
-// take it for gone: an agent that starts next will know. Only an API server that keeps refusing to know us says that our account is gone too;
-// one that knows us and refuses to tell only says that rights are missing.
+// check reports whether the DaemonSet is deleted or being deleted. If the watch has not shown a deletion, check asks the API
+// server. Without a clear answer, the DaemonSet counts as existing: the next agent will find out. An API server that keeps
+// answering Unauthorized no longer knows the account of this pod, so the account was deleted too. Forbidden only means that
+// permissions are missing.
 func (u *uninstallation) check(ctx context.Context, log *slog.Logger) bool {
 	if u.name == "" {
 		return false

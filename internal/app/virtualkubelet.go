@@ -22,14 +22,15 @@ import (
 	"liqo.io/liqo/internal/remote"
 )
 
-// identityCheck is how often the identity is compared with the one in use. It is renewed long before it ends.
+// identityCheck is the interval at which the identity file is compared with the identity in use. Identities are renewed long
+// before they expire.
 const identityCheck = time.Second
 
-// errNewIdentity ends a virtual kubelet whose provider has another address, so that the next one begins with that.
+// errNewIdentity ends a virtual kubelet whose provider has a new address. The restarted one uses that address.
 var errNewIdentity = errors.New("the provider has another address")
 
-// VirtualKubelet runs the virtual kubelet of one VirtualNode, as the arguments say, until ctx ends. It keeps nothing: ended at any moment
-// and started again it goes on where it was, and its Node and pods stay meanwhile.
+// VirtualKubelet runs the virtual kubelet of one VirtualNode until ctx ends. It has no state of its own: after a restart at any
+// moment it continues where it was, and its Node and pods stay meanwhile.
 func VirtualKubelet(ctx context.Context, args []string) error {
 	opts, err := parseVirtualKubelet(args)
 	if err != nil {
@@ -53,7 +54,7 @@ func VirtualKubelet(ctx context.Context, args []string) error {
 	return whenElected(ctx, localConfig, opts.tenantNamespace, opts.nodeName, identity, run)
 }
 
-// runVirtualKubelet composes everything that runs, and runs it until ctx ends.
+// runVirtualKubelet assembles all components, and runs them until ctx ends.
 func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localConfig *rest.Config, log *slog.Logger) error {
 	local, err := newClient(localConfig)
 	if err != nil {
@@ -134,7 +135,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		AccessChanged: virtual.Check,
 	})
 
-	// Everything that runs.
+	// Run all components.
 	group, ctx := errgroup.WithContext(ctx)
 	run := func(f func(context.Context) error) { group.Go(func() error { return f(ctx) }) }
 	run(health.Run)
@@ -143,7 +144,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	run(func(ctx context.Context) error { return there.run(ctx, local) })
 	run(func(ctx context.Context) error { return homes.run(ctx, local) })
 	run(func(ctx context.Context) error {
-		// The offloading patch changes every pod, and so does where addresses appear.
+		// Both the offloading patch and the address translation affect every pod, so wait until both are known.
 		for _, loaded := range []<-chan struct{}{virtual.Loaded(), there.loaded} {
 			select {
 			case <-ctx.Done():
@@ -182,7 +183,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	return err
 }
 
-// pods are the facts about the virtual node and the provider that its pods depend on.
+// pods returns the properties of the virtual node and the provider that affect pods.
 func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider, homes *homeServer) kinds.PodOptions {
 	out := kinds.PodOptions{
 		Origin: o.clusterID, Destination: o.foreignClusterID, Node: o.nodeName, HostIP: o.nodeIP, RuntimeClass: o.runtimeClass,
@@ -202,7 +203,8 @@ func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider, homes 
 	return out
 }
 
-// followIdentity takes renewed credentials into use as soon as the file holds them, and returns errNewIdentity when the provider's address is another one.
+// followIdentity starts to use renewed credentials as soon as they are in the file. It returns errNewIdentity if the address of
+// the provider has changed.
 func followIdentity(ctx context.Context, path string, used []byte, credentials *remote.Identity, log *slog.Logger, interval time.Duration) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -211,7 +213,7 @@ func followIdentity(ctx context.Context, path string, used []byte, credentials *
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			// While the file can't be read, or holds none, what is in use stays good; the next read may succeed.
+			// While the file is unreadable or empty, the current credentials stay in use; the next read may succeed.
 			now, err := os.ReadFile(path)
 			if err != nil || len(now) == 0 || bytes.Equal(now, used) {
 				continue
@@ -219,7 +221,7 @@ func followIdentity(ctx context.Context, path string, used []byte, credentials *
 			used = now
 			replaced, err := credentials.Replace(now)
 			switch {
-			case err != nil: // what is in use stays good until the file changes again
+			case err != nil: // the current credentials stay in use until the file changes again
 				log.Error("Reading the renewed identity", "error", err)
 			case !replaced:
 				return errNewIdentity
@@ -230,7 +232,7 @@ func followIdentity(ctx context.Context, path string, used []byte, credentials *
 	}
 }
 
-// ownConfig reaches the cluster this process runs in, or the one that KUBECONFIG names.
+// ownConfig returns a configuration for the cluster of this process, or for the cluster in the file that KUBECONFIG names.
 func ownConfig() (*rest.Config, error) {
 	var cfg *rest.Config
 	var err error

@@ -33,8 +33,8 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// newClient makes a client without a cache. The few kinds that a virtual kubelet uses are listed here, since asking an API server
-// for all it has takes longer than everything else at the start.
+// newClient returns a client without a cache. It lists the few kinds that a virtual kubelet uses, because the discovery of all
+// kinds of an API server would take longer than the rest of the startup.
 func newClient(cfg *rest.Config) (client.WithWatch, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	namespaced, root := meta.RESTScopeNamespace, meta.RESTScopeRoot
@@ -68,17 +68,18 @@ func newClient(cfg *rest.Config) (client.WithWatch, error) {
 	return client.NewWithWatch(cfg, client.Options{Scheme: kube.NewScheme(), Mapper: mapper})
 }
 
-// Announcements that wait to be told, and the pause between two. Of more than that in a short time nobody reads every one, and each is a write.
+// announcementsWaiting is the number of announcements that may wait, and announcementPause the pause between two of them. With
+// more of them in a short time, users would not read them all, and each is a write.
 const (
 	announcementsWaiting = 100
 	announcementPause    = 100 * time.Millisecond
 )
 
-// events tells users about reflection. Whoever calls sees to it that this happens once per change.
+// events emits events about reflection. Its callers must emit only one event per change.
 type events struct {
 	client client.Client
 	log    *slog.Logger
-	// node and cluster are the virtual node and the provider.
+	// node is the name of the virtual node, cluster the ID of the provider.
 	node, cluster string
 	announcements chan client.Object
 }
@@ -87,7 +88,7 @@ func newEvents(c client.Client, log *slog.Logger, node, cluster string) *events 
 	return &events{client: c, log: log, node: node, cluster: cluster, announcements: make(chan client.Object, announcementsWaiting)}
 }
 
-// run tells what was announced until ctx ends.
+// run emits the announced events until ctx ends.
 func (e *events) run(ctx context.Context) error {
 	for {
 		select {
@@ -108,7 +109,7 @@ func (e *events) warn(ctx context.Context, obj client.Object, message string) {
 	e.record(ctx, obj, corev1.EventTypeWarning, "FailedReflection", message)
 }
 
-// announce holds nobody up: what there is no room for is not told.
+// announce never blocks: it drops the announcement if too many are waiting.
 func (e *events) announce(obj client.Object) {
 	select {
 	case e.announcements <- obj:
@@ -138,7 +139,7 @@ func (e *events) record(ctx context.Context, obj client.Object, kind, reason, me
 	}
 }
 
-// reflectionMetrics tell what is reflected, and what fails.
+// reflectionMetrics are metrics about reflected objects and failures.
 type reflectionMetrics struct {
 	registry       *prometheus.Registry
 	done, failed   *prometheus.CounterVec
@@ -147,7 +148,8 @@ type reflectionMetrics struct {
 	cluster, where string
 }
 
-// newReflectionMetrics makes those of a virtual node; reflected tells how many objects the provider has.
+// newReflectionMetrics returns the metrics of a virtual node. reflected calls its argument with the number of objects in the
+// provider.
 func newReflectionMetrics(cluster, node string, reflected func(tell func(kind, namespace string, count int))) *reflectionMetrics {
 	labels := []string{"namespace", "reflector_resource", "cluster_id", "node_name"}
 	m := &reflectionMetrics{
@@ -170,7 +172,8 @@ func (m *reflectionMetrics) Describe(out chan<- *prometheus.Desc) {
 	m.done.Describe(out)
 }
 
-// Collect implements prometheus.Collector. A virtual kubelet that reflected nothing, one in reserve, say, has a counter of 0 for what the provider has.
+// Collect implements prometheus.Collector. A virtual kubelet that has reflected nothing, such as a standby replica, has counters
+// with value 0 for the objects in the provider.
 func (m *reflectionMetrics) Collect(out chan<- prometheus.Metric) {
 	m.reflected(func(kind, namespace string, count int) {
 		out <- prometheus.MustNewConstMetric(m.items, prometheus.GaugeValue, float64(count), namespace, kind, m.cluster, m.where)
@@ -187,7 +190,7 @@ func (m *reflectionMetrics) fail(kind, namespace string) {
 	m.failed.WithLabelValues(namespace, kind, m.cluster, m.where).Inc()
 }
 
-// serve answers with the metrics on address until ctx ends, and returns nil then.
+// serve serves the metrics on an address until ctx ends, and then returns nil.
 func (m *reflectionMetrics) serve(ctx context.Context, address string) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))

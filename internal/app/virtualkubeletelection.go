@@ -14,18 +14,19 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// The lease of an elected virtual kubelet: how long a dead holder keeps it, how long a living one tries to renew it, and how often.
+// electionDuration is how long the lease of a dead virtual kubelet stays valid. electionDeadline is how long a live one tries to
+// renew its lease, and electionRetry is the interval of the attempts.
 const (
 	electionDuration = 15 * time.Second
 	electionDeadline = 10 * time.Second
 	electionRetry    = 2 * time.Second
 )
 
-// errDeposed ends a process that could not renew its lease: what it does, another one does by now.
+// errDeposed ends a process that could not renew its lease, because another process may be the leader by now.
 var errDeposed = errors.New("the leadership was lost")
 
-// whenElected waits until this process, called identity, holds the Lease of that name, and runs run while it does. The Lease is given
-// back after run has ended, so that the next one need not wait for it to expire.
+// whenElected waits until this process, called identity, holds the Lease with that name, and calls run while it does. It releases
+// the Lease after run has ended, so that the next leader need not wait for its expiry.
 func whenElected(ctx context.Context, cfg *rest.Config, namespace, name, identity string, run func(context.Context) error) error {
 	leases, err := coordinationv1.NewForConfig(cfg)
 	if err != nil {
@@ -62,7 +63,7 @@ func whenElected(ctx context.Context, cfg *rest.Config, namespace, name, identit
 	if err != nil {
 		return fmt.Errorf("preparing an election: %w", err)
 	}
-	// While it is not elected there is nothing to end before it leaves the election.
+	// While this process is not the leader, no work has to end before it leaves the election.
 	defer context.AfterFunc(ctx, func() {
 		if !leading.Load() {
 			stop()

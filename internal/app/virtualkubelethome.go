@@ -15,18 +15,19 @@ import (
 
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch
 
-// defaultAPIServerPort is that of Service kubernetes where nobody says another one.
+// defaultAPIServerPort is the port of Service kubernetes if it is not set otherwise.
 const defaultAPIServerPort = "443"
 
-// homeServer tells how offloaded pods reach the API server of this cluster: as the flags say, else by the IP object that makes it known to peers.
+// homeServer determines how offloaded pods reach the API server of this cluster, the origin cluster. That is what the flags say,
+// or else the IP object that exposes the API server to peers.
 type homeServer struct {
-	// on is false where no pod gets tokens.
+	// on is false if no pod gets tokens.
 	on bool
-	// host and port are those of the flags, empty if they say nothing.
+	// host and port are set by flags; host may be empty.
 	host, port string
-	// own is the address by which this process reaches the API server, and ownPort its port.
+	// own and ownPort are the address and port by which this process reaches the API server.
 	own, ownPort string
-	// network tells whether a network of ours leads to the provider.
+	// network reports whether a network of Liqo connects this cluster to the provider.
 	network func() bool
 	ips     *reflect.View
 }
@@ -50,7 +51,8 @@ func (h *homeServer) run(ctx context.Context, local client.WithWatch) error {
 	return h.ips.Run(ctx, local, "")
 }
 
-// apiServer is how pods reach it now. Anybody may make an IP object with that label: only the API server's own address counts.
+// apiServer returns how pods reach the API server now. Any user may create an IP object with that label, so only an IP with the
+// API server's own address counts.
 func (h *homeServer) apiServer() kinds.APIServer {
 	switch {
 	case !h.on:

@@ -28,39 +28,41 @@ import (
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
-// provider is what a virtual kubelet knows of its provider beside its own VirtualNode: where its addresses appear here, which nodes stand
-// for it, and which virtual kubelet takes care of what follows namespaces, when there are several for the same provider.
+// provider is what a virtual kubelet knows about its provider in addition to its own VirtualNode. It covers the address
+// translation, the virtual nodes of the provider, and the leader among their virtual kubelets. If several virtual nodes have the
+// same provider, the leader reflects the objects that are reflected per namespace and not per pod.
 type provider struct {
 	opts                     *virtualKubeletOptions
 	configurations, virtuals *reflect.View
-	// networks and hosts are all Networks and real nodes of this cluster.
+	// networks and hosts are all Networks and Nodes of this cluster.
 	networks, hosts *reflect.View
 	state           atomic.Pointer[providerState]
-	// changed is called when the state is another one.
+	// changed is called when the state has changed.
 	changed func()
 	// loaded is closed when the state is complete for the first time.
 	loaded chan struct{}
 	once   sync.Once
 	mu     sync.Mutex
-	// later reads again when time alone makes another one lead.
+	// later calls read again when the leader may change without any event.
 	later *time.Timer
 }
 
-// providerState is what is known at one moment.
+// providerState is an immutable snapshot of the state.
 type providerState struct {
-	// ready tells that all was read once.
+	// ready is true once all objects have been read.
 	ready bool
-	// configured tells that addresses are translated, translated that it is known how.
+	// configured is true if addresses have to be translated, translated if the translation is known.
 	configured, translated bool
 	translation            network.Translation
 	// ours are the pod CIDRs of this cluster.
 	ours []netip.Prefix
-	// taken are the ranges and addresses that mean something here.
+	// taken are the ranges and addresses in use in this cluster.
 	taken []netip.Prefix
-	// nodes stand for the provider, by name; the virtual kubelet of leader takes care of what follows namespaces.
+	// nodes are the names of the VirtualNodes of the provider. leader is the one whose virtual kubelet reflects the objects that
+	// are reflected per namespace.
 	nodes  []string
 	leader string
-	// balancers and ingresses are the classes that the provider offers by default, if it offers any.
+	// balancers and ingresses are the default classes that the provider offers, empty if it offers none.
 	balancers, ingresses string
 }
 
@@ -74,7 +76,7 @@ func newProvider(opts *virtualKubeletOptions, changed func()) *provider {
 	return p
 }
 
-// stripHost keeps of a Node its addresses.
+// stripHost reduces a Node to its addresses.
 func stripHost(obj client.Object) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.Labels, n.Annotations, n.Spec, n.Status = nil, nil, corev1.NodeSpec{}, corev1.NodeStatus{Addresses: n.Status.Addresses}
@@ -99,9 +101,9 @@ func (p *provider) run(ctx context.Context, local client.WithWatch) error {
 	return group.Wait()
 }
 
-// read makes a new state of what is there.
+// read computes a new state from the cached objects.
 func (p *provider) read() {
-	p.mu.Lock() // two views tell of news, and the later state must win
+	p.mu.Lock() // several views call read, and the later state must win
 	defer p.mu.Unlock()
 	if !p.configurations.Synced() || !p.virtuals.Synced() || !p.networks.Synced() || !p.hosts.Synced() {
 		return
@@ -131,7 +133,7 @@ func (s *providerState) equal(o *providerState) bool {
 		slices.Equal(s.translation.Pods, o.translation.Pods) && slices.Equal(s.translation.External, o.translation.External)
 }
 
-// readNodes returns after which time to do so again, zero if only news matter.
+// readNodes returns after which time it must run again, or zero if only events can change its result.
 func (p *provider) readNodes(s *providerState, now time.Time) (again time.Duration) {
 	var nodes []*offv1.VirtualNode
 	for _, obj := range p.virtuals.List() {
@@ -149,7 +151,7 @@ func (p *provider) readNodes(s *providerState, now time.Time) (again time.Durati
 	return again
 }
 
-// readClasses reads what a VirtualNode says that its provider offers.
+// readClasses reads the default classes of a provider from a VirtualNode.
 func (s *providerState) readClasses(v *offv1.VirtualNode) {
 	for _, class := range v.Spec.LoadBalancerClasses {
 		if class.Default {
@@ -205,8 +207,8 @@ func (p *provider) readTaken() []netip.Prefix {
 	return slices.Compact(taken)
 }
 
-// shown returns an address of a provider that has no place here, unless it means something else here: then whoever calls the pod would
-// call that.
+// shown returns an address of a provider that is not translated. It returns an error if the address is in use in this cluster:
+// clients of the pod would reach something else.
 func (s *providerState) shown(address, provider string) (string, error) {
 	told, err := netip.ParseAddr(address)
 	if err != nil {
@@ -240,7 +242,7 @@ func (p *provider) podIP(address string) (string, error) {
 	return view.String(), nil
 }
 
-// copyOptions are the facts for a kind of what follows namespaces.
+// copyOptions returns the options for a kind whose objects are reflected per namespace.
 func (p *provider) copyOptions(s *providerState, kind string) kinds.CopyOptions {
 	o := kinds.CopyOptions{
 		Origin: p.opts.clusterID, Destination: p.opts.foreignClusterID, Type: p.opts.reflection[kind].only,
@@ -256,24 +258,24 @@ func (p *provider) copyOptions(s *providerState, kind string) kinds.CopyOptions 
 	return o
 }
 
-// copies are the facts about a kind that needs no others.
+// copies returns the options for a kind that needs no other options.
 func (p *provider) copies(kind string) func() kinds.CopyOptions {
 	return func() kinds.CopyOptions { return p.copyOptions(p.state.Load(), kind) }
 }
 
-// services are the facts about Services, but for the remote namespaces of others.
+// services returns the options for Services, without RemoteNamespace.
 func (p *provider) services() kinds.ServiceOptions {
 	s := p.state.Load()
 	return kinds.ServiceOptions{CopyOptions: p.copyOptions(s, "service"), LoadBalancerClass: s.balancers}
 }
 
-// ingresses are the facts about Ingresses.
+// ingresses returns the options for Ingresses.
 func (p *provider) ingresses() kinds.IngressOptions {
 	s := p.state.Load()
 	return kinds.IngressOptions{CopyOptions: p.copyOptions(s, "ingress"), Class: s.ingresses}
 }
 
-// policies are the facts about NetworkPolicies; twin finds the twin of a namespace.
+// policies returns the options for NetworkPolicies. twin returns the remote namespace of a namespace.
 func (p *provider) policies(twin func(namespace string) (string, bool)) kinds.NetworkPolicyOptions {
 	s := p.state.Load()
 	o := kinds.NetworkPolicyOptions{CopyOptions: p.copyOptions(s, "networkpolicy"), Twin: twin}
@@ -289,7 +291,7 @@ func (p *provider) policies(twin func(namespace string) (string, bool)) kinds.Ne
 	return o
 }
 
-// budgets are the facts about PodDisruptionBudgets.
+// budgets returns the options for PodDisruptionBudgets.
 func (p *provider) budgets() reflect.PodDisruptionBudgetOptions {
 	s := p.state.Load()
 	return reflect.PodDisruptionBudgetOptions{
@@ -297,7 +299,7 @@ func (p *provider) budgets() reflect.PodDisruptionBudgetOptions {
 	}
 }
 
-// endpointSlices are the facts about EndpointSlices.
+// endpointSlices returns the options for EndpointSlices.
 func (p *provider) endpointSlices() reflect.EndpointSliceOptions {
 	s := p.state.Load()
 	o := reflect.EndpointSliceOptions{Translate: s.configured}
@@ -322,7 +324,7 @@ func (p *provider) endpointSlices() reflect.EndpointSliceOptions {
 	return o
 }
 
-// reflectionType reads how a kind is reflected.
+// reflectionType returns a parser for the reflection type of a kind.
 func reflectionType(into *offv1.ReflectionType) func(string) error {
 	return func(value string) error {
 		for _, known := range []offv1.ReflectionType{offv1.DenyList, offv1.AllowList} {

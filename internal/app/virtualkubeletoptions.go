@@ -28,15 +28,15 @@ type virtualKubeletOptions struct {
 	nodeExtraLabels, nodeExtraAnnotations                     map[string]string
 }
 
-// reflection is how the objects of one kind are reflected.
+// reflection defines how the objects of one kind are reflected.
 type reflection struct {
-	// workers is how many are handled at a time; none at all with 0.
+	// workers is how many objects are processed in parallel. With 0, the kind is not reflected.
 	workers int
-	// only tells which ones, for kinds that have a choice.
+	// only is the reflection type, for kinds that have a choice.
 	only offv1.ReflectionType
 }
 
-// addReflectionFlags declares the flags of all kinds, with their defaults.
+// addReflectionFlags defines the flags of all kinds, with their defaults.
 func addReflectionFlags(fs *flag.FlagSet) map[string]*reflection {
 	all := map[string]*reflection{}
 	for _, kind := range []struct {
@@ -71,7 +71,7 @@ func addReflectionFlags(fs *flag.FlagSet) map[string]*reflection {
 	return all
 }
 
-// parseVirtualKubelet reads and checks the flags.
+// parseVirtualKubelet parses and validates the flags.
 func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	o := &virtualKubeletOptions{}
 	fs := flag.NewFlagSet("virtual-kubelet", flag.ContinueOnError)
@@ -134,10 +134,10 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	return o, errors.Join(missing...)
 }
 
-// workers is how many objects of a kind are handled at a time.
+// workers returns how many objects of a kind are processed in parallel.
 func (o *virtualKubeletOptions) workers(kind string) int { return o.reflection[kind].workers }
 
-// commaList parses a list separated by commas.
+// commaList returns a parser for a list separated by commas.
 func commaList(into *[]string) func(string) error {
 	return func(s string) error {
 		for item := range strings.SplitSeq(s, ",") {

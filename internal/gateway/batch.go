@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batch puts all threads of this process, and those that they start, under SCHED_BATCH (sched(7)): who is woken waits for its turn instead of
-// interrupting who wakes it. A packet passes from thread to thread in WireGuard in user space, and being interrupted at each step costs a sixth of the
-// throughput. It takes no privilege, and no share of the processor from anybody.
+// batch puts all threads of this process, and the threads that they start, under the scheduling policy SCHED_BATCH (sched(7)).
+// With it, a woken thread waits for its turn and does not preempt the thread that woke it. In user-space WireGuard each packet
+// passes from thread to thread, and preemption at each step costs a sixth of the throughput. The policy needs no privilege, and
+// takes no CPU time away from other processes.
 func batch() error {
 	for {
 		changed, err := batchThreads()
@@ -21,11 +22,11 @@ func batch() error {
 		if !changed {
 			return nil
 		}
-		// A thread that started meanwhile has the policy of the one that started it.
+		// A thread started meanwhile has inherited the policy of the thread that started it, maybe the old one: check again.
 	}
 }
 
-// batchThreads tells whether there was one to change.
+// batchThreads sets the policy of each current thread, and reports whether it changed any.
 func batchThreads() (changed bool, err error) {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -37,13 +38,13 @@ func batchThreads() (changed bool, err error) {
 			return false, err
 		}
 		attributes, err := unix.SchedGetAttr(id, 0)
-		if errors.Is(err, unix.ESRCH) { // it ended
+		if errors.Is(err, unix.ESRCH) { // the thread ended
 			continue
 		}
 		if err != nil {
 			return false, err
 		}
-		if attributes.Policy != unix.SCHED_NORMAL { // somebody chose another one, or it is done
+		if attributes.Policy != unix.SCHED_NORMAL { // already changed, or set to something else on purpose
 			continue
 		}
 		attributes.Policy = unix.SCHED_BATCH

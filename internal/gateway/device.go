@@ -15,31 +15,32 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// Device is what WireGuard tells of itself. The zero value is one that is not there.
+// Device is the state of the WireGuard device. The zero value means that there is no device.
 type Device struct {
 	Port  uint16
 	Peers []DevicePeer
 }
 
-// DevicePeer is a key of the far gateway in a Device.
+// DevicePeer is a WireGuard peer in a Device: one key of the far gateway.
 type DevicePeer struct {
 	Key      dataplane.PublicKey
 	Endpoint netip.AddrPort
-	// Carries tells that it may send something.
+	// Carries reports whether WireGuard has allowed IPs for this key, and so accepts its traffic.
 	Carries        bool
 	Handshake      time.Time
 	Received, Sent int64 // bytes
 }
 
-// ReadDevice asks WireGuard, in the kernel or in user space. That there is none yet is no error.
+// ReadDevice reads the state of WireGuard, in the kernel or in user space. A missing device is no error: the result is then the
+// zero Device.
 func ReadDevice() (Device, error) {
-	client, err := wgctrl.New() // for every reading: the kernel's module may be loaded at any time
+	client, err := wgctrl.New() // a new client for every call: the kernel's module may be loaded at any time
 	if err != nil {
 		return Device{}, fmt.Errorf("opening WireGuard: %w", err)
 	}
 	defer client.Close() //nolint:errcheck // it was only read from
 	read, err := client.Device(dataplane.TunnelLink)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) { // the process that holds it is not there, or not yet
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) { // the process that holds the device is not running (yet)
 		return Device{}, nil
 	}
 	if err != nil {
@@ -63,7 +64,7 @@ func ReadDevice() (Device, error) {
 	return device, nil
 }
 
-// carrying is the peer that traffic goes to.
+// carrying returns the peer entry that carries the traffic, if there is one.
 func (d *Device) carrying() (DevicePeer, bool) {
 	i := slices.IndexFunc(d.Peers, func(p DevicePeer) bool { return p.Carries })
 	if i < 0 {
@@ -72,7 +73,7 @@ func (d *Device) carrying() (DevicePeer, bool) {
 	return d.Peers[i], true
 }
 
-// Traffic is what went through the tunnel, in bytes.
+// Traffic returns the bytes that went through the tunnel in each direction.
 func (d *Device) Traffic() (received, sent int64) {
 	for _, p := range d.Peers {
 		received, sent = received+p.Received, sent+p.Sent
@@ -80,7 +81,7 @@ func (d *Device) Traffic() (received, sent int64) {
 	return received, sent
 }
 
-// InUse tells which implementation of WireGuard the other container took; empty while it did not tell.
+// InUse returns the implementation of WireGuard that the other container uses. It is empty while unknown.
 func InUse(directory string) Implementation {
 	text, err := os.ReadFile(filepath.Join(directory, implementationFile))
 	if err != nil {

@@ -1,17 +1,20 @@
-// Package gateway is what a gateway pod does beside its data plane: it keeps the tunnel's link there, asks the peer through the tunnel
-// whether it answers, tells who asks whether this replica is at work, and writes the Connection.
+// Package gateway implements the control side of a gateway pod. It creates the link of the tunnel, pings the peer through the
+// tunnel, answers probes about the state of this replica, and computes the status of the Connection.
 //
-// A pod has two containers. "wireguard" holds the link, talks to no API and answers pings and probes; "gateway" decides. Traffic, and the
-// answers that others judge the tunnel by, do not depend on the second one being there.
+// A pod has two containers. Container "wireguard" owns the link, uses no API and answers pings and probes. Container "gateway"
+// takes the decisions. Traffic does not depend on the second container, and neither do the answers by which others judge the
+// tunnel.
 package gateway
 
 import "time"
 
 const (
-	// Directory is shared by the two containers: the configuration socket of a user-space tunnel, and what is told about the replica.
+	// Directory is shared by the two containers. It holds the configuration socket of a user-space tunnel and the announced state
+	// of the replica.
 	Directory = "/var/run/wireguard"
-	// messageSize bounds what is read of a ping or probe; the longest has some 250 bytes.
+	// messageSize limits the bytes read of a ping or probe; the longest message has some 250 bytes.
 	messageSize = 512
-	// agentSilence is how long the agent may be silent before what it told is no longer passed on as it is.
+	// agentSilence is the time after the last announcement of the agent during which the responder still trusts that
+	// announcement.
 	agentSilence = 2 * time.Second
 )

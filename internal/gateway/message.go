@@ -8,22 +8,22 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// Kinds of pings, as they are on the wire.
+// Message types of the ping protocol.
 const (
 	ping = "PING"
 	pong = "PONG"
-	// bye is not answered: whoever sends it will not be there for long, and another replica is.
+	// bye announces that its sender is about to end, and that another replica is available. It gets no answer.
 	bye = "BYE"
 )
 
-// pingMessage is what goes through the tunnel to ask whether the other side is there; the answer repeats it with the other type.
+// pingMessage is a ping through the tunnel. The answer is the same message with type pong.
 type pingMessage struct {
 	ClusterID string    `json:"clusterID"`
 	Type      string    `json:"msgType"`
 	Time      time.Time `json:"timeStamp"`
 }
 
-// answerPing returns the answer to a ping, or an error when it is none.
+// answerPing returns the answer to a ping, or an error if the text is not a ping.
 func answerPing(text []byte) ([]byte, error) {
 	var asked pingMessage
 	if err := json.Unmarshal(text, &asked); err != nil {
@@ -36,13 +36,13 @@ func answerPing(text []byte) ([]byte, error) {
 	return json.Marshal(asked)
 }
 
-// probeMessage asks a replica what it is, with only the nonce set, and is the answer.
+// probeMessage is a probe for the state of a replica (only the nonce is set), and also the answer to it.
 type probeMessage struct {
 	Nonce uint64 `json:"nonce"`
 	network.Answer
 }
 
-// answerProbe returns the answer of a replica to a question.
+// answerProbe returns the answer to a probe, or an error if the text is not a probe.
 func answerProbe(text []byte, answer network.Answer) ([]byte, error) {
 	var asked probeMessage
 	if err := json.Unmarshal(text, &asked); err != nil {

@@ -11,67 +11,69 @@ import (
 	"time"
 )
 
-// outstanding is how many pings may be on their way; answers to older ones do not count.
+// outstanding is how many of the latest pings may still be answered; answers to older pings do not count.
 const outstanding = 32
 
-// Pulse is what is known of the peer on the other side of the tunnel.
+// Pulse is the result of the pings to the peer through the tunnel.
 type Pulse struct {
-	// Last is when the last answer came, Sent when the ping before it that it answers was sent. Zero while there was none.
+	// Last is the arrival time of the latest answer. Sent is when the ping that it answers was sent. Both are zero before the
+	// first answer.
 	Last, Sent time.Time
-	// RTT is how long that answer took.
+	// RTT is the round-trip time of that ping.
 	RTT time.Duration
-	// Pings and Pongs count what was sent and answered.
+	// Pings counts the pings sent, Pongs those answered.
 	Pings, Pongs uint64
 }
 
-// PingerOptions of a Pinger.
+// PingerOptions are the options of a Pinger.
 type PingerOptions struct {
-	// ClusterID of this cluster, for the peer's eyes.
+	// ClusterID is the ID of this cluster, for the information of the peer.
 	ClusterID string
-	// Far is the address and port that answers, Address and Local are where to ask from, Link the link to ask through; Address and Link
-	// may be left to the kernel.
+	// Far is the address and port of the peer's ping responder. Address and Local are the local address and port, and Link is the
+	// link to send through. Without Address or Link, the kernel chooses.
 	Far     netip.AddrPort
 	Address netip.Addr
 	Local   uint16
 	Link    string
-	// Interval between pings.
+	// Interval is the time between two pings.
 	Interval time.Duration
-	// Heard is told of the time each answer took, Left when the other side is about to end.
+	// Heard is called with the round-trip time of each answer. Left is called when the peer's replica announces that it is about
+	// to end. Both may be nil.
 	Heard func(rtt time.Duration)
 	Left  func()
 }
 
-// Pinger asks the other side of the tunnel whether it is there.
+// Pinger pings the other side of the tunnel.
 type Pinger struct {
 	opts PingerOptions
 	now  chan struct{}
 
 	mu     sync.Mutex
 	paused bool
-	socket *net.UDPConn // nil while there is none
+	socket *net.UDPConn // nil while no socket is open
 	pulse  Pulse
-	sent   [outstanding]time.Time // by number of the ping
+	sent   [outstanding]time.Time // send times; ping number n is at n modulo outstanding
 }
 
-// NewPinger returns a Pinger that has not asked yet.
+// NewPinger returns a Pinger that has not sent any ping.
 func NewPinger(opts PingerOptions) *Pinger { return &Pinger{opts: opts, now: make(chan struct{}, 1)} }
 
-// Ask asks at once, besides at every interval: the way may just have come up. It never waits.
+// Ask sends a ping at once, in addition to the regular ones: the tunnel may just have come up. It never blocks.
 func (p *Pinger) Ask() {
 	select {
 	case p.now <- struct{}{}:
-	default: // about to
+	default: // a ping is already due
 	}
 }
 
-// Pause ends the asking for good.
+// Pause stops the pings for good.
 func (p *Pinger) Pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.paused = true
 }
 
-// Leave tells the other side that this one is about to end: it need not find out by silence.
+// Leave tells the other side that this replica is about to end, so that the peer need not detect it by a timeout.
 func (p *Pinger) Leave() error {
 	text, err := json.Marshal(pingMessage{ClusterID: p.opts.ClusterID, Type: bye, Time: time.Now()})
 	if err != nil {
@@ -81,7 +83,7 @@ func (p *Pinger) Leave() error {
 	socket := p.socket
 	p.mu.Unlock()
 	if socket == nil {
-		return nil // there is no way to the other side
+		return nil // no socket, so the peer is unreachable
 	}
 	if _, err := socket.WriteToUDPAddrPort(text, netip.AddrPortFrom(p.opts.Far.Addr(), p.opts.Local)); err != nil {
 		return fmt.Errorf("taking leave of the peer: %w", err)
@@ -89,14 +91,14 @@ func (p *Pinger) Leave() error {
 	return nil
 }
 
-// Pulse tells what is known at the moment.
+// Pulse returns the latest results.
 func (p *Pinger) Pulse() Pulse {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.pulse
 }
 
-// Run asks until ctx ends. While there is no link, address or route, nobody answers; that is all that it means.
+// Run sends pings until ctx ends. Without a link, address or route there are no answers; Run returns no error for that.
 func (p *Pinger) Run(ctx context.Context) error {
 	tick := time.NewTicker(p.opts.Interval)
 	defer tick.Stop()
@@ -112,7 +114,7 @@ func (p *Pinger) Run(ctx context.Context) error {
 			}
 		}
 		if socket != nil {
-			// A socket bound to a link that was made anew is of no use any more.
+			// A socket bound to a link that was recreated is useless.
 			if err := p.ask(socket); err != nil {
 				done()
 				socket, done = nil, func() {}
@@ -128,7 +130,7 @@ func (p *Pinger) Run(ctx context.Context) error {
 	}
 }
 
-// local is where to ask from, in the words of package net.
+// local returns the local address to listen on, as package net expects it.
 func (p *Pinger) local() string {
 	if !p.opts.Address.IsValid() {
 		return fmt.Sprintf(":%d", p.opts.Local)
@@ -160,7 +162,7 @@ func (p *Pinger) ask(socket *net.UDPConn) error {
 	return err
 }
 
-// hear takes answers until the socket closes.
+// hear receives answers until the socket is closed.
 func (p *Pinger) hear(socket *net.UDPConn) {
 	buffer := make([]byte, messageSize)
 	for {
@@ -169,7 +171,7 @@ func (p *Pinger) hear(socket *net.UDPConn) {
 			return
 		}
 		if err != nil {
-			_ = socket.Close() // the next ping finds it closed and opens another
+			_ = socket.Close() // the next ping finds the socket closed and opens another one
 			return
 		}
 		var answer pingMessage
@@ -185,12 +187,12 @@ func (p *Pinger) hear(socket *net.UDPConn) {
 	}
 }
 
-// answered takes note of an answer to a ping, if it is one to a ping of ours, and the first.
+// answered records the first answer to one of the recent pings; it ignores all other answers.
 func (p *Pinger) answered(sent, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.sent {
-		asked := p.sent[i] // knows the monotonic clock, as what came back does not
+		asked := p.sent[i] // has a monotonic clock reading, unlike the time in the answer
 		if asked.IsZero() || !asked.Equal(sent) {
 			continue
 		}

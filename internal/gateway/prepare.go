@@ -7,15 +7,16 @@ import (
 	"path/filepath"
 )
 
-// Sysctls is where the kernel shows the settings of the network namespace that a process runs in.
+// Sysctls is the directory of the IPv4 settings of the network namespace of this process.
 const Sysctls = "/proc/sys/net/ipv4"
 
-// Prepare lets the network namespace forward packets, also those that come in where answers to their source would not go out (the
-// overlay carries packets of pods from their node, whose own address is elsewhere). It needs a writable /proc/sys, which is why a container
-// of its own does it, once.
+// Prepare enables packet forwarding in the network namespace and turns off the reverse path filter (rp_filter), which drops a
+// packet if the route to its source uses another link. Packets of pods arrive through the overlay from the node of the pod, and the
+// node's own address is routed through another link. Prepare needs a writable /proc/sys, so a separate container runs it once.
 func Prepare(directory string) error {
 	problems := []error{set(filepath.Join(directory, "ip_forward"), "1")}
-	// The higher of "all" and the link's own counts, and "default" is what links to come begin with.
+	// The kernel uses the higher of "all" and the value of the link; new links start with the value of "default". So all of them
+	// are set.
 	filters, err := filepath.Glob(filepath.Join(directory, "conf", "*", "rp_filter"))
 	if err != nil || len(filters) == 0 {
 		problems = append(problems, fmt.Errorf("looking for rp_filter below %s: found none: %w", directory, errors.Join(err, os.ErrNotExist)))
@@ -26,7 +27,6 @@ func Prepare(directory string) error {
 	return errors.Join(problems...)
 }
 
-// set writes a setting.
 func set(path, value string) error {
 	if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
 		return fmt.Errorf("setting %s to %s (the container must be privileged): %w", path, value, err)

@@ -15,17 +15,17 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// ProberOptions of a Prober.
+// ProberOptions are the options of a Prober.
 type ProberOptions struct {
-	// Port that replicas answer on.
+	// Port is the UDP port on which replicas answer.
 	Port uint16
-	// Interval between questions.
+	// Interval is the time between two probes of the same replica.
 	Interval time.Duration
-	// Changed is called after an answer that differs from the one before, and may be nil.
+	// Changed is called after each answer that differs from the previous one. It may be nil.
 	Changed func()
 }
 
-// Prober asks replicas of gateways what they are.
+// Prober asks replicas of gateways for their state.
 type Prober struct {
 	opts ProberOptions
 
@@ -33,18 +33,18 @@ type Prober struct {
 	replicas map[netip.Addr]*asked
 }
 
-// asked is a replica and the question to it that is open.
+// asked holds the last answer of a replica and the nonce of the latest probe sent to it.
 type asked struct {
 	heard network.Heard
 	nonce uint64
 }
 
-// NewProber returns a Prober that asks nobody.
+// NewProber returns a Prober without any replica to probe.
 func NewProber(opts ProberOptions) *Prober {
 	return &Prober{opts: opts, replicas: map[netip.Addr]*asked{}}
 }
 
-// Ask sets whom to ask; what was heard of those that stay is kept.
+// Ask sets the replicas to probe. Answers of replicas that were already probed are kept.
 func (p *Prober) Ask(replicas []netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +59,7 @@ func (p *Prober) Ask(replicas []netip.Addr) {
 	p.replicas = wanted
 }
 
-// Heard returns what each replica that is asked last answered.
+// Heard returns the last answer of each probed replica.
 func (p *Prober) Heard() map[netip.Addr]network.Heard {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *Prober) Heard() map[netip.Addr]network.Heard {
 	return out
 }
 
-// Run asks until ctx ends.
+// Run sends probes until ctx ends.
 func (p *Prober) Run(ctx context.Context) error {
 	socket, err := listen(ctx, ":0", "")
 	if err != nil {
@@ -82,7 +82,7 @@ func (p *Prober) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		for replica, text := range p.questions() {
-			_, _ = socket.WriteToUDPAddrPort(text, netip.AddrPortFrom(replica, p.opts.Port)) // who can't be reached does not answer
+			_, _ = socket.WriteToUDPAddrPort(text, netip.AddrPortFrom(replica, p.opts.Port)) // an unreachable replica does not answer
 		}
 		select {
 		case <-ctx.Done():
@@ -92,7 +92,7 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
-// questions makes a new one for each replica; an answer to an older one counts no more.
+// questions creates a new probe for each replica. From then on, answers to older probes do not count.
 func (p *Prober) questions() map[netip.Addr][]byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,8 +126,8 @@ func (p *Prober) hear(socket *net.UDPConn) {
 	}
 }
 
-// answered takes note of an answer and tells whether it is another one than before. One that was not asked for is passed over; the last
-// question may be answered again, when the answer changes.
+// answered records an answer and reports whether it differs from the previous one. It ignores answers to anything but the latest
+// probe. A replica may answer the latest probe again when its state changes.
 func (p *Prober) answered(from netip.Addr, answer probeMessage, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,6 +142,6 @@ func (p *Prober) answered(from netip.Addr, answer probeMessage, now time.Time) b
 	}
 	before := known.heard
 	known.heard = network.Heard{Answer: answer.Answer, At: now}
-	// Shorter in its state than between the two answers: it left it and came back.
+	// The replica entered its state after the previous answer, so it had left the state in between.
 	return before.At.IsZero() || before.State != answer.State || answer.For < now.Sub(before.At)
 }

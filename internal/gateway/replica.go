@@ -13,17 +13,18 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// replicaFile, in Directory, is what the agent tells of its replica. The file's time is when the agent last said so.
+// replicaFile is the file in Directory that holds the announced Standing. Its modification time is the time of the last
+// announcement.
 const replicaFile = "replica"
 
-// Standing is the state of a replica and when it came into it.
+// Standing is the state of a replica and the time at which the replica entered that state.
 type Standing struct {
 	State network.State `json:"state"`
 	Since time.Time     `json:"since"`
 }
 
-// Announce tells those who ask on a port what this replica is, at once if they just asked. It is done at every tick, also without change: that
-// shows that the agent lives.
+// Announce publishes the state of this replica to the responder on a port of this pod. After a change, the responder answers
+// recent probes again at once. The agent calls Announce at every step, also without a change, to show that it is alive.
 func Announce(directory string, port uint16, standing Standing, now time.Time) error {
 	text, err := json.Marshal(standing)
 	if err != nil {
@@ -42,7 +43,7 @@ func Announce(directory string, port uint16, standing Standing, now time.Time) e
 	return nil
 }
 
-// Announced is what was last told and when; zero if nothing was.
+// Announced returns the last announced Standing and its time; both are zero if there was none.
 func Announced(directory string) (Standing, time.Time, error) {
 	path := filepath.Join(directory, replicaFile)
 	info, err := os.Stat(path)
@@ -63,9 +64,10 @@ func Announced(directory string) (Standing, time.Time, error) {
 	return told, info.ModTime(), nil
 }
 
-// answer is what to say when asked: what the agent told, as long as it lives. What was told before this process began counts for nothing: that
-// agent may have ended with the process before this one, which comes back sooner than an agent does. An active replica stays so without its
-// agent as long as the peer's pings arrive, since its traffic does. In all other cases the replica is on standby.
+// answer returns the answer to a probe. As long as the agent is alive, that is the announced state. An announcement from before
+// the start of this process does not count: its agent may have ended together with the previous process, and this process
+// restarts faster than an agent does. An active replica stays active without its agent while pings of the peer arrive, because
+// then traffic does too. In all other cases the replica is on standby.
 func answer(told Standing, at, began, lastPing, now time.Time) network.Answer {
 	until := at.Add(agentSilence)
 	if at.Before(began) && until.After(began) {

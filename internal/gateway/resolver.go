@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// resolveAgain is how often host names are looked up anew.
+// resolveAgain is the interval between two DNS lookups of the same host name.
 const resolveAgain = 30 * time.Second
 
-// resolveTimeout bounds one look-up.
+// resolveTimeout limits one lookup.
 const resolveTimeout = 5 * time.Second
 
-// Resolver turns the addresses of an endpoint, IP addresses and host names, into what can be dialed. What was found stays until something
-// else is found: an unanswered question is no answer.
+// Resolver resolves the addresses of an endpoint (IP addresses and host names) to addresses that can be dialed. A result stays
+// until another one replaces it: a failed lookup changes nothing.
 type Resolver struct {
 	lookup  func(ctx context.Context, host string) ([]netip.Addr, error)
 	changed func()
@@ -28,7 +28,7 @@ type Resolver struct {
 	found map[string][]netip.Addr
 }
 
-// NewResolver returns a Resolver that knows nothing; changed is told when something else is found.
+// NewResolver returns a Resolver without any result. It calls changed whenever the result of a lookup changes.
 func NewResolver(changed func()) *Resolver {
 	return &Resolver{
 		lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
@@ -38,7 +38,8 @@ func NewResolver(changed func()) *Resolver {
 	}
 }
 
-// Endpoints returns what these hosts are known as, in their order, and looks up those that are not known yet.
+// Endpoints returns the known addresses of the hosts, in the order of the hosts. A changed list of hosts starts a lookup in the
+// background (see Run).
 func (r *Resolver) Endpoints(hosts []string, port uint16) []netip.AddrPort {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +65,7 @@ func (r *Resolver) Endpoints(hosts []string, port uint16) []netip.AddrPort {
 	return endpoints
 }
 
-// Run looks host names up until ctx ends.
+// Run resolves host names until ctx ends.
 func (r *Resolver) Run(ctx context.Context) error {
 	tick := time.NewTicker(resolveAgain)
 	defer tick.Stop()
@@ -96,7 +97,7 @@ func (r *Resolver) resolve(ctx context.Context) {
 		for i, a := range addresses {
 			addresses[i] = a.Unmap()
 		}
-		slices.SortFunc(addresses, func(a, b netip.Addr) int { // a tunnel over IPv4 carries more
+		slices.SortFunc(addresses, func(a, b netip.Addr) int { // IPv4 first: a tunnel over IPv4 has more room for payload
 			if a.Is4() != b.Is4() {
 				return map[bool]int{true: -1, false: 1}[a.Is4()]
 			}

@@ -12,34 +12,35 @@ import (
 	"time"
 )
 
-// rest is how long a socket that fails is left alone.
+// rest is the pause after a failed read from a socket.
 const rest = 100 * time.Millisecond
 
 const (
-	// answersAgain is for how long a question is answered once more when the answer changes: longer than anybody waits between two.
+	// answersAgain is the time during which a client gets another answer to its probe when the state changes. It is longer than
+	// the interval at which any client probes.
 	answersAgain = time.Second
-	// askersMost bounds how many are remembered for that; whoever is not asks again.
+	// askersMost limits the number of remembered clients. A client beyond that gets the new state with its next probe.
 	askersMost = 4096
 )
 
-// responder answers pings and probes; it sends nothing unasked.
+// responder answers pings and probes. It sends nothing to clients that did not ask.
 type responder struct {
 	directory string
 	began     time.Time
-	lastPing  atomic.Int64 // unix nanoseconds
+	lastPing  atomic.Int64 // Unix time in nanoseconds
 }
 
 func newResponder(directory string) *responder {
 	return &responder{directory: directory, began: time.Now()}
 }
 
-// asker is the last question of somebody.
+// asker is the last probe of a client.
 type asker struct {
 	text []byte
 	at   time.Time
 }
 
-// servePings answers the peer's pings on an address, heard through one link, until ctx ends.
+// servePings answers the peer's pings on an address until ctx ends. It receives them through one link only.
 func (r *responder) servePings(ctx context.Context, address, link string) error {
 	return serve(ctx, address, link, func(text []byte, from netip.AddrPort, reply reply) {
 		if answer, err := answerPing(text); err == nil {
@@ -49,14 +50,14 @@ func (r *responder) servePings(ctx context.Context, address, link string) error 
 	})
 }
 
-// serveProbes answers who asks what this replica is, until ctx ends. When the agent tells of a change, everybody who asked a moment ago is
-// answered again: the routes of a whole cluster wait for it.
+// serveProbes answers probes about the state of this replica until ctx ends. When the agent signals a change (see tellOfChange),
+// it also answers all recent probes again, because the routes of a whole cluster depend on the new state.
 func (r *responder) serveProbes(ctx context.Context, address string) error {
 	askers := map[netip.AddrPort]asker{}
 	return serve(ctx, address, "", func(text []byte, from netip.AddrPort, reply reply) {
 		told, at, err := Announced(r.directory)
 		if err != nil {
-			return // as long as the agent's file can't be read, nothing is known
+			return // while the agent's file is unreadable, the state is unknown
 		}
 		now := time.Now()
 		say := func(question []byte, to netip.AddrPort) bool {
@@ -88,7 +89,8 @@ func (r *responder) serveProbes(ctx context.Context, address string) error {
 	})
 }
 
-// tellOfChange has the responder on a port of this pod look at what was announced.
+// tellOfChange makes the responder on a port of this pod re-read the announced state. It sends an empty datagram from the
+// loopback address.
 func tellOfChange(port uint16) error {
 	socket, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)))
 	if err != nil {
@@ -101,10 +103,10 @@ func tellOfChange(port uint16) error {
 	return nil
 }
 
-// reply sends a datagram. Who does not get it asks again.
+// reply sends a datagram. A client that does not receive it asks again.
 type reply func(text []byte, to netip.AddrPort)
 
-// serve hands each datagram to a function, with what it may reply through.
+// serve calls heard for each datagram received, with a function to send replies.
 func serve(ctx context.Context, address, link string, heard func(text []byte, from netip.AddrPort, reply reply)) error {
 	socket, err := listen(ctx, address, link)
 	if err != nil {
@@ -120,7 +122,7 @@ func serve(ctx context.Context, address, link string, heard func(text []byte, fr
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("listening on UDP %s: %w", address, err)
-		case err != nil: // the link is away for a moment: what is here must outlive that
+		case err != nil: // the link may be missing for a moment, and the server must survive that
 			select {
 			case <-ctx.Done():
 			case <-time.After(rest):

@@ -9,8 +9,8 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// Session is what one replica of a gateway has WireGuard do: whom it talks to, where, and with which keys. It is a state machine without
-// clock, sockets or locks: Step takes in what is seen, Tunnels says what there is to be.
+// Session decides the WireGuard configuration of one gateway replica: its peer, the endpoint of the peer, and the keys. It is a
+// state machine without clock, sockets or locks: Step takes the observations, and Tunnels returns the wanted configuration.
 type Session struct {
 	timing network.Timing
 	// port picks a local port for a client's next session.
@@ -21,53 +21,55 @@ type Session struct {
 	replica  network.Replica
 	rotation network.Rotation
 	private  dataplane.PrivateKey
-	// endpoint and local are where a client dials and from which port, in this session.
+	// endpoint is the address that a client dials in this session, local its local port.
 	endpoint netip.AddrPort
 	local    uint16
-	// closed says that WireGuard must not know the peer any more.
+	// closed is true after Close: WireGuard must no longer have the peer.
 	closed bool
-	// left says that the far replica is about to end.
+	// left is true after the far replica announced that it is about to end.
 	left bool
-	// anew says that WireGuard must forget the peer before it gets it again.
+	// anew is true while the peer has to be replaced: WireGuard must remove it and then get it again.
 	anew bool
-	// counted is what had come through the tunnel when it was looked at last while no pong came, received when it was more than before.
+	// counted is the number of bytes received through the tunnel at the last Step, and is only kept (counting) while no pong
+	// arrives. received is the last time at which that number had grown.
 	counted  int64
 	counting bool
 	received time.Time
 }
 
-// NewSession returns one that has not begun.
+// NewSession returns a Session that has not begun.
 func NewSession(timing network.Timing, port func() uint16) *Session {
 	return &Session{timing: timing, port: port}
 }
 
-// Input is all that a Session depends on.
+// Input is everything that a Session depends on.
 type Input struct {
 	Now time.Time
-	// Peer as the facts have it; Private is our own key.
+	// Peer is taken from the facts. Private is the private key of this gateway.
 	Peer    network.Peer
 	Private dataplane.PrivateKey
 	// Endpoints are the addresses that a client may dial, the best first.
 	Endpoints []netip.AddrPort
-	// Device as it is (as it was a moment ago, while pongs come), and what came through the tunnel lately.
+	// Device is the current state of WireGuard; it may be slightly old while pongs arrive. Pulse holds the latest ping results.
 	Device Device
 	Pulse  Pulse
-	// Self is the name of this pod, Siblings what the other ones answered: an entry for each.
+	// Self is the name of this pod. Siblings holds the last answer of each other pod of this gateway, with one entry for each.
 	Self     string
 	Siblings map[string]network.Heard
 }
 
-// Begun tells whether anything was decided yet.
+// Begun reports whether the session has taken its first decision (Step) or adopted a session (Adopt).
 func (s *Session) Begun() bool { return s.begun }
 
-// Rotating tells whether the far gateway is about to change its key.
+// Rotating reports whether a key change of the far gateway is in progress.
 func (s *Session) Rotating() bool { return s.rotation.Next != dataplane.PublicKey{} }
 
-// Replica is where this replica stands.
+// Replica returns the state of this replica.
 func (s *Session) Replica() network.Replica { return s.replica }
 
-// Adopt takes over a session that an agent before this one left in WireGuard, if it works: then nothing is made anew. told is what that
-// agent said last. Call it before Step; it tells whether to wait for an answer through the tunnel, which may still come.
+// Adopt takes over a working session that a previous agent left in WireGuard, so that nothing is recreated. told is the last
+// announcement of that agent. Call Adopt before Step. It returns true if the caller should call it again later, because an answer
+// through the tunnel may still arrive.
 func (s *Session) Adopt(in Input, told Standing) (wait bool) {
 	peer, ok := in.Device.carrying()
 	if s.begun || !ok || told.State != network.Active {
@@ -81,14 +83,14 @@ func (s *Session) Adopt(in Input, told Standing) (wait bool) {
 	s.rotation = network.Rotation{Present: peer.Key}
 	s.private = in.Private
 	s.local = in.Device.Port
-	if in.Peer.Role == network.Client { // a server goes by whoever calls
+	if in.Peer.Role == network.Client { // a server does not dial: its client contacts it
 		s.endpoint = peer.Endpoint
 	}
 	return false
 }
 
-// Step decides anew and returns when it wants to be called again at the latest, and whether Tunnels says something else now. With the first
-// Step it does, also after Adopt: before there was nothing to go by.
+// Step takes a decision from the input. It returns the latest time for the next call, and whether the result of Tunnels has
+// changed. The first Step always reports a change, also after Adopt, because there was no earlier result.
 func (s *Session) Step(in Input) (again time.Time, changed bool) {
 	before, rotation, private, first := s.replica, s.rotation, s.private, !s.stepped
 	s.begun, s.stepped = true, true
@@ -127,12 +129,12 @@ func (s *Session) Step(in Input) (again time.Time, changed bool) {
 	return again, first || before.Session != s.replica.Session || before.Peered != s.replica.Peered || rotation != s.rotation || private != s.private
 }
 
-// Silent tells whether a replica at work misses a pong.
+// Silent reports whether an active replica has had no pong for half of Timing.Lost or longer.
 func (s *Session) Silent(pulse Pulse, now time.Time) bool {
 	return s.replica.State == network.Active && now.Sub(pulse.Last) >= s.timing.Lost/2
 }
 
-// count takes note of what comes through the tunnel while no pong does.
+// count records whether data still arrives through the tunnel while pongs do not.
 func (s *Session) count(in Input) {
 	silent := s.Silent(in.Pulse, in.Now)
 	if received, _ := in.Device.Traffic(); silent {
@@ -144,13 +146,13 @@ func (s *Session) count(in Input) {
 	s.counting = silent
 }
 
-// PeerLeft tells that the far replica is about to end: a client dials another one with the next Step.
+// PeerLeft records that the far replica is about to end. The next Step of a client dials another replica.
 func (s *Session) PeerLeft() { s.left = true }
 
-// Close ends it for good: the peer has to find another replica.
+// Close ends the session for good: Tunnels no longer includes the peer, so the peer has to find another replica.
 func (s *Session) Close() { s.closed = true }
 
-// Tunnels are what WireGuard is to have, one after the other; the last is to stay.
+// Tunnels returns the configurations that WireGuard must get, in this order. The last one is to stay.
 func (s *Session) Tunnels() []network.Tunnel {
 	last := network.Tunnel{PrivateKey: s.private, ListenPort: s.local}
 	none := last
@@ -163,7 +165,8 @@ func (s *Session) Tunnels() []network.Tunnel {
 	return []network.Tunnel{last}
 }
 
-// Made tells that WireGuard has been all that Tunnels said, when the replica was in this session. It returns whether that was news.
+// Made records that WireGuard has had every configuration of Tunnels while the replica was in the given session. It returns true
+// if that completes the replacement of the peer.
 func (s *Session) Made(session int) bool {
 	if s.replica.Session != session || !s.anew {
 		return false

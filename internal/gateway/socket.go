@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listen opens a UDP socket on a port of all addresses, or of the given ones; with a link it hears and sends through that link only.
+// listen opens a UDP socket over IPv4. An address like ":port" means all local addresses. With a link, the socket receives and
+// sends through that link only.
 func listen(ctx context.Context, address, link string) (*net.UDPConn, error) {
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		if link == "" {
@@ -36,7 +37,7 @@ func listen(ctx context.Context, address, link string) (*net.UDPConn, error) {
 	return udp, nil
 }
 
-// closeWith closes a socket when ctx ends, so that whoever reads from it goes on; call the function returned when done with it.
+// closeWith closes a socket when ctx ends, which unblocks its reader. Call the returned function to close the socket earlier.
 func closeWith(ctx context.Context, socket *net.UDPConn) func() {
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
 	return func() {
@@ -45,7 +46,7 @@ func closeWith(ctx context.Context, socket *net.UDPConn) func() {
 	}
 }
 
-// replaceFile writes a small file so that readers see the old text or the new one, never half of it.
+// replaceFile writes a small file atomically: a reader sees either the old or the new text.
 func replaceFile(directory, name string, text []byte) error {
 	path := filepath.Join(directory, name)
 	if err := os.WriteFile(path+".new", text, 0o600); err != nil {

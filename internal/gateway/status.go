@@ -15,29 +15,32 @@ import (
 )
 
 const (
-	// patience is how long a tunnel that worked may be silent before its Connection says so: dialing anew is faster than that.
+	// patience is how long a tunnel that worked may be silent before its Connection reports an error. Dialing again takes less
+	// time, so a successful redial does not show.
 	patience = 3 * time.Second
-	// conditionConnected, of a Connection, repeats its value for those who read conditions.
+	// conditionConnected is the type of the condition that mirrors the status value of a Connection, for clients that read
+	// conditions.
 	conditionConnected = "Connected"
-	// staleFactor times the interval is how old a latency gets that does not change.
+	// staleFactor, multiplied by the update interval, is the age at which even an unchanged latency is written again.
 	staleFactor = 6
 )
 
-// Seen is what a replica sees of the tunnel when it may tell of it.
+// Seen is what a replica observes of the tunnel at the time of a report.
 type Seen struct {
 	Now time.Time
-	// Began is when this agent began.
+	// Began is the start time of this agent.
 	Began time.Time
 	Pulse Pulse
-	// Works tells that the peer answers, in time.
+	// Works reports whether the peer answers pings in time.
 	Works bool
 	MTU   int
-	// Peer is the ID of the other cluster, Interval how often the latency is brought up to date.
+	// Peer is the ID of the other cluster. Interval is the minimum time between two updates of the latency.
 	Peer     string
 	Interval time.Duration
 }
 
-// Status is what the Connection is to say, given what it says. Where nothing worth a write has changed, it is what it was.
+// Status returns the new status of the Connection, given the current one. If no significant value has changed, it returns the
+// current status.
 func Status(before networkingv1beta1.ConnectionStatus, generation int64, s Seen) networkingv1beta1.ConnectionStatus {
 	after := *before.DeepCopy()
 	silent := s.Now.Sub(latest(s.Pulse.Last, s.Began))
@@ -72,7 +75,7 @@ func Status(before networkingv1beta1.ConnectionStatus, generation int64, s Seen)
 	return after
 }
 
-// worthTelling says whether a latency is new, or another one than before, or has been told long ago.
+// worthTelling reports whether a latency must be written: it is the first one, it differs enough, or the written one is old.
 func worthTelling(before *networkingv1beta1.ConnectionLatency, s Seen) bool {
 	if before == nil {
 		return true
@@ -85,7 +88,7 @@ func worthTelling(before *networkingv1beta1.ConnectionLatency, s Seen) bool {
 	return age >= s.Interval && (s.Pulse.RTT-told).Abs() > max(told/5, time.Millisecond)
 }
 
-// rounded leaves three digits or so.
+// rounded keeps about three significant digits.
 func rounded(d time.Duration) time.Duration {
 	switch {
 	case d >= 100*time.Millisecond:
@@ -97,7 +100,8 @@ func rounded(d time.Duration) time.Duration {
 	}
 }
 
-// Speaks tells whether this replica writes the Connection: who is at work does, and where nobody is, the first by name of those that answer.
+// Speaks reports whether this replica writes the Connection. The active replica does. Without an active one, it is the first by
+// name of the replicas that answer.
 func Speaks(self string, state network.State, siblings map[string]network.Heard, timing network.Timing, now time.Time) bool {
 	if state == network.Active {
 		return true

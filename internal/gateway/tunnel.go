@@ -22,37 +22,38 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// Implementation of WireGuard.
+// Implementation names an implementation of WireGuard.
 type Implementation string
 
 const (
-	// Kernel is WireGuard in the kernel, where it has it; else UserSpace.
+	// Kernel is WireGuard in the kernel. A kernel without WireGuard falls back to UserSpace.
 	Kernel Implementation = "kernel"
 	// UserSpace is WireGuard in this process, on a TUN device.
 	UserSpace Implementation = "userspace"
 )
 
 const (
-	// lingerSilence is how long the agent may be silent before it counts as gone when all is to end, lingerMost how long it is waited for.
+	// lingerSilence is the time without an announcement after which a tunnel that shuts down considers the agent gone. lingerMost
+	// limits the wait for the agent.
 	lingerSilence = time.Second
 	lingerMost    = 12 * time.Second
 )
 
-// implementationFile, in Directory, says which implementation is at work.
+// implementationFile is the file in Directory with the name of the implementation in use.
 const implementationFile = "implementation"
 
-// TunnelOptions of RunTunnel.
+// TunnelOptions are the options of RunTunnel.
 type TunnelOptions struct {
-	// Implementation wanted.
+	// Implementation is the wanted implementation.
 	Implementation Implementation
-	// MTU of the link when it is made; later ones belong to the agent.
+	// MTU is the initial MTU of the link; the agent sets later values.
 	MTU int
 	Log *slog.Logger
 }
 
-// RunTunnel makes the link of the tunnel, unless it is there, and answers pings and probes until ctx ends. The link is left without
-// address and key: these are the agent's. It outlives the process in both implementations, with its addresses and routes; what a
-// user-space tunnel forgets is the configuration of WireGuard, which the agent gives it again.
+// RunTunnel creates the link of the tunnel, unless it exists, and answers pings and probes until ctx ends. It gives the link
+// neither address nor key: the agent does that. In both implementations the link outlives the process, with its addresses and
+// routes. A user-space tunnel loses only its WireGuard configuration, and the agent writes that again.
 func RunTunnel(ctx context.Context, opts TunnelOptions) error {
 	if opts.Implementation != Kernel && opts.Implementation != UserSpace {
 		return fmt.Errorf("running the tunnel: implementation is %q, want %s or %s", opts.Implementation, Kernel, UserSpace)
@@ -83,8 +84,8 @@ func RunTunnel(ctx context.Context, opts TunnelOptions) error {
 	return group.Wait()
 }
 
-// linger returns a context that outlives ctx for as long as the agent goes on telling of its replica: then it is leaving the tunnel to
-// another one, and traffic needs the tunnel until it has.
+// linger returns a context that outlives ctx for as long as the agent keeps announcing its replica. The agent does so while it
+// hands the tunnel over to another replica, and traffic needs the tunnel until then. The extra time is at most lingerMost.
 func linger(ctx context.Context, directory string) (context.Context, context.CancelFunc) {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
@@ -111,8 +112,8 @@ func linger(ctx context.Context, directory string) (context.Context, context.Can
 	return work, stop
 }
 
-// makeLink makes a link of the kernel's WireGuard if it is wanted and possible, and tells what is to be used. A TUN device of a process
-// before this one is used again: replacing it would cost its addresses and routes.
+// makeLink creates a WireGuard link of the kernel if that is wanted and possible. It returns the implementation to use. A TUN
+// device of a previous process is used again, because replacing it would lose its addresses and routes.
 func makeLink(wanted Implementation, mtu int) (Implementation, error) {
 	link, err := netlink.LinkByName(dataplane.TunnelLink)
 	var missing netlink.LinkNotFoundError
@@ -132,29 +133,29 @@ func makeLink(wanted Implementation, mtu int) (Implementation, error) {
 	switch {
 	case err == nil:
 		return Kernel, nil
-	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODEV): // this kernel has none
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODEV): // this kernel has no WireGuard
 		return UserSpace, nil
 	default:
 		return "", fmt.Errorf("adding WireGuard link %s: %w", dataplane.TunnelLink, err)
 	}
 }
 
-// memoryLimit bounds what WireGuard in user space holds under full load, in bytes; GOMEMLIMIT sets another bound. With half of it throughput
-// halves, without any it takes twice as much, and no more goes through.
+// memoryLimit limits the memory of WireGuard in user space under full load, in bytes. The environment variable GOMEMLIMIT
+// overrides it. Half of it halves the throughput. Without a limit the process uses twice as much, and throughput is no higher.
 const memoryLimit = 128 << 20
 
-// openUserSpace makes the TUN device and listens for its configuration; the function returned serves both until its context ends.
+// openUserSpace creates the TUN device and its configuration socket. The returned function serves both until its context ends.
 func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, error) {
 	if link, err := netlink.LinkByName(dataplane.TunnelLink); err == nil {
-		mtu = link.Attrs().MTU // what the agent has set stays
+		mtu = link.Attrs().MTU // keep the MTU that the agent has set
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}
-	if err := batch(); err != nil { // it works without
+	if err := batch(); err != nil { // the tunnel works without it
 		log.Warn("The tunnel is slower than it could be", "error", err)
 	}
-	// First, so that it is there when the agent hears that the link came up.
+	// Open the socket first, so that it exists when the agent is notified of the link.
 	socket, err := ipc.UAPIOpen(dataplane.TunnelLink)
 	if err != nil {
 		return nil, fmt.Errorf("opening the configuration socket of %s: %w", dataplane.TunnelLink, err)
@@ -173,7 +174,7 @@ func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, erro
 	wg := device.NewDevice(dev, conn.NewDefaultBind(), &device.Logger{
 		Verbosef: device.DiscardLogf,
 		Errorf: func(format string, args ...any) {
-			// A server waits for its client to call, and says so every five seconds: that is how it is meant.
+			// A server waits for its client to connect, and WireGuard logs that every five seconds: this is expected.
 			if text := fmt.Sprintf(format, args...); !strings.HasSuffix(text, "no known endpoint for peer") {
 				log.Error("WireGuard: " + text)
 			}
@@ -182,7 +183,7 @@ func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, erro
 	return func(ctx context.Context) error {
 		failed := make(chan error, 2)
 		go func() {
-			failed <- watch(ctx, askInterval, askPatience, func() { _, _ = wg.IpcGet() }) // takes the locks that everything else does
+			failed <- watch(ctx, askInterval, askPatience, func() { _, _ = wg.IpcGet() }) // takes the same locks as all other operations
 		}()
 		go func() {
 			for {
@@ -199,7 +200,7 @@ func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, erro
 		case <-ctx.Done():
 			wg.Close()
 			return nil
-		case err := <-failed: // the process ends; one that hangs could not be closed
+		case err := <-failed: // the process ends; closing a device that hangs could block
 			return err
 		case <-wg.Wait():
 			return fmt.Errorf("serving TUN device %s: it was closed", dataplane.TunnelLink)
@@ -207,9 +208,9 @@ func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, erro
 	}, nil
 }
 
-// keep lets a TUN device stay when the process that holds it ends: a packet then waits or is lost, but no address and no route is.
+// keep makes a TUN device outlive its process (TUNSETPERSIST): meanwhile packets wait or are lost, but addresses and routes stay.
 func keep(file *os.File) error {
-	raw, err := file.SyscallConn() // file.Fd would make it block
+	raw, err := file.SyscallConn() // file.Fd would make the file blocking
 	if err != nil {
 		return err
 	}

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// askInterval is how often WireGuard in user space is asked whether it lives, askPatience how long it may take to answer.
+	// askInterval is the time between two health checks of WireGuard in user space. askPatience is the timeout of one check.
 	askInterval = 5 * time.Second
 	askPatience = 20 * time.Second
 )
 
-// watch asks something that may hang until ctx ends. It returns an error when one answer takes longer than patience: then only a new process
-// helps, since nothing of the old one can be trusted to let go of what it holds.
+// watch calls ask, which may hang, at each interval until ctx ends. It returns an error when one call takes longer than patience.
+// Then the process must be restarted, because a part that hangs may never release its locks and sockets.
 func watch(ctx context.Context, interval, patience time.Duration, ask func()) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

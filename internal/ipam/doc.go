@@ -1,8 +1,8 @@
-// Package ipam decides which address ranges a cluster uses, where those of its peers appear here, and which address makes a host, a
-// service or a pod known to peers. It is pure: every plan is made from all the objects there are, so nothing is remembered between two
-// plans that is not in an object, and what an object was given before is never changed.
+// Package ipam plans the address ranges of a cluster: its own ranges, the ranges under which peers appear here, and the addresses
+// by which peers reach a host, service or pod. It is pure: every plan is computed from all objects, and no other state is kept
+// between plans. A value that an object already has never changes.
 //
-// Only IPv4 is planned; IPv6 gets an error that says so.
+// Only IPv4 is planned; for IPv6, the plan contains an error that says so.
 package ipam
 
 import (
@@ -15,28 +15,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Reasons why something is not as it should be.
+// Reasons of a Problem.
 const (
-	// ReasonInvalid tells that the object itself is wrong; somebody has to change it.
+	// ReasonInvalid means that the object itself is wrong, and a user has to change it.
 	ReasonInvalid = "Invalid"
-	// ReasonConflict tells that a range or an address collides with another one.
+	// ReasonConflict means that a range or an address collides with another one.
 	ReasonConflict = "Conflict"
-	// ReasonExhausted tells that there is nothing free to give.
+	// ReasonExhausted means that no range or address is free.
 	ReasonExhausted = "Exhausted"
-	// ReasonWaiting tells that the Network of an IP has no range yet.
+	// ReasonWaiting means that the Network of an IP has no range yet.
 	ReasonWaiting = "WaitingForNetwork"
-	// ReasonDuplicate, ReasonPodAddress and ReasonNotExternal tell that peers reach nothing by the address of an IP: another one exposes the
-	// same address, it is that of a pod here, or it is not from the range where peers look.
+	// ReasonDuplicate, ReasonPodAddress and ReasonNotExternal mean that peers reach nothing through the address of an IP. The causes
+	// are, in this order: another IP exposes the same address, spec.ip is the address of a pod of this cluster, or the given address
+	// is outside the external CIDR.
 	ReasonDuplicate   = "Duplicate"
 	ReasonPodAddress  = "PodAddress"
 	ReasonNotExternal = "NotExternal"
 )
 
-// Problem is what keeps an object from being served, or what is wrong with what it has. Its zero value is none.
+// Problem says why an object cannot be served, or what is wrong with the value that it has. The zero value means no problem.
 type Problem struct {
-	// Reason is one of those above.
+	// Reason is one of the reasons above.
 	Reason string
-	// Message names the object, the field, the ranges in question and the cure.
+	// Message names the object, the field, the ranges in question and the remedy.
 	Message string
 }
 
@@ -44,8 +45,8 @@ func problem(reason, format string, args ...any) Problem {
 	return Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// older orders objects: those that were given something before the others, then by age, then by name. It is the order in which they are
-// served, so that the later one of two that collide is the one that is told.
+// older orders objects for planning: first those that already have a value, then by age, then by name. So if two objects collide,
+// the later one gets the problem.
 func older(a, b *metav1.ObjectMeta, aGiven, bGiven bool) int {
 	rank := func(given bool) int {
 		if given {
@@ -65,7 +66,7 @@ func keyOf(meta *metav1.ObjectMeta) types.NamespacedName {
 	return types.NamespacedName{Namespace: meta.Namespace, Name: meta.Name}
 }
 
-// listed is a list of things for a message: the first few, and how many more there are.
+// listed formats a list for a message: the first few items, and the number of the others.
 func listed[T fmt.Stringer](items []T) string {
 	const most = 5
 	texts := make([]string, 0, most)

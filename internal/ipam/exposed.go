@@ -12,8 +12,8 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// unreachable tells of the IPs that have an address under which no peer reaches anything, although nobody asked for that: the network
-// passes them over.
+// unreachable adds a problem to each plan with an address through which peers reach nothing, because the network ignores such an
+// IP. IPs that are unreachable on purpose (label LabelHostUnreachable) are left out.
 func unreachable(objects IPObjects, plans map[types.NamespacedName]IPPlan) {
 	var pods []netip.Prefix
 	var external netip.Prefix
@@ -46,7 +46,7 @@ func unreachable(objects IPObjects, plans map[types.NamespacedName]IPPlan) {
 		case external.IsValid() && !external.Contains(plan.Addr):
 			plan.Problem = problem(ReasonNotExternal, "status.ip %s is not in %s, where peers look for what is exposed: create the IP again without spec.networkRef", plan.Addr, external)
 		case taken && systemNode(ip, objects.External.Namespace):
-			continue // somebody asked for another address of that node
+			continue // a user's IP gives that node another address
 		case taken:
 			plan.Problem = problem(ReasonDuplicate, "spec.ip %s is exposed by IP %s already, under which its answers come: use the status.ip of that one, or delete one of the two", real, other)
 		default:
@@ -57,8 +57,8 @@ func unreachable(objects IPObjects, plans map[types.NamespacedName]IPPlan) {
 	}
 }
 
-// Exposing orders IPs, so that of those that name one address the first is the one that it has for peers: what somebody asked for goes before
-// what the system makes of every node, then the older one.
+// Exposing orders IPs. If several IPs name the same address, the first of them in this order is the one that peers use. IPs of
+// users come before the ones that the system creates for every node; then older ones come first.
 func Exposing(liqoNamespace string) func(a, b *ipamv1alpha1.IP) int {
 	rank := func(ip *ipamv1alpha1.IP) int {
 		if systemNode(ip, liqoNamespace) {

@@ -11,24 +11,25 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 )
 
-// IPObjects are all that addresses depend on.
+// IPObjects are all the inputs of the plan of addresses.
 type IPObjects struct {
 	IPs      []ipamv1alpha1.IP
 	Networks []ipamv1alpha1.Network
-	// External names the Network that gives addresses to IPs that name none.
+	// External is the Network that gives addresses to IPs without a spec.networkRef.
 	External types.NamespacedName
 }
 
-// IPPlan is what becomes of an IP.
+// IPPlan is the plan for an IP.
 type IPPlan struct {
-	// Addr is its address and CIDR the range that it is from; both invalid while it can have none.
+	// Addr is its address, and CIDR the range that contains it. Both are invalid if the IP can have none.
 	Addr netip.Addr
 	CIDR netip.Prefix
-	// Problem is none when all is well. With an address, it tells what that collides with, or why peers reach nothing by it.
+	// Problem is zero if all is well. With an address, it says what the address collides with, or why peers reach nothing through
+	// it.
 	Problem Problem
 }
 
-// NetworkOf is the Network that gives an IP its address.
+// NetworkOf returns the name of the Network that gives an IP its address.
 func NetworkOf(ip *ipamv1alpha1.IP, external types.NamespacedName) types.NamespacedName {
 	ref := ip.Spec.NetworkRef
 	if ref == nil || ref.Name == "" {
@@ -40,12 +41,16 @@ func NetworkOf(ip *ipamv1alpha1.IP, external types.NamespacedName) types.Namespa
 	return types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 }
 
-// IPs plans the addresses of all IPs. What was given stays as it is. Everyone else gets a free address of its Network's range, but for the
-// preallocated ones at its beginning (the first at least) and the last one. Where the search begins depends on the IP's namespace and name: an
-// address that was just released is unlikely to be given to the next one, whose peers may still send what was meant for its predecessor, and an
-// IP that is made again, even after all objects were lost, is likely to have the address that it had.
+// IPs plans the addresses of all IPs. An IP that has an address keeps it. Every other IP gets a free address of the range of its
+// Network. The preallocated addresses at the beginning of the range (at least the first address) and the last address are never
+// given.
 //
-// No two IPs have one address. The plan depends on the objects alone, not on their order; planning again with what was given changes nothing.
+// The search starts at a place that depends on the namespace and name of the IP. So a released address is unlikely to be given to
+// the next IP, for which peers might still send packets meant for the old one. And an IP that is recreated, even after the loss
+// of all objects, is likely to get the address that it had.
+//
+// No two IPs have the same address. The plan depends only on the objects, not on their order. Planning again with the given
+// addresses changes nothing.
 func IPs(objects IPObjects) map[types.NamespacedName]IPPlan {
 	out := make(map[types.NamespacedName]IPPlan, len(objects.IPs))
 	sources := make(map[types.NamespacedName]*source, len(objects.Networks))
@@ -122,7 +127,8 @@ func give(ip *ipamv1alpha1.IP, from types.NamespacedName, s *source, owners map[
 	return IPPlan{Addr: addr, CIDR: s.cidr}
 }
 
-// checkAddress refuses what can't be an address of a host, a service or a pod: peers must not reach by it what only this host may.
+// checkAddress refuses addresses that no host, service or pod can have: peers must not get access to addresses meant for the host
+// itself.
 func checkAddress(text string) Problem {
 	addr, err := netip.ParseAddr(text)
 	if err != nil || !addr.Is4() {
@@ -141,11 +147,11 @@ func checkAddress(text string) Problem {
 type source struct {
 	// cidr is its range; invalid while it has none.
 	cidr netip.Prefix
-	// why it gives none; empty if it does.
+	// why says why the Network gives no addresses; empty if it does.
 	why string
-	// first is the first address to give and usable how many there are from there.
+	// first is the first address that can be given, as a number. usable is the number of addresses from there on.
 	first, usable uint64
-	// given is how many of those are.
+	// given is how many of the usable addresses are in use.
 	given uint64
 }
 
@@ -165,7 +171,7 @@ func newSource(object *ipamv1alpha1.Network) *source {
 	back := uint64(max(object.Spec.PreAllocated, 1))
 	s.first = spanOf(cidr).first + back
 	if size(cidr) > 2 {
-		back++ // the last one: not every host takes it for that of another one
+		back++ // the last one too: some hosts treat it as a broadcast address
 	}
 	if size(cidr) > back {
 		s.usable = size(cidr) - back
@@ -181,7 +187,7 @@ func (s *source) count(addr netip.Addr) {
 	}
 }
 
-// find is the first free address from where the key begins its search.
+// find returns the first free address, starting at a place that depends on the key.
 func (s *source) find(key types.NamespacedName, owners map[netip.Addr]types.NamespacedName) (netip.Addr, bool) {
 	if s.given >= s.usable {
 		return netip.Addr{}, false

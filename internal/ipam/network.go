@@ -14,74 +14,77 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 )
 
-// DefaultPools are where remapped ranges come from unless the installation says otherwise.
+// DefaultPools returns the pools for remapped ranges that apply unless the installation sets others.
 func DefaultPools() []netip.Prefix {
 	return []netip.Prefix{
 		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("172.16.0.0/12"),
 	}
 }
 
-// Host is an address that is in use around the cluster, such as that of a node or of an API server: no range that is chosen holds it.
+// Host is an address in use around the cluster, such as that of a node or an API server. No chosen range contains it.
 type Host struct {
-	// Name tells people whose address it is.
+	// Name says in messages whose address it is.
 	Name string
 	Addr netip.Addr
 }
 
-// NetworkObjects are all that ranges depend on.
+// NetworkObjects are all the inputs of the plan of ranges.
 type NetworkObjects struct {
 	Networks []ipamv1alpha1.Network
-	// Pools are where remapped ranges come from, the first ones first.
+	// Pools are the ranges from which remapped ranges are chosen, in order of preference.
 	Pools []netip.Prefix
-	// Hosts in use around the cluster.
+	// Hosts are the addresses in use around the cluster.
 	Hosts []Host
 }
 
-// NetworkPlan is what becomes of a Network.
+// NetworkPlan is the plan for a Network.
 type NetworkPlan struct {
-	// CIDR is its range; invalid while it can have none.
+	// CIDR is its range; invalid if it can have none.
 	CIDR netip.Prefix
-	// Instead says, where the range was chosen now and is not the wanted one, why: "overlaps 10.70.0.0/16 (Network liqo/external-cidr)".
+	// Instead says why the chosen range is not the wanted one: "overlaps 10.70.0.0/16 (Network liqo/external-cidr)". It is empty
+	// if it is the wanted one, or if the range was not chosen in this plan.
 	Instead string
-	// Problem is none when all is well. With a range, it tells what that collides with.
+	// Problem is zero if all is well. With a range, it says what the range collides with.
 	Problem Problem
 }
 
-// network is a Network while it is planned.
+// network is a Network during planning.
 type network struct {
 	*ipamv1alpha1.Network
 	wanted netip.Prefix
 	// given is the range in the status; invalid while there is none.
 	given netip.Prefix
-	// fixed tells that the range is where it is, whatever we think of it.
+	// fixed is true if the range is in use as it is and cannot be remapped.
 	fixed bool
-	// tolerant tells that it may overlap other ranges of this cluster.
+	// tolerant is true if the range may overlap other fixed ranges of this cluster.
 	tolerant bool
-	// local tells that it is one of this cluster, not a peer's.
+	// local is true if the range belongs to this cluster, not to a peer.
 	local bool
-	// negotiated tells that only the peer named the range: it must not choose what is led to it.
+	// negotiated is true if only the peer named the range. The peer must not choose which addresses are routed to it.
 	negotiated bool
 }
 
 func (n *network) String() string { return fmt.Sprintf("Network %s", keyOf(&n.ObjectMeta)) }
 
-// taken is a range in use and whose it is.
+// taken is a range in use, with its owner.
 type taken struct {
 	prefix netip.Prefix
-	by     *network // nil for what is not a Network
+	by     *network // nil if the owner is not a Network
 	name   string
 }
 
-// Networks plans the ranges of all Networks. Fixed ones (label ipam.liqo.io/network-not-remapped) get the range that they tell. What was given
-// stays as it is. Everyone else gets the wanted range if nothing overlaps it, else the next free one of the same length out of the
-// pools, beginning after the wanted one. Wanted ranges go before chosen ones, those of this cluster before those of peers.
+// Networks plans the ranges of all Networks. Fixed ones (label ipam.liqo.io/network-not-remapped) get the range in their spec. A
+// Network that has a range keeps it. Every other Network gets the wanted range if nothing overlaps it. Otherwise it gets the next
+// free range of the same length in the pools, starting after the wanted one. Wanted ranges take precedence over chosen ones, and
+// Networks of this cluster over those of peers.
 //
-// A range that only the peer named (label ipam.liqo.io/network-negotiated) decides nothing but its length: its place is always chosen from the
-// pools, away from the hosts, and neither what the peer names nor how often it changes its mind says where. Where one that was given before
-// lies outside the pools, or where anything else here needs, the problem says so. It comes after all others.
+// A range that only the peer named (label ipam.liqo.io/network-negotiated) determines nothing but its length. The plan always
+// chooses its place in the pools, away from the hosts. Neither the range that the peer names, nor how often the peer changes it,
+// has an influence on the place. If such a Network already has a range outside the pools, or one that overlaps another need of
+// this cluster, its problem says so. These Networks come after all others.
 //
-// Two ranges never overlap, but for shared and reserved ones among those of this cluster. The plan depends on the objects alone, not on
-// their order; planning again with what was given changes nothing.
+// Two ranges never overlap, except shared and reserved ranges of this cluster. The plan depends only on the objects, not on their
+// order. Planning again with the given ranges changes nothing.
 func Networks(objects NetworkObjects) map[types.NamespacedName]NetworkPlan {
 	out := make(map[types.NamespacedName]NetworkPlan, len(objects.Networks))
 	objects.Hosts = slices.DeleteFunc(slices.Clone(objects.Hosts), func(h Host) bool { return !h.Addr.Is4() })
@@ -93,7 +96,7 @@ func Networks(objects NetworkObjects) map[types.NamespacedName]NetworkPlan {
 		switch {
 		case problem != Problem{}:
 			out[keyOf(&n.ObjectMeta)] = NetworkPlan{CIDR: n.given, Problem: problem}
-			if n.given.IsValid() { // what it has, it has
+			if n.given.IsValid() { // a range in the status stays in use
 				inUse = append(inUse, taken{n.given, n, n.String()})
 			}
 		case n.negotiated && n.given.IsValid():
@@ -120,11 +123,12 @@ func Networks(objects NetworkObjects) map[types.NamespacedName]NetworkPlan {
 	return out
 }
 
-// neighbourhood is the length of the prefix that a host's network is taken to have: nothing tells how large the network of a node or of an API
-// server is, or where its routers, resolvers and storage are. A range too many costs no more than another place for a peer.
+// neighbourhood is the assumed prefix length of the network of a host. Neither the size of the network of a node or of an API
+// server is known, nor the addresses of its routers, resolvers and storage. Avoiding too large a range only means that a peer
+// gets another range.
 const neighbourhood = 16
 
-// neighbourhoods are the private networks that the hosts may be part of.
+// neighbourhoods returns the private networks that the hosts may be part of.
 func neighbourhoods(hosts []Host) []taken {
 	var near []taken
 	for _, host := range hosts {
@@ -135,7 +139,7 @@ func neighbourhoods(hosts []Host) []taken {
 	return near
 }
 
-// ordered are the Networks in the order in which they are served.
+// ordered returns the Networks in the order of planning.
 func ordered(networks []ipamv1alpha1.Network) []*ipamv1alpha1.Network {
 	out := make([]*ipamv1alpha1.Network, len(networks))
 	for i := range networks {
@@ -147,7 +151,7 @@ func ordered(networks []ipamv1alpha1.Network) []*ipamv1alpha1.Network {
 	return out
 }
 
-// choose gives ranges to those that have none. near is avoided where there is room elsewhere.
+// choose gives ranges to the Networks that have none. It avoids the ranges in near if there is room elsewhere.
 func choose(pending []*network, inUse, near []taken, objects NetworkObjects, out map[types.NamespacedName]NetworkPlan) {
 	pools := objects.Pools
 	var elsewhere []*network
@@ -179,7 +183,7 @@ func choose(pending []*network, inUse, near []taken, objects NetworkObjects, out
 	}
 }
 
-// hindrance says why a Network does not get the range that it wants, empty if it does.
+// hindrance says why a Network does not get the range that it wants; empty if it gets it.
 func (n *network) hindrance(inUse []taken) string {
 	if in := overlapped(n.wanted, inUse); in != nil {
 		return fmt.Sprintf("overlaps %s (%s)", in.prefix, in.name)
@@ -190,8 +194,8 @@ func (n *network) hindrance(inUse []taken) string {
 	return ""
 }
 
-// somewhere is a range of the length of the wanted one, before the place in the pools where the search for the ranges of this peer begins. It is the
-// same for all of them and for ever, and depends on what only this cluster knows: the UIDs of its own Networks.
+// somewhere returns a range of the wanted length. The search for the ranges of this peer starts after it in the pools. It is
+// always the same for all ranges of this peer. It depends on what only this cluster knows: the UIDs of its own Networks.
 func somewhere(n *network, objects NetworkObjects) netip.Prefix {
 	var known []string
 	for i := range objects.Networks {
@@ -202,7 +206,7 @@ func somewhere(n *network, objects NetworkObjects) netip.Prefix {
 	slices.Sort(known)
 	hash := fnv.New64a()
 	for _, text := range append(known, n.Namespace) {
-		_, _ = hash.Write([]byte(text + "/")) // it never fails
+		_, _ = hash.Write([]byte(text + "/")) // never fails
 	}
 	var all uint64
 	for _, pool := range objects.Pools {
@@ -221,8 +225,8 @@ func somewhere(n *network, objects NetworkObjects) netip.Prefix {
 	return n.wanted
 }
 
-// next is the first free range of the length of wanted: after it in the pool that holds it, then from the beginning of that pool, then in
-// the other pools.
+// next returns the first free range of the same length as wanted. It searches after wanted in the pool that contains it, then
+// from the beginning of that pool, then in the other pools.
 func next(wanted netip.Prefix, inUse []taken, pools []netip.Prefix) (netip.Prefix, bool) {
 	spans := make([]span, len(inUse))
 	for i, t := range inUse {
@@ -249,7 +253,7 @@ func next(wanted netip.Prefix, inUse []taken, pools []netip.Prefix) (netip.Prefi
 	return netip.Prefix{}, false
 }
 
-// overlapped is the first range in use that overlaps, nil if there is none.
+// overlapped returns the first range in use that overlaps prefix; nil if there is none.
 func overlapped(prefix netip.Prefix, inUse []taken) *taken {
 	for i := range inUse {
 		if inUse[i].prefix.Overlaps(prefix) {
@@ -259,7 +263,7 @@ func overlapped(prefix netip.Prefix, inUse []taken) *taken {
 	return nil
 }
 
-// at is where a fixed Network, or one that was given a range, is.
+// at returns the range of a Network that is fixed or already has a range.
 func (n *network) at() netip.Prefix {
 	if n.fixed {
 		return n.wanted
@@ -267,7 +271,7 @@ func (n *network) at() netip.Prefix {
 	return n.given
 }
 
-// settle plans a Network that is where it is; those before it are older.
+// settle plans a Network that is fixed or already has a range. The ranges in before belong to Networks that take precedence.
 func (n *network) settle(before []taken, hosts []Host, pools []netip.Prefix) NetworkPlan {
 	plan := NetworkPlan{CIDR: n.at()}
 	for i := range before {
@@ -277,7 +281,7 @@ func (n *network) settle(before []taken, hosts []Host, pools []netip.Prefix) Net
 		}
 		plan.Problem = problem(ReasonConflict, "%s overlaps %s of %s: delete one of the two Networks", plan.CIDR, before[i].prefix, before[i].name)
 		if n.fixed && !n.tolerant && !n.given.IsValid() {
-			plan.CIDR = netip.Prefix{} // nobody builds on it yet
+			plan.CIDR = netip.Prefix{} // nothing uses it yet
 		}
 		return plan
 	}
@@ -302,7 +306,7 @@ func (n *network) settle(before []taken, hosts []Host, pools []netip.Prefix) Net
 	return plan
 }
 
-// read takes a Network apart. With a problem, only what could be read of its status is there.
+// read parses a Network. If it returns a problem, only what could be parsed is set in the result.
 func read(object *ipamv1alpha1.Network) (*network, Problem) {
 	n := &network{Network: object}
 	n.fixed = object.Labels[ipamv1alpha1.LabelNetworkNotRemapped] == api.True
@@ -329,7 +333,7 @@ func read(object *ipamv1alpha1.Network) (*network, Problem) {
 	return n, Problem{}
 }
 
-// ParsePrefix reads an IPv4 range in CIDR notation. Its error says how to write it.
+// ParsePrefix parses an IPv4 range in CIDR notation. Its error says how to write the range.
 func ParsePrefix(text string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(text)
 	switch {

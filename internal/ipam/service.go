@@ -14,11 +14,12 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 )
 
-// ManagedBy is who owns the EndpointSlices that Service makes.
+// ManagedBy is the value of label endpointslice.kubernetes.io/managed-by on the EndpointSlices that Service returns.
 const ManagedBy = "ipam.liqo.io"
 
-// Service is the Service that an IP asks for, with the EndpointSlice that leads it to spec.ip; both are nil if it asks for none. They are in the
-// IP's namespace: whoever may make an IP there must not be able to make a Service elsewhere.
+// Service returns the Service that an IP requests, and the EndpointSlice with spec.ip as its endpoint. Both are nil if the IP
+// requests none. They are in the namespace of the IP: permission to create IPs in one namespace must not allow the creation of
+// Services in another.
 func Service(ip *ipamv1alpha1.IP) (*corev1.Service, *discoveryv1.EndpointSlice, Problem) {
 	template := ip.Spec.ServiceTemplate
 	if template == nil {
@@ -70,7 +71,7 @@ func Service(ip *ipamv1alpha1.IP) (*corev1.Service, *discoveryv1.EndpointSlice, 
 	return service, slice, Problem{}
 }
 
-// Revision tells one template, with the address that it leads to, from another one.
+// Revision returns a hash of the Service and its EndpointSlice. Another template or another address results in another hash.
 func Revision(service *corev1.Service, slice *discoveryv1.EndpointSlice) (string, error) {
 	text, err := json.Marshal([]any{service, slice})
 	if err != nil {

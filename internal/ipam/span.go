@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// span is a run of IPv4 addresses, both ends included. It is wide enough to count one past the last address there is.
+// span is a range of IPv4 addresses, both ends included. 64 bits also hold the number after the last IPv4 address.
 type span struct{ first, last uint64 }
 
 func spanOf(p netip.Prefix) span {
@@ -14,10 +14,10 @@ func spanOf(p netip.Prefix) span {
 	return span{first, first + size(p) - 1}
 }
 
-// size is how many addresses a range has.
+// size returns the number of addresses in a range.
 func size(p netip.Prefix) uint64 { return 1 << (32 - p.Bits()) }
 
-// blockAt is the range of this length that begins at an address.
+// blockAt returns the range with a given first address and prefix length.
 func blockAt(first uint64, bits int) netip.Prefix {
 	return netip.PrefixFrom(fromNumber(uint32(first)), bits) //nolint:gosec // the caller stays inside a range of 32 bits
 }
@@ -36,13 +36,13 @@ func merged(spans []span) []span {
 	return out
 }
 
-// free finds the first aligned block of this length at or after an address, inside the pool and outside of every blocked span; those are
-// as merged returns them.
+// free returns the first aligned range of a given prefix length at or after an address, inside the pool and outside all blocked
+// spans. The blocked spans must be sorted and disjoint, as merged returns them.
 func free(pool span, from uint64, bits int, blocked []span) (netip.Prefix, bool) {
 	length := uint64(1) << (32 - bits)
 	aligned := func(at uint64) uint64 { return (at + length - 1) &^ (length - 1) }
 	at := aligned(max(from, pool.first))
-	// The first span that ends at or after the candidate; those before are of no interest.
+	// Start with the first span that ends at or after the candidate; earlier spans do not matter.
 	next, _ := slices.BinarySearchFunc(blocked, at, func(s span, at uint64) int { return cmp.Compare(s.last, at) })
 	for _, s := range blocked[next:] {
 		if s.first > at+length-1 {

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// unusable are the ranges that no network between clusters may use: "this" network, loopback, link-local (the tunnels' own addresses are
-// of it), multicast and what is reserved for ever (RFC 6890). Special says the same of addresses.
+// unusable returns the ranges that no network between clusters may use: "this" network, loopback, link-local (the addresses of
+// the tunnel itself are link-local), multicast, and ranges that are reserved forever (RFC 6890). Special covers the same ranges
+// for single addresses.
 func unusable() []netip.Prefix {
 	return []netip.Prefix{
 		netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
@@ -15,23 +16,23 @@ func unusable() []netip.Prefix {
 	}
 }
 
-// PrivateRanges are the address ranges that networks use inside and the Internet does not route (RFC 1918).
+// PrivateRanges returns the address ranges for private networks, which the Internet does not route (RFC 1918).
 func PrivateRanges() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16")}
 }
 
-// Private tells whether a whole range is one that a cluster may have on the word of a peer alone: private, or shared address space (RFC 6598),
-// which clouds give to pods.
+// Private reports whether a cluster may use a whole range on the word of a peer alone: it is private, or shared address space
+// (RFC 6598), which cloud providers use for pods.
 func Private(p netip.Prefix) bool {
 	return within(append(PrivateRanges(), netip.MustParsePrefix("100.64.0.0/10")), p)
 }
 
-// within tells whether one of the ranges contains all of p.
+// within reports whether one of the ranges contains all of p.
 func within(ranges []netip.Prefix, p netip.Prefix) bool {
 	return slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Bits() <= p.Bits() && r.Contains(p.Addr()) })
 }
 
-// Special says what an address is that no cluster may have, empty for all others.
+// Special says why an address must not be used between clusters; empty for an address that may be used.
 func Special(a netip.Addr) string {
 	switch {
 	case !a.IsValid():
@@ -52,7 +53,7 @@ func Special(a netip.Addr) string {
 	return ""
 }
 
-// SpecialPrefix says what a range contains that no cluster may have, empty if nothing.
+// SpecialPrefix says why a range must not be used between clusters; empty for a range that may be used.
 func SpecialPrefix(p netip.Prefix) string {
 	if !p.Addr().Is4() {
 		return Special(p.Addr())

@@ -1,11 +1,13 @@
-// Package keep keeps a program running inside a container.
+// Package keep supervises a program inside a container: it restarts the program whenever it ends.
 //
-// Kubernetes starts a container that ends again, too, but calls its pod not ready meanwhile, whatever else runs there. kube-proxy then forgets the
-// UDP connections that lead to the pod (it does so for every endpoint that is not serving, also where a Service publishes those that are not
-// ready), the tunnel's of a gateway among them: the peer's next packet may come to another replica, which knows nothing of the session. The
-// tunnel does not depend on the agent beside it, so neither must the pod's being ready.
+// Kubernetes also restarts a container that ends, but meanwhile the whole pod is not ready. kube-proxy then drops the UDP
+// connections to the pod. (It does so for every endpoint that is not serving, even if the Service publishes endpoints that are
+// not ready.) Among them is the tunnel of a gateway: the next packet of the peer may reach another replica, which does not have
+// the session. The tunnel does not depend on the agent in the other container, so the readiness of the pod must not depend on it
+// either.
 //
-// It is a program of its own because it is there for each replica of each gateway: it holds 3 MiB, and the agent's program ten times that.
+// It is a separate program because it runs in each replica of each gateway: it uses 3 MiB of memory, the program of the agent ten
+// times as much.
 package keep
 
 import (
@@ -19,17 +21,17 @@ import (
 	"time"
 )
 
-// How long Running waits before it starts a program again: firstRest when it has run for longer than lastRest, twice as long after each end that
-// comes sooner, at most lastRest.
+// The delay before Running restarts a program: firstRest if the program ran for longer than lastRest. After each shorter run, the
+// delay doubles, up to lastRest.
 const (
 	firstRest = 50 * time.Millisecond
 	lastRest  = 10 * time.Second
 )
 
-// graceful is how long a program that was told to end may take: less than the pod has.
+// graceful is how long a program may take to end after SIGTERM. It is shorter than the grace period of the pod.
 const graceful = 12 * time.Second
 
-// Running runs a program until ctx ends, and starts it again whenever it ends by itself.
+// Running runs a program until ctx ends, and restarts it whenever it ends by itself.
 func Running(ctx context.Context, program []string, log *slog.Logger) error {
 	if len(program) == 0 {
 		return errors.New("keeping a program running: none is named")
@@ -53,7 +55,7 @@ func Running(ctx context.Context, program []string, log *slog.Logger) error {
 	}
 }
 
-// once runs it once. When ctx ends it is told to end; how it does is for itself to tell.
+// once runs the program once. When ctx ends, it sends SIGTERM to the program, and ignores how the program ends.
 func once(ctx context.Context, program []string) error {
 	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr

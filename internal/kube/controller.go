@@ -10,8 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// An object whose pass fails is tried again after firstRetry, then after twice as long each time, at most after LongestRetry. All objects of one
-// controller together are retried retriesPerSecond times per second, retriesAtOnce at once.
+// An object whose reconciliation fails is retried after firstRetry, then after twice the previous delay each time, but at most
+// after LongestRetry. All objects of one controller share a limit of retriesPerSecond retries per second, with bursts of
+// retriesAtOnce.
 const (
 	firstRetry       = 5 * time.Millisecond
 	LongestRetry     = 30 * time.Second
@@ -19,9 +20,9 @@ const (
 	retriesAtOnce    = 100
 )
 
-// NewController begins a controller. An error that lasts and then ends is noticed within LongestRetry: the default of controller-runtime waits up
-// to 1000 s, so that a peer which was unreachable for an hour would be joined again a quarter of an hour late. Options may be left out; a
-// RateLimiter in them is kept.
+// NewController returns a builder for a controller that retries failures at least every LongestRetry. The default of
+// controller-runtime waits up to 1000 s, so a peer that was unreachable for an hour would be reconnected up to a quarter of an
+// hour late. Options are optional; a RateLimiter in them is kept.
 func NewController(mgr ctrl.Manager, name string, options ...controller.Options) *ctrl.Builder {
 	var o controller.Options
 	if len(options) > 0 {
@@ -30,7 +31,7 @@ func NewController(mgr ctrl.Manager, name string, options ...controller.Options)
 	return ctrl.NewControllerManagedBy(mgr).Named(name).WithOptions(ControllerOptions(o))
 }
 
-// ControllerOptions adds the pace of retries that NewController promises, for a controller that is made without a builder.
+// ControllerOptions adds the retry limits of NewController to the options of a controller that is created without the builder.
 func ControllerOptions(o controller.Options) controller.Options {
 	if o.RateLimiter == nil {
 		o.RateLimiter = workqueue.NewTypedMaxOfRateLimiter(

@@ -1,9 +1,9 @@
-// Package kube is the input and output that knows no concern: a runner for reconcilers, four classes of errors that decide
-// what happens next, writes that are skipped when they would change nothing, and the scheme of every kind we use.
+// Package kube holds the access to Kubernetes that all concerns share: a generic reconciler, four classes of errors that decide
+// between retry, wait and give up, writes that are skipped if nothing would change, and a scheme with all used kinds.
 //
-// A reconciler built on Reconciler only thinks about its object: it reads facts, plans with the pure root of its concern and
-// applies the plan. Fetching, finalizers, the single status write, the summary condition and the choice between retry, wait and
-// give up are done here, once.
+// The code on top of Reconciler only deals with its own object: it reads facts, computes a plan with the pure root package of its
+// concern, and applies the plan. Reconciler does everything else: fetching, finalizers, the single status write, the summary
+// condition, and the handling of errors.
 package kube
 
 import (
@@ -21,7 +21,7 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/api/sharing/v1alpha1"
 )
 
-// NewScheme returns a scheme with Kubernetes' own kinds, CustomResourceDefinition and all of ours.
+// NewScheme returns a scheme with the kinds of Kubernetes, CustomResourceDefinition, and all kinds of Liqo.
 func NewScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -35,7 +35,7 @@ func NewScheme() *runtime.Scheme {
 		sharingv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
-			panic(fmt.Sprintf("building the scheme: %v", err)) // two kinds under one name: a programming error
+			panic(fmt.Sprintf("building the scheme: %v", err)) // two types for the same kind: a programming error
 		}
 	}
 	return scheme

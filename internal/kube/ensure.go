@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// conflictDelay is how long a pass that lost a race waits for the cache to catch up.
+// conflictDelay is the pause after a write conflict, for the cache to catch up.
 const conflictDelay = 20 * time.Millisecond
 
-// Ensure makes the object that obj names look as mutate leaves it, and tells whether that took a write. It reads the object into
-// obj (from the cache, where c has one), calls mutate, and creates or patches only what differs. A mutate that can't accept what it finds
-// returns an error, and nothing is written. Fields that mutate leaves alone keep the values others gave them.
+// Ensure brings the object named by obj to the state that mutate sets, and reports whether it wrote anything. It reads the object
+// into obj (from the cache, if c has one), calls mutate, and creates the object or patches only the differences. If mutate
+// returns an error, Ensure writes nothing and returns that error. Fields that mutate does not touch keep their values.
 func Ensure(ctx context.Context, c client.Client, obj client.Object, mutate func() error) (bool, error) {
 	key := client.ObjectKeyFromObject(obj)
 	err := c.Get(ctx, key, obj)
@@ -50,14 +50,14 @@ func Ensure(ctx context.Context, c client.Client, obj client.Object, mutate func
 	return true, nil
 }
 
-// Delete removes obj; that it is gone already is fine. When obj carries a UID only that very object is removed, never a later one of
-// the same name.
+// Delete deletes obj. A missing object is no error. If obj has a UID, only the object with this UID is deleted, never a later one
+// of the same name.
 func Delete(ctx context.Context, c client.Client, obj client.Object, opts ...client.DeleteOption) error {
 	if uid := obj.GetUID(); uid != "" {
 		opts = append(opts, client.Preconditions{UID: ptr(uid)})
 	}
 	err := c.Delete(ctx, obj, opts...)
-	if apierrors.IsConflict(err) && obj.GetUID() != "" { // another object took the name: ours is gone
+	if apierrors.IsConflict(err) && obj.GetUID() != "" { // another object has the name now, so ours is gone
 		return nil
 	}
 	if client.IgnoreNotFound(err) != nil {
@@ -68,7 +68,7 @@ func Delete(ctx context.Context, c client.Client, obj client.Object, opts ...cli
 
 func ptr(uid types.UID) *types.UID { return &uid }
 
-// KindsOf is what the objects of a typed list are called, for an error: "Identities" of an *IdentityList.
+// KindsOf returns the plural kind of the objects of a typed list, for error messages: "Identities" for an *IdentityList.
 func KindsOf(list client.ObjectList) string {
 	name := fmt.Sprintf("%T", list)
 	name = strings.TrimSuffix(name[strings.LastIndex(name, ".")+1:], "List")
@@ -78,7 +78,7 @@ func KindsOf(list client.ObjectList) string {
 	return name + "s"
 }
 
-// describe names an object for an error: its kind, namespace and name.
+// describe names an object in error messages: its kind, namespace and name.
 func describe(c client.Client, obj client.Object) string {
 	kind := fmt.Sprintf("%T", obj)
 	if gvk, err := apiutil.GVKForObject(obj, c.Scheme()); err == nil {

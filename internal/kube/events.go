@@ -9,22 +9,24 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// noteLimit is how long the note of an Event may be, in bytes (API events.k8s.io/v1). A longer one is refused, and nobody hears of it.
+// noteLimit is the maximum length of the note of an Event, in bytes (API events.k8s.io/v1). The API server rejects a longer one,
+// and the event is lost.
 const noteLimit = 1024
 
-// EventRecorder returns a recorder of the manager's that cuts notes to what an API server takes. Refusals of admission are often longer.
+// EventRecorder returns an event recorder of the manager that truncates notes to the limit of the API server. Admission errors
+// are often longer than that.
 func EventRecorder(mgr ctrl.Manager, name string) events.EventRecorder {
 	return recorder{mgr.GetEventRecorder(name)}
 }
 
 type recorder struct{ events.EventRecorder }
 
-// Eventf is part of events.EventRecorder.
+// Eventf implements events.EventRecorder.
 func (r recorder) Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any) {
 	r.EventRecorder.Eventf(regarding, related, eventtype, reason, action, "%s", cut(fmt.Sprintf(note, args...)))
 }
 
-// cut shortens a note that is too long, between two characters.
+// cut shortens a note that is too long, without splitting a character.
 func cut(note string) string {
 	const more = "..."
 	if len(note) <= noteLimit {

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Reasons of the summary condition that the runner sets by itself.
+// Reasons that Reconciler itself sets in the summary condition.
 const (
-	// ReasonReconciled tells that the world follows the object.
+	// ReasonReconciled means that the state of the cluster matches the object.
 	ReasonReconciled = "Reconciled"
-	// ReasonError tells that the last pass failed and is retried with growing delays.
+	// ReasonError means that the last pass failed and is retried with growing delays.
 	ReasonError = "Error"
-	// ReasonDeleting tells that the object waits for its finalizer.
+	// ReasonDeleting means that the object is being deleted and waits for its finalizer.
 	ReasonDeleting = "Deleting"
 )
 
-// wait is an outcome: nothing is wrong, something else has to happen first.
+// wait is an outcome: nothing is wrong, but something else has to happen first.
 type wait struct {
 	reason, message string
 	after           time.Duration
@@ -24,41 +24,41 @@ type wait struct {
 
 func (w *wait) Error() string { return w.message }
 
-// invalid is an outcome: trying again is useless until somebody changes the object.
+// invalid is an outcome: a retry is useless until somebody changes the object.
 type invalid struct{ reason, message string }
 
 func (i *invalid) Error() string { return i.message }
 
-// Wait says that the reconciler can't go on before something else happens, and that a watch will tell. The message names what
-// is waited for: object, namespace, cluster. Reason is CamelCase and goes into the summary condition.
+// Wait returns an outcome for a reconciler that cannot continue before some other event, for which a watch exists. The message
+// names what it waits for: object, namespace, cluster. The reason is CamelCase and appears in the summary condition.
 func Wait(reason, format string, args ...any) error {
 	return &wait{reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// WaitFor is Wait for what no watch announces: the object is looked at again after d.
+// WaitFor is like Wait for events without a watch: the object is requeued after d.
 func WaitFor(d time.Duration, reason, format string, args ...any) error {
 	return &wait{reason: reason, message: fmt.Sprintf(format, args...), after: d}
 }
 
-// Invalid says that the object itself is wrong. It is not retried before it changes. The message names the field, the value and
-// the cure.
+// Invalid returns an outcome for an object that is itself wrong. There is no retry before the object changes. The message names
+// the field, the value and the remedy.
 func Invalid(reason, format string, args ...any) error {
 	return &invalid{reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// IsWait tells whether err is, or wraps, an outcome of Wait or WaitFor.
+// IsWait reports whether err is or wraps an outcome of Wait or WaitFor.
 func IsWait(err error) bool {
 	var w *wait
 	return errors.As(err, &w)
 }
 
-// IsInvalid tells whether err is, or wraps, an outcome of Invalid.
+// IsInvalid reports whether err is or wraps an outcome of Invalid.
 func IsInvalid(err error) bool {
 	var i *invalid
 	return errors.As(err, &i)
 }
 
-// explain turns the result of a pass into the summary condition's status, reason and message.
+// explain converts the result of a pass to the status, reason and message of the summary condition.
 func explain(err error) (ok bool, reason, message string) {
 	var w *wait
 	var i *invalid

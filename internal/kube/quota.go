@@ -11,10 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// CountQuota writes the usage of custom resources in a ResourceQuota for which none is known; lists names them as the quota does ("count/RESOURCE.GROUP").
+// CountQuota writes the usage of custom resources into a ResourceQuota whose status lacks it. The keys of lists are the resource
+// names in the quota ("count/RESOURCE.GROUP").
 //
-// An API server refuses every object of a kind whose usage is not known. The controller manager of Kubernetes counts when a quota is created, but leaves out custom
-// resources that it has not discovered yet, and counts again after five minutes: whoever peers right after an installation would wait that long.
+// An API server rejects every object of a kind whose usage is unknown. The controller manager of Kubernetes counts the usage when
+// a quota is created. It leaves out custom resources that it has not discovered yet, and counts again only after five minutes.
+// Without CountQuota, a peering right after an installation would have to wait that long.
 func CountQuota(ctx context.Context, c client.Client, quota *corev1.ResourceQuota, lists map[corev1.ResourceName]client.ObjectList) error {
 	before := quota.DeepCopy()
 	for name, list := range lists {
@@ -38,7 +40,7 @@ func CountQuota(ctx context.Context, c client.Client, quota *corev1.ResourceQuot
 	if equality.Semantic.DeepEqual(before.Status, quota.Status) {
 		return nil
 	}
-	// The lock keeps what Kubernetes has counted meanwhile.
+	// The optimistic lock prevents overwriting a usage that Kubernetes has counted meanwhile.
 	if err := c.Status().Patch(ctx, quota, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("writing the usage of %s: %w", describe(c, quota), err)
 	}

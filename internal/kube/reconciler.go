@@ -17,33 +17,33 @@ import (
 // ConditionReady is the type of the summary condition.
 const ConditionReady = "Ready"
 
-// Reconciler runs one concern on one kind. T is a pointer to the kind's Go type.
+// Reconciler reconciles the objects of one kind for one concern. T is a pointer to the kind's Go type.
 type Reconciler[T client.Object] struct {
-	// Name of the concern, in errors.
+	// Name is the name of the concern, for error messages.
 	Name string
 	// Client reads from the cache and writes to the API server.
 	Client client.Client
-	// Finalizer holds the object until Finalize returned nil; empty when nothing outlives it.
+	// Finalizer keeps the object until Finalize has returned nil. It is empty if nothing outlives the object.
 	Finalizer string
-	// Wanted tells whether the object is this concern's at all; nil means yes. What is not wanted gets no finalizer and no Sync; a
-	// finalizer it already has is still honoured.
+	// Wanted reports whether this reconciler is responsible for the object; nil means always. Other objects get no finalizer and
+	// no Sync. A finalizer that such an object already has is still processed.
 	Wanted func(obj T) bool
-	// Sync makes the world follow obj. It may change obj.Status in memory, which is then written once; it must not change metadata
-	// or spec (use Ensure for that).
+	// Sync makes the state of the cluster match obj. It may change obj.Status in memory; Reconciler then writes the status once.
+	// It must not change metadata or spec (use Ensure for that).
 	Sync func(ctx context.Context, obj T) error
-	// Finalize undoes what Sync did; nil lets the object go.
+	// Finalize reverts what Sync did. The object can be deleted once it returns nil.
 	Finalize func(ctx context.Context, obj T) error
-	// Conditions returns where the kind keeps its conditions; with it, the summary condition "Ready" is kept.
+	// Conditions returns the conditions in the status of obj. If it is set, Reconciler maintains the summary condition "Ready".
 	Conditions func(obj T) *[]metav1.Condition
 }
 
-// Reconcile does one pass over the object that the request names.
+// Reconcile runs one pass for the object named by the request.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	obj := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 	if err := r.Client.Get(ctx, req.NamespacedName, obj); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	// The cache hands out shared objects to readers that promise not to change them; Sync may change the status.
+	// The cache may return shared objects, which must not be changed, but Sync may change the status.
 	obj = obj.DeepCopyObject().(T)
 	before := obj.DeepCopyObject().(T)
 
@@ -68,7 +68,7 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (r
 	r.summarize(obj, err)
 	if werr := PatchStatus(ctx, r.Client, obj, before); werr != nil {
 		if IsWait(err) || IsInvalid(err) {
-			err = nil // it was to be told by the status, and was not: only another pass can
+			err = nil // the status should have reported the outcome but was not written, so retry
 		}
 		return r.outcome(errors.Join(err, werr))
 	}
@@ -82,12 +82,12 @@ func (r *Reconciler[T]) finalize(ctx context.Context, obj T) error {
 	return r.Finalize(ctx, obj)
 }
 
-// addFinalizer writes the finalizer before anything is made that would outlive the object.
+// addFinalizer writes the finalizer before the creation of anything that outlives the object.
 func (r *Reconciler[T]) addFinalizer(ctx context.Context, obj, before T) error {
 	if r.Finalizer == "" || !controllerutil.AddFinalizer(obj, r.Finalizer) {
 		return nil
 	}
-	// The optimistic lock keeps two controllers from overwriting each other's entry in the list.
+	// The optimistic lock prevents two controllers from overwriting each other's finalizers.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, obj, patch); err != nil {
 		return fmt.Errorf("adding finalizer %s: %w", r.Finalizer, err)
@@ -106,7 +106,7 @@ func (r *Reconciler[T]) removeFinalizer(ctx context.Context, obj T) error {
 	return nil
 }
 
-// summarize keeps the summary condition.
+// summarize sets the summary condition.
 func (r *Reconciler[T]) summarize(obj T, err error) {
 	if r.Conditions == nil || apierrors.IsConflict(err) {
 		return
@@ -122,7 +122,7 @@ func (r *Reconciler[T]) summarize(obj T, err error) {
 	meta.SetStatusCondition(r.Conditions(obj), condition)
 }
 
-// outcome turns the error of a pass into what the work queue does with it.
+// outcome converts the error of a pass to the result for the work queue.
 func (r *Reconciler[T]) outcome(err error) (reconcile.Result, error) {
 	var w *wait
 	switch {
@@ -131,9 +131,9 @@ func (r *Reconciler[T]) outcome(err error) (reconcile.Result, error) {
 	case errors.As(err, &w):
 		return reconcile.Result{RequeueAfter: w.after}, nil
 	case IsInvalid(err):
-		return reconcile.Result{}, nil // the condition tells; a change of the object brings it back
+		return reconcile.Result{}, nil // reported by the condition; a change of the object triggers a reconciliation
 	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: conflictDelay}, nil // the cache is behind: no news for anybody
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil // the cache is outdated: not worth an error message
 	default:
 		return reconcile.Result{}, fmt.Errorf("%s: %w", r.Name, err)
 	}

@@ -11,15 +11,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PatchStatus writes the status of obj if, and only if, it differs from that of before, the same object as it was read. That the object
-// is gone by now is fine.
+// PatchStatus writes the status of obj if it differs from the status of before, which is the same object as it was read. It is no
+// error if the object no longer exists.
 func PatchStatus(ctx context.Context, c client.Client, obj, before client.Object) error {
 	if equality.Semantic.DeepEqual(statusOf(obj), statusOf(before)) {
 		return nil
 	}
 	patch := client.MergeFrom(before)
 	if reflect.ValueOf(statusOf(before)).IsZero() {
-		// The API server may have no status at all yet: a difference would leave out the required fields that stay false, zero or empty.
+		// The object may have no status yet: then a patch of the differences would lack required fields with a value of false,
+		// zero or empty.
 		whole, err := json.Marshal(map[string]any{"status": statusOf(obj)})
 		if err != nil {
 			return fmt.Errorf("marshalling the status of %s: %w", describe(c, obj), err)

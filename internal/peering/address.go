@@ -7,9 +7,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// PublishedAddress is the URL under which the API servers of a cluster announce themselves in the EndpointSlices of Service
-// default/kubernetes: the first ready one in order, so that the order in which several of them are listed changes no identity. It is empty
-// when none is ready.
+// PublishedAddress returns the URL under which the API servers of a cluster publish themselves in the EndpointSlices of Service
+// default/kubernetes. Of several ready endpoints it returns the smallest host:port in string order, so that the order in the slices does
+// not change what an identity contains. It returns "" when no endpoint is ready.
 func PublishedAddress(slices []discoveryv1.EndpointSlice) string {
 	first := ""
 	for i := range slices {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Certificate reads the first PEM certificate: signers may append their chain.
+// Certificate parses the first PEM certificate in data. It ignores what follows, because signers may append their chain.
 func Certificate(data []byte) (*x509.Certificate, error) {
 	block, _ := pem.Decode(data)
 	if block == nil || block.Type != pemCertificate {
@@ -23,18 +23,19 @@ func Certificate(data []byte) (*x509.Certificate, error) {
 	return certificate, nil
 }
 
-// CertificateLife is for how long the certificates of consumers are requested; the cluster's signer may shorten it. Nobody can revoke a certificate of a
-// Kubernetes cluster before it expires, so it is short; and long enough for a consumer that is switched off over a weekend.
+// CertificateLife is the lifetime requested for the certificates of consumers; the cluster's signer may shorten it. It is short, because a
+// certificate of a Kubernetes cluster can't be revoked before it expires. It is long enough for a consumer that is switched off over a
+// weekend.
 const CertificateLife = 7 * 24 * time.Hour
 
-// RenewAt is when a certificate should be replaced: after two thirds of its life.
+// RenewAt returns when a certificate should be replaced: after two thirds of its lifetime.
 func RenewAt(certificate *x509.Certificate) time.Time {
 	life := certificate.NotAfter.Sub(certificate.NotBefore)
 	return certificate.NotBefore.Add(life / 3 * 2)
 }
 
-// CheckCertificate tells why data can't serve as the certificate of subject with the request's key at the given time; nil means it can,
-// and needs no renewal yet.
+// CheckCertificate returns nil if data is a certificate of subject for the key in request, and needs no renewal yet at the given time.
+// Otherwise the error says why the certificate can't be used.
 func CheckCertificate(data []byte, request []byte, subject Subject, now time.Time) error {
 	if err := CheckIssued(data, request, subject); err != nil {
 		return err
@@ -49,7 +50,8 @@ func CheckCertificate(data []byte, request []byte, subject Subject, now time.Tim
 	return nil
 }
 
-// CheckIssued tells why data is not a certificate of subject with the request's key, at whatever time; nil means it is.
+// CheckIssued returns nil if data is a certificate of subject for the key in request, expired or not. Otherwise the error says what
+// differs.
 func CheckIssued(data []byte, request []byte, subject Subject) error {
 	certificate, err := Certificate(data)
 	if err != nil {
@@ -69,7 +71,7 @@ func CheckIssued(data []byte, request []byte, subject Subject) error {
 	return nil
 }
 
-// CheckHolder tells whether a PEM certificate was issued for key.
+// CheckHolder returns nil if the PEM certificate in data was issued for key, and an error otherwise.
 func CheckHolder(data []byte, key crypto.Signer) error {
 	certificate, err := Certificate(data)
 	if err != nil {
@@ -81,7 +83,7 @@ func CheckHolder(data []byte, key crypto.Signer) error {
 	return nil
 }
 
-// Fresher tells whether the PEM certificate a is to be preferred to b: it can be read, and b can't or ends earlier.
+// Fresher reports whether the PEM certificate a is to be preferred to b: a can be parsed, and b either can't be parsed or expires earlier.
 func Fresher(a, b []byte) bool {
 	first, err := Certificate(a)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// tally counts what is ready, and remembers of the first that is not what is wrong with it.
+// tally counts the objects that are ready, and keeps the problem of the first object that is not.
 type tally struct {
 	ready, all int
 	trouble    string
 }
 
-// add counts one more: ready when the trouble is empty.
+// add counts one more object. An empty trouble means that the object is ready.
 func (t *tally) add(trouble string) {
 	t.all++
 	switch {
@@ -32,7 +32,8 @@ func (t *tally) add(trouble string) {
 	}
 }
 
-// condition sums up. Its reason is what, Ready, SomeNotReady or NotReady; its message names the first that is not.
+// condition summarizes the count. The reason is the word in what, followed by Ready, SomeNotReady or NotReady. The message has the problem
+// of the first object that is not ready.
 func (t *tally) condition(kind corev1beta1.ConditionType, what string) corev1beta1.Condition {
 	c := state(kind, what, t.ready, t.all)
 	switch {
@@ -44,7 +45,7 @@ func (t *tally) condition(kind corev1beta1.ConditionType, what string) corev1bet
 	return c
 }
 
-// state sums up how many of the objects are ready. Its reason is what, Ready, SomeNotReady or NotReady.
+// state summarizes how many of the objects are ready. The reason is the word in what, followed by Ready, SomeNotReady or NotReady.
 func state(kind corev1beta1.ConditionType, what string, ready, all int) corev1beta1.Condition {
 	status := corev1beta1.StatusSomeNotReady
 	switch ready {
@@ -65,7 +66,7 @@ func count(yes bool) int {
 	return 0
 }
 
-// authenticated compiles the module of authentication.
+// authenticated compiles the status of the authentication module.
 func authenticated(f *Facts, now metav1.Time) corev1beta1.Module {
 	module := corev1beta1.Module{Enabled: f.Tenant != nil || f.Identity != nil}
 	if f.Tenant != nil {
@@ -90,7 +91,7 @@ func tenantReady(tenant *authv1beta1.Tenant) bool {
 	return tenant.Status.TenantNamespace != "" && (tenant.Status.AuthParams != nil || tolerated)
 }
 
-// tenantTrouble tells why the other cluster may not do what it is here for.
+// tenantTrouble says why the other cluster can't use its Tenant in this cluster; it returns "" when it can.
 func tenantTrouble(tenant *authv1beta1.Tenant) string {
 	name := fmt.Sprintf("Tenant %s/%s", tenant.Namespace, tenant.Name)
 	switch {
@@ -104,7 +105,7 @@ func tenantTrouble(tenant *authv1beta1.Tenant) string {
 	return ""
 }
 
-// identityTrouble tells why our identity in the other cluster can't be used.
+// identityTrouble says why this cluster can't use its Identity in the other cluster; it returns "" when it can.
 func identityTrouble(identity *authv1beta1.Identity, probe *Probe, now metav1.Time) string {
 	name := fmt.Sprintf("Identity %s/%s", identity.Namespace, identity.Name)
 	if identity.Status.KubeconfigSecretRef == nil {
@@ -122,12 +123,13 @@ func identityTrouble(identity *authv1beta1.Identity, probe *Probe, now metav1.Ti
 	return ""
 }
 
-// lateAt is when a certificate should have been renewed long ago: at five sixths of its life, half way between when it is asked for and the end.
+// lateAt returns when a renewal is overdue: at five sixths of the certificate's lifetime, half way between the moment of renewal (RenewAt)
+// and the expiry.
 func lateAt(certificate *x509.Certificate) time.Time {
 	return certificate.NotAfter.Add(-certificate.NotAfter.Sub(certificate.NotBefore) / 6)
 }
 
-// renewalTrouble warns of a certificate that is not renewed, before it is too late.
+// renewalTrouble warns that a certificate has not been renewed, while it is still valid; it returns "" when the renewal is not overdue.
 func renewalTrouble(identity *authv1beta1.Identity, now metav1.Time) string {
 	certificate, err := Certificate(identity.Spec.AuthParams.SignedCRT)
 	if err != nil || now.Before(&metav1.Time{Time: lateAt(certificate)}) {
@@ -137,7 +139,7 @@ func renewalTrouble(identity *authv1beta1.Identity, now metav1.Time) string {
 		certificate.NotAfter.UTC().Format(time.RFC3339), identity.Name)
 }
 
-// because is what the summary condition of an object says, to follow its name.
+// because returns the reason and the message of the condition Ready, to be appended to the name of the object.
 func because(conditions []metav1.Condition) string {
 	ready := meta.FindStatusCondition(conditions, "Ready")
 	if ready == nil {
@@ -146,7 +148,8 @@ func because(conditions []metav1.Condition) string {
 	return fmt.Sprintf(": %s, %s", ready.Reason, ready.Message)
 }
 
-// offloaded compiles the module of offloading: from the virtual nodes, and from the requests that should have become one.
+// offloaded compiles the status of the offloading module: from the virtual nodes, and from the ResourceSlices that should have got a
+// virtual node.
 func offloaded(f *Facts) corev1beta1.Module {
 	var virtual, nodes tally
 	for i := range f.Asked {
@@ -181,7 +184,7 @@ func hasNode(f *Facts, slice *authv1beta1.ResourceSlice) bool {
 	return false
 }
 
-// sliceTrouble tells why a request has not become a virtual node.
+// sliceTrouble says why a ResourceSlice has no virtual node yet.
 func sliceTrouble(slice *authv1beta1.ResourceSlice) string {
 	name := fmt.Sprintf("ResourceSlice %s/%s", slice.Namespace, slice.Name)
 	for _, condition := range slice.Status.Conditions {
@@ -199,7 +202,7 @@ func makesNode(node *offloadingv1beta1.VirtualNode) bool {
 	return node.Spec.CreateNode == nil || *node.Spec.CreateNode
 }
 
-// virtualNodeTrouble tells which part of a virtual node does not run.
+// virtualNodeTrouble says which part of a virtual node does not run; it returns "" when all of them do.
 func virtualNodeTrouble(node *offloadingv1beta1.VirtualNode) string {
 	name := fmt.Sprintf("VirtualNode %s/%s", node.Namespace, node.Name)
 	running := false
@@ -217,7 +220,7 @@ func virtualNodeTrouble(node *offloadingv1beta1.VirtualNode) string {
 	return ""
 }
 
-// nodeTrouble tells why the Node of a virtual node is not ready.
+// nodeTrouble says why the Node of a virtual node is not ready; it returns "" when it is.
 func nodeTrouble(virtual *offloadingv1beta1.VirtualNode, nodes []corev1.Node) string {
 	for i := range nodes {
 		if nodes[i].Name != virtual.Name {
@@ -237,7 +240,7 @@ func nodeTrouble(virtual *offloadingv1beta1.VirtualNode, nodes []corev1.Node) st
 	return fmt.Sprintf("Node %s is not there yet: its virtual kubelet makes it, see the pods of Deployment vk-%s in namespace %s", virtual.Name, virtual.Name, virtual.Namespace)
 }
 
-// answers tells of the remote API server.
+// answers returns the condition of the remote API server, from the outcome of its probe.
 func answers(status *corev1beta1.ForeignClusterStatus, probe *Probe) corev1beta1.Condition {
 	c := corev1beta1.Condition{
 		Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusEstablished, Reason: "APIServerReady", Message: "the remote API server is ready",

@@ -1,7 +1,7 @@
-// Package peering thinks about how two clusters come to trust each other and what a provider grants: nonces and signatures,
-// certificate requests and who may have them, the verdict on a ResourceSlice, quotas, which part of a replicated object flows where, and
-// the one picture of a peering that a ForeignCluster shows.
+// Package peering decides how two clusters establish trust and what a provider grants to a consumer. It covers nonces and signatures,
+// certificate requests and their subjects, the verdict on a ResourceSlice, quotas, and which part of a replicated object flows in which
+// direction. It also compiles the status of a ForeignCluster, which summarizes a peering.
 //
-// Nothing here reads a clock, a random source or a cluster: callers pass time, randomness, keys and objects in, and carry out what
-// comes back.
+// Nothing in this package reads a clock, a random source or a cluster. Callers pass in time, randomness, keys and objects, and carry out
+// the decisions.
 package peering

@@ -6,8 +6,8 @@ import (
 	"encoding/pem"
 )
 
-// Fingerprint identifies a key or certificate in PEM for people to compare, in the format of OpenSSH: SHA256: and the unpadded base64 of the
-// SHA-256 sum of its DER encoding. Data that is not PEM is summed as it is.
+// Fingerprint returns a digest of a PEM key or certificate that people can compare. Its format is that of OpenSSH: "SHA256:" and the
+// unpadded base64 of the SHA-256 sum of the DER encoding. For data that is not PEM it sums the data itself.
 func Fingerprint(data []byte) string {
 	if block, _ := pem.Decode(data); block != nil {
 		data = block.Bytes

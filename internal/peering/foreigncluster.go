@@ -12,44 +12,45 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// Facts are all that a ForeignCluster shows about one remote cluster.
+// Facts holds everything about one remote cluster that its ForeignCluster shows.
 type Facts struct {
-	// TenantNamespace is the namespace here that is labelled for the cluster, empty when there is none.
+	// TenantNamespace is the namespace in this cluster that is labelled as the tenant namespace of the remote cluster; empty when there is
+	// none.
 	TenantNamespace string
-	// Tenant of the cluster, nil when it consumes nothing here.
+	// Tenant is the Tenant of the remote cluster; nil when the remote cluster consumes nothing from this cluster.
 	Tenant *authv1beta1.Tenant
-	// Identity of our control plane there, nil when we consume nothing there.
+	// Identity is the control-plane Identity of this cluster in the remote cluster; nil when this cluster consumes nothing there.
 	Identity *authv1beta1.Identity
-	// Asked are the ResourceSlices that we ask the cluster for, Granted the copies of those that it asks us for.
+	// Asked are the ResourceSlices that this cluster requests from the remote cluster. Granted are the copies of those that the remote
+	// cluster requests from this cluster, whether granted yet or not.
 	Asked, Granted []authv1beta1.ResourceSlice
-	// VirtualNodes that show the cluster.
+	// VirtualNodes are the VirtualNodes backed by the remote cluster.
 	VirtualNodes []offloadingv1beta1.VirtualNode
-	// Nodes of those VirtualNodes.
+	// Nodes are the Nodes of those VirtualNodes.
 	Nodes []corev1.Node
-	// Network are the objects of the network with the cluster.
+	// Network holds the objects of the network between the two clusters.
 	Network NetworkFacts
-	// APIServer is what the probe of the remote API server says, nil when there is none, or when it says nothing yet.
+	// APIServer is the outcome of the probe of the remote API server; nil when there is no probe, or no outcome yet.
 	APIServer *Probe
 }
 
-// Probe is the outcome of looking at a remote API server.
+// Probe is the outcome of probing a remote API server.
 type Probe struct {
-	// Up tells whether it answers.
+	// Up reports whether the API server responds.
 	Up bool
-	// Message tells why not.
+	// Message is the error of the probe when Up is false.
 	Message string
-	// Refused tells why a server that answers grants us nothing; empty when it does.
+	// Refused is why an API server that responds denies this cluster all access; empty when it grants access.
 	Refused string
 }
 
-// Any tells whether the cluster is anything to us.
+// Any reports whether this cluster has any relation to the remote one: a Tenant, an Identity, a VirtualNode or a network.
 func (f *Facts) Any() bool {
 	return f.Tenant != nil || f.Identity != nil || len(f.VirtualNodes) > 0 || f.Network.any()
 }
 
-// Again is after what time the facts may mean something else though nothing was heard: a gateway was silent for too long, a certificate was not
-// renewed, or ended.
-// 0 when they can't.
+// Again returns the time after which the status must be compiled again even though no object changed: a gateway has not reported for too
+// long, the renewal of a certificate is overdue, or a certificate expires. It returns 0 when no such moment lies ahead.
 func (f *Facts) Again(now time.Time) time.Duration {
 	again := f.Network.Silent(now)
 	if f.Identity == nil {
@@ -67,8 +68,8 @@ func (f *Facts) Again(now time.Time) time.Duration {
 	return again
 }
 
-// CompileForeignCluster builds the whole status from the facts. The previous status only gives the times of conditions that did not change, and what
-// was known of the API server while the probe says nothing.
+// CompileForeignCluster compiles the whole status from the facts. It uses the previous status for three things only: the transition times
+// of conditions that did not change, the condition of the API server while the probe has no outcome, and the latency shown for the tunnel.
 func CompileForeignCluster(f *Facts, previous *corev1beta1.ForeignClusterStatus, generation int64, now metav1.Time) corev1beta1.ForeignClusterStatus {
 	status := corev1beta1.ForeignClusterStatus{
 		Role:               role(f),
@@ -88,7 +89,7 @@ func CompileForeignCluster(f *Facts, previous *corev1beta1.ForeignClusterStatus,
 	switch {
 	case f.APIServer != nil:
 		status.Conditions = append(status.Conditions, answers(&status, f.APIServer))
-	case f.Identity != nil: // what is known stands until there is news
+	case f.Identity != nil: // the last known condition stays until the probe has an outcome
 		status.Conditions = slices.DeleteFunc(slices.Clone(previous.Conditions), func(c corev1beta1.Condition) bool { return c.Type != corev1beta1.APIServerStatus })
 	}
 	stamp(status.Conditions, previous.Conditions, now)
@@ -99,7 +100,7 @@ func CompileForeignCluster(f *Facts, previous *corev1beta1.ForeignClusterStatus,
 	return status
 }
 
-// role of the other cluster: it consumes from us, provides to us, or both.
+// role returns the role of the remote cluster: it consumes from this cluster, provides to it, or both.
 func role(f *Facts) corev1beta1.Role {
 	provides := f.Identity != nil || len(f.VirtualNodes) > 0
 	switch {
@@ -114,7 +115,7 @@ func role(f *Facts) corev1beta1.Role {
 	}
 }
 
-// stamp gives each condition the time since when it has its status.
+// stamp sets each condition's last transition time: the previous one if the status is unchanged, else now.
 func stamp(conditions, previous []corev1beta1.Condition, now metav1.Time) {
 	for i := range conditions {
 		conditions[i].LastTransitionTime = now

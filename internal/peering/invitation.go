@@ -19,58 +19,60 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-// Objects of the door: the authentication service, through which consumers come that share no kubeconfig with their provider.
+// Objects of the door: the authentication service of a provider. Consumers that share no kubeconfig with the provider use it to enroll.
 const (
-	// DoorService is the Service in front of it.
+	// DoorService is the Service in front of the authentication service.
 	DoorService = "liqo-auth"
-	// DoorSecret keeps what tokens are sealed with. Who deletes it makes every token that is on its way worthless.
+	// DoorSecret is the Secret with the key that tokens are sealed with. Deleting it invalidates all tokens that have been issued.
 	DoorSecret = "auth-token"
-	// DoorSecretKey is the key of the 128 hexadecimal characters in DoorSecret, DoorUsedKey that of the book of used tokens.
+	// DoorSecretKey is the key in DoorSecret whose value has 128 hexadecimal characters. DoorUsedKey is the key of the record of used
+	// tokens.
 	DoorSecretKey = "token"
 	DoorUsedKey   = "used"
-	// DoorCertificate is the Secret (kubernetes.io/tls) of the certificate that the door shows.
+	// DoorCertificate is the Secret (of type kubernetes.io/tls) with the serving certificate of the authentication service.
 	DoorCertificate = "auth-certificate"
-	// AnnotationDoorAddress and AnnotationDoorPort, on DoorService, are where consumers find the door if not where the Service says.
+	// AnnotationDoorAddress and AnnotationDoorPort, on DoorService, override the address and port that consumers get for the authentication
+	// service.
 	AnnotationDoorAddress = "liqo.io/override-address"
 	AnnotationDoorPort    = "liqo.io/override-port"
 )
 
-// Paths of the door. Both take and answer JSON.
+// Paths of the authentication service. Requests and responses are JSON.
 const (
 	DoorNoncePath  = "/v1/nonce"
 	DoorTenantPath = "/v1/tenant"
 )
 
-// Invitation is what a consumer holds of a provider whose door it may knock at: a Secret in the tenant namespace.
+// An invitation is a Secret in the consumer's tenant namespace: it lets the consumer enroll with the authentication service of a provider.
 const (
-	// InvitationSecret is its name.
+	// InvitationSecret is the name of that Secret.
 	InvitationSecret = "liqo-invitation"
-	// LabelInvitation marks it with "true".
+	// LabelInvitation marks that Secret with "true".
 	LabelInvitation = "liqo.io/invitation"
-	// InvitationURLKey and InvitationTokenKey are the keys in it.
+	// InvitationURLKey and InvitationTokenKey are the keys of the authentication service's URL and of the token.
 	InvitationURLKey   = "url"
 	InvitationTokenKey = "token"
-	// InvitationProxyKey is that of the HTTP CONNECT proxy through which the provider's API server is to be reached; there may be none.
+	// InvitationProxyKey is the key of the URL of an HTTP CONNECT proxy in front of the provider's API server. It is optional.
 	InvitationProxyKey = "proxyURL"
 )
 
-// AnnotationResign ("true"), on the kubeconfig Secret of a control-plane Identity, has its deletion end the peering over there too: with its last
-// breath the identity deletes its Tenant.
+// AnnotationResign ("true"), on the kubeconfig Secret of a control-plane Identity, ends the peering in the provider too. When the Secret is
+// deleted, the controller that finalizes it deletes this cluster's Tenant in the provider, as the last use of that kubeconfig.
 const AnnotationResign = "liqo.io/resign"
 
-// Knock is what a consumer says first: who it is, and what lets it in.
+// Knock is the consumer's first enrollment request. It names the consumer and carries the token that authorizes it.
 type Knock struct {
 	Cluster string `json:"cluster"`
 	Token   string `json:"token"`
 }
 
-// Nonce is the provider's answer to a Knock: who it is, and the nonce to be signed.
+// Nonce is the provider's response to a Knock. It names the provider and carries the nonce to be signed.
 type Nonce struct {
 	Cluster string `json:"cluster"`
 	Nonce   []byte `json:"nonce"`
 }
 
-// Application is what a consumer says then: what goes into its Tenant.
+// Application is the consumer's second enrollment request. It carries what goes into the consumer's Tenant.
 type Application struct {
 	Knock
 	PublicKey []byte  `json:"publicKey"`
@@ -79,31 +81,35 @@ type Application struct {
 	ProxyURL  *string `json:"proxyURL,omitempty"`
 }
 
-// Admission is the provider's answer to an Application: what goes into the consumer's Identity.
+// Admission is the provider's response to an Application. It carries what goes into the consumer's Identity.
 type Admission struct {
 	Cluster    string                 `json:"cluster"`
 	Namespace  string                 `json:"namespace"`
 	AuthParams authv1beta1.AuthParams `json:"authParams"`
 }
 
-// ErrOtherKey tells that the consumer is known by another key: one that holds a token must not take an existing peering over.
+// ErrOtherKey means that the consumer is already a tenant with another key. The holder of a token must not take over an existing peering.
 var ErrOtherKey = errors.New("a cluster of this ID is a tenant here already, with another key: if it is the same cluster, the provider's administrator deletes its Tenant first, then makes another command (liqoctl generate peer-command)")
 
-// LabelEnrolled ("true") marks the tenant namespaces that the authentication service made for a consumer that introduced itself.
+// LabelEnrolled ("true") marks the tenant namespaces that the authentication service created for a consumer that enrolled by itself.
 const LabelEnrolled = "liqo.io/enrolled"
 
-// Known is what a cluster knows of one that introduces itself: the tenant namespace it has already, and what is in it.
+// Known describes the tenant namespace that a provider already has for a cluster that enrolls.
 type Known struct {
-	// Namespace is its name.
+	// Namespace is the name of the tenant namespace.
 	Namespace string
-	// Enrolled tells that the namespace was made for a consumer that introduced itself, Tenant that this cluster is a tenant now, Provider that
-	// we hold an Identity issued by it.
+	// Enrolled: the authentication service created the namespace. Tenant: the cluster is a tenant now. Provider: the namespace holds an
+	// Identity that the cluster issued to us.
 	Enrolled, Tenant, Provider bool
 }
 
-// CheckEntry tells why a cluster must not be let in with a token; nil means that it may. known is nil for a cluster that has no tenant namespace. A token
-// for whichever cluster uses it first proves no name: its holder may give that of any cluster, and would be let into the namespace that an administrator
-// made for another purpose, a provider's for instance. A Tenant is let in again, for it has to show the key that it has had.
+// CheckEntry returns nil if a cluster may enroll with a token, and otherwise an error that says why not. known is nil for a cluster that
+// has no tenant namespace yet.
+//
+// A token without a consumer does not prove the cluster ID that its holder claims. The holder could claim any cluster's ID, and so get into
+// a namespace that an administrator created for another purpose, for instance for a provider. Such a token is therefore refused if the
+// tenant namespace exists, with two exceptions. An existing Tenant may enroll again, because Apply compares its key with the earlier one. A
+// namespace that the authentication service created may be used again, unless it holds an Identity.
 func CheckEntry(token Token, consumer string, known *Known) error {
 	if known == nil || token.Consumer == consumer || known.Tenant || (known.Enrolled && !known.Provider) {
 		return nil
@@ -112,13 +118,14 @@ func CheckEntry(token Token, consumer string, known *Known) error {
 		"for a command made for this cluster (liqoctl generate peer-command --consumer-cluster-id %s)", consumer, known.Namespace, consumer)
 }
 
-// Apply decides what the Tenant of an application is: present changed as far as it must be, or a new one. It refuses an application that
-// does not prove what a Tenant has to prove, so that nothing is made for it.
+// Apply returns the spec of the consumer's Tenant: the present one with the changes that the application requires, or a new one. It returns
+// an error for an application without the proof that a Tenant needs, so that no object is created for it. own is the ID of this cluster,
+// the provider.
 func Apply(application *Application, present *authv1beta1.Tenant, own string, nonce []byte) (*authv1beta1.TenantSpec, error) {
 	spec := authv1beta1.TenantSpec{}
 	if present != nil {
 		spec = *present.Spec.DeepCopy()
-		// One that an administrator vouched for has no key to compare.
+		// A Tenant that an administrator vouched for may have no key to compare with.
 		before, err := ParsePublicKey(spec.PublicKey)
 		if err != nil {
 			return nil, ErrOtherKey
@@ -128,14 +135,14 @@ func Apply(application *Application, present *authv1beta1.Tenant, own string, no
 		}
 	}
 	spec.ClusterID, spec.PublicKey, spec.Signature = application.Cluster, application.PublicKey, application.Signature
-	// A request for the same key stays: another would make the provider sign again.
+	// A valid certificate request for the same key stays: a different one would make the provider sign again.
 	if CheckRequest(spec.CSR, ControlPlaneSubject(spec.ClusterID), spec.PublicKey) != nil {
 		spec.CSR = application.CSR
 	}
 	if application.ProxyURL != nil {
 		spec.ProxyURL = application.ProxyURL
 	}
-	// Who comes through the door proves itself, also where an administrator would have vouched for it.
+	// A consumer that enrolls by itself must prove that it holds its key, even if its Tenant has a policy that needs no proof.
 	proof := &authv1beta1.Tenant{Spec: spec}
 	proof.Spec.AuthzPolicy = authv1beta1.KeysExchange
 	if err := CheckTenant(proof, own, nonce, false); err != nil {
@@ -144,17 +151,17 @@ func Apply(application *Application, present *authv1beta1.Tenant, own string, no
 	return &spec, nil
 }
 
-// PinOf is what a Token pins of a certificate.
+// PinOf returns what Token.Pin holds for a certificate: the SHA-256 of its public key (SubjectPublicKeyInfo).
 func PinOf(certificate *x509.Certificate) []byte {
 	sum := sha256.Sum256(certificate.RawSubjectPublicKeyInfo)
 	return sum[:]
 }
 
-// ErrPin tells that somebody else than the provider answers at its address.
+// ErrPin means that the server at the provider's address did not present the pinned key.
 var ErrPin = errors.New("the certificate shown there is not the one that the token names: either somebody is in between, or the provider has replaced it since; " +
 	"nothing was sent. Ask the provider's administrator for another command (liqoctl generate peer-command)")
 
-// CheckPin tells whether the certificates shown begin with the one pinned.
+// CheckPin returns nil if the first of the presented certificates has the pinned key, and ErrPin otherwise.
 func CheckPin(pin []byte, shown []*x509.Certificate) error {
 	if len(shown) == 0 || subtle.ConstantTimeCompare(pin, PinOf(shown[0])) != 1 {
 		return ErrPin
@@ -162,7 +169,7 @@ func CheckPin(pin []byte, shown []*x509.Certificate) error {
 	return nil
 }
 
-// CheckDoorURL tells why a URL can't be that of a door.
+// CheckDoorURL returns an error if text can't be the URL of an authentication service.
 func CheckDoorURL(text string) error {
 	parsed, err := url.Parse(text)
 	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "" {
@@ -173,8 +180,9 @@ func CheckDoorURL(text string) error {
 
 const httpsPort = 443
 
-// DoorURL is where consumers find the door behind a Service: its annotations, else what its load balancer got, else a node's address and
-// port. nodes are asked for by name, so that the same one is told each time.
+// DoorURL returns the URL at which consumers reach the authentication service behind a Service. It takes the first of these sources that
+// exists: the annotations of the Service, the address of its load balancer, the address of a node (external before internal) with the
+// Service's node port. It tries nodes in the order of their names, so that the result is stable.
 func DoorURL(service *corev1.Service, nodes []corev1.Node) (string, error) {
 	name := service.Namespace + "/" + service.Name
 	if len(service.Spec.Ports) == 0 {

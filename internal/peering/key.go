@@ -12,10 +12,10 @@ import (
 	"io"
 )
 
-// Algorithm of a cluster's key pair.
+// Algorithm is the algorithm of a cluster's key pair.
 type Algorithm int
 
-// Algorithms.
+// Algorithms of key pairs.
 const (
 	// Ed25519 is the default.
 	Ed25519 Algorithm = iota
@@ -33,7 +33,7 @@ const (
 
 const rsaBits = 2048
 
-// NewKey makes a key pair out of random: PEM of PKCS #8 and of PKIX.
+// NewKey generates a key pair from random. It returns the private key as PKCS #8 in PEM and the public key as PKIX in PEM.
 func NewKey(algorithm Algorithm, random io.Reader) (privatePEM, publicPEM []byte, err error) {
 	var key crypto.Signer
 	switch algorithm {
@@ -66,7 +66,7 @@ func encodePublicKey(key crypto.PublicKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: pemPublicKey, Bytes: der}), nil
 }
 
-// ParsePrivateKey reads a PEM private key in PKCS #8. Errors never contain key material.
+// ParsePrivateKey parses a PEM private key in PKCS #8. Errors never contain key material.
 func ParsePrivateKey(data []byte) (crypto.Signer, error) {
 	der, err := onlyBlock(data, pemPrivateKey)
 	if err != nil {
@@ -86,10 +86,10 @@ func ParsePrivateKey(data []byte) (crypto.Signer, error) {
 	return signer, nil
 }
 
-// PublicKey is the PEM public half of key.
+// PublicKey returns the public key of key in PEM.
 func PublicKey(key crypto.Signer) ([]byte, error) { return encodePublicKey(key.Public()) }
 
-// ParsePublicKey reads a PEM public key: an ed25519.PublicKey, or an *rsa.PublicKey of at least 2048 bits.
+// ParsePublicKey parses a PEM public key. It returns an ed25519.PublicKey, or an *rsa.PublicKey of at least 2048 bits.
 func ParsePublicKey(data []byte) (crypto.PublicKey, error) {
 	der, err := onlyBlock(data, pemPublicKey)
 	if err != nil {
@@ -105,7 +105,7 @@ func ParsePublicKey(data []byte) (crypto.PublicKey, error) {
 	return key, nil
 }
 
-// acceptKey refuses keys of other algorithms, and RSA keys too short to prove anything.
+// acceptKey refuses keys of other algorithms, and RSA keys of less than 2048 bits.
 func acceptKey(key crypto.PublicKey) error {
 	switch key := key.(type) {
 	case ed25519.PublicKey:
@@ -126,7 +126,8 @@ func sameKey(a, b crypto.PublicKey) bool {
 	return ok && equal.Equal(b)
 }
 
-// onlyBlock decodes data that must be exactly one PEM block of the type: with two, reader and signer might look at different ones.
+// onlyBlock decodes data that must be exactly one PEM block of the given type. With two blocks, the code that checks the data and the code
+// that uses it could read different ones.
 func onlyBlock(data []byte, blockType string) ([]byte, error) {
 	block, rest := pem.Decode(data)
 	switch {

@@ -15,7 +15,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-// CheckAuthParams tells why a kubeconfig can't be made of what a provider sent; nil means it can.
+// CheckAuthParams returns an error if the parameters that a provider sent can't be turned into a kubeconfig.
 func CheckAuthParams(params *authv1beta1.AuthParams) error {
 	server, err := url.Parse(params.APIServer)
 	if err != nil || server.Scheme != "https" || server.Host == "" {
@@ -35,7 +35,7 @@ func CheckAuthParams(params *authv1beta1.AuthParams) error {
 	return nil
 }
 
-// CheckProxyURL tells why a URL can't be that of a proxy on the way to an API server.
+// CheckProxyURL returns an error if text can't be the URL of a proxy in front of an API server.
 func CheckProxyURL(text string) error {
 	proxy, err := url.Parse(text)
 	if err != nil || !slices.Contains([]string{"http", "https", "socks5"}, proxy.Scheme) || proxy.Host == "" {
@@ -44,8 +44,8 @@ func CheckProxyURL(text string) error {
 	return nil
 }
 
-// Kubeconfig is the YAML of a kubeconfig that leads into the provider of an Identity as that Identity. privateKey is the PEM key that its
-// certificate was issued for.
+// Kubeconfig returns the YAML of the kubeconfig with which this cluster authenticates as the Identity in its provider. privateKey is the
+// PEM key that the Identity's certificate was issued for.
 func Kubeconfig(identity *authv1beta1.Identity, privateKey []byte) ([]byte, error) {
 	params := &identity.Spec.AuthParams
 	if err := CheckAuthParams(params); err != nil {
@@ -81,7 +81,7 @@ func Kubeconfig(identity *authv1beta1.Identity, privateKey []byte) ([]byte, erro
 	return []byte(b.String()), nil
 }
 
-// quote makes a YAML scalar of any string: JSON strings are YAML.
+// quote turns any string into a YAML scalar. Every JSON string is one.
 func quote(value string) string {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -90,8 +90,8 @@ func quote(value string) string {
 	return string(text)
 }
 
-// IdentityOf is the name of the Identity that a kubeconfig Secret says it belongs to: its controller, and the one it is named after. It is empty
-// for every other Secret.
+// IdentityOf returns the name of the Identity that a kubeconfig Secret belongs to: the Identity is its controller, and the Secret is named
+// after it. It returns "" for every other Secret.
 func IdentityOf(secret metav1.Object) string {
 	owner := metav1.GetControllerOf(secret)
 	if owner == nil || owner.Kind != "Identity" || secret.GetName() != KubeconfigSecretName(owner.Name) {
@@ -103,8 +103,8 @@ func IdentityOf(secret metav1.Object) string {
 	return owner.Name
 }
 
-// CheckKubeconfigSecret tells why a Secret is not the kubeconfig of an Identity of the same namespace; nil means that it is. Whoever can write Secrets
-// but no Identities must not lead this cluster elsewhere.
+// CheckKubeconfigSecret returns an error if a Secret is not the kubeconfig of the Identity, which must be in the same namespace. Without
+// this check, a user who may write Secrets but no Identities could connect this cluster to a server of the user's choice.
 func CheckKubeconfigSecret(secret metav1.Object, identity *authv1beta1.Identity) error {
 	switch {
 	case IdentityOf(secret) != identity.Name || secret.GetNamespace() != identity.Namespace || !metav1.IsControlledBy(secret, identity):

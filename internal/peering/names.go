@@ -7,58 +7,62 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-// Finalizers of the peering.
+// Finalizers of peering objects.
 const (
-	// FinalizerTenant holds a Tenant until its bindings and the copies it made are gone.
+	// FinalizerTenant keeps a Tenant until its role bindings are deleted, and the objects that its consumer replicated.
 	FinalizerTenant = "tenant.liqo.io/finalizer"
-	// FinalizerReplicated holds the source of a replicated object until its copy is gone.
+	// FinalizerReplicated keeps the source of a replicated object until its copy in the provider is deleted.
 	FinalizerReplicated = "crdreplicator.liqo.io/resource"
-	// FinalizerReplicator holds a control-plane kubeconfig Secret until every copy made with it is gone.
+	// FinalizerReplicator keeps a control-plane kubeconfig Secret until every copy that was created with it is deleted.
 	FinalizerReplicator = "crdreplicator.liqo.io/operator"
 )
 
-// Roles that a consumer gets in its provider, by ClusterRole; the installation brings them.
+// Roles that a consumer gets in its provider, by the name of their ClusterRole. The installation creates them.
 const (
 	// RoleControlPlane is bound in the tenant namespace to the control-plane user.
 	RoleControlPlane = "liqo-remote-controlplane"
-	// RoleVirtualKubeletClusterwide is bound in the whole cluster to the group of the consumer's virtual kubelets.
+	// RoleVirtualKubeletClusterwide is bound cluster-wide to the group of the consumer's virtual kubelets.
 	RoleVirtualKubeletClusterwide = "liqo-virtual-kubelet-remote-clusterwide"
-	// RolePeeringUser is bound in the namespace of the installation (a Role) and in the tenant namespace (a ClusterRole) to a peering user.
+	// RolePeeringUser is bound to a peering user: in the namespace of the installation as a Role, in the tenant namespace as a ClusterRole.
 	RolePeeringUser = "liqo-peering-user"
 )
 
-// PeeringUserPrefix precedes the consumer's cluster ID in the name of a peering user; a hyphen and 32 random hexadecimal digits follow.
+// PeeringUserPrefix is the prefix of the names of peering users. The consumer's cluster ID, a hyphen and 32 random hexadecimal digits
+// follow it.
 const PeeringUserPrefix = "liqo-peer-user-"
 
-// Labels and annotations of objects that only this package's controllers make.
+// Labels and annotations that only the controllers of peerings use.
 const (
-	// LabelRemoteTenantCSR marks ("true") the certificate signing requests made for consumers.
+	// LabelRemoteTenantCSR ("true") marks the CertificateSigningRequests created for consumers.
 	LabelRemoteTenantCSR = "liqo.io/remote-tenant-csr"
-	// AnnotationRequestedFor, on such a request, is the object it was made for: <kind>/<namespace>/<name>.
+	// AnnotationRequestedFor, on such a CertificateSigningRequest, names the object that it was created for: <kind>/<namespace>/<name>.
 	AnnotationRequestedFor = "liqo.io/requested-for"
-	// AnnotationUnreachable, "true" on a ForeignCluster, says that the cluster will never come back: nothing waits for it any more.
+	// AnnotationUnreachable ("true"), on a ForeignCluster, states that the cluster is unreachable for good. The controllers no longer wait
+	// for it.
 	AnnotationUnreachable = "liqo.io/foreign-cluster-permanently-unreachable"
-	// LabelManagedBy is ManagedBy on everything that the controllers bind or grant.
+	// LabelManagedBy, with the value ManagedBy, marks the objects that the controllers create for a remote cluster.
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	// ManagedBy is the value of LabelManagedBy.
 	ManagedBy = "liqo"
 )
 
-// Keys of the Secret that keeps a consumer's certificate on the provider.
+// CertificateSecret is the name of the Secret that keeps the certificate of a consumer's control plane on the provider. The other two are
+// keys in such Secrets.
 const (
 	CertificateSecret     = "liqo-remote-certificate"
 	CertificateRequestKey = "csr"
 	CertificateKey        = "certificate"
 )
 
-// requestPrefix precedes the hash in the name of a certificate signing request.
+// requestPrefix is the prefix of the names of CertificateSigningRequests. A hash follows it.
 const requestPrefix = "liqo-identity-"
 
-// TenantQuota is the name of the ResourceQuota that bounds what a consumer may copy into its tenant namespace.
+// TenantQuota is the name of the ResourceQuota that limits how many objects a consumer may create in its tenant namespace.
 const TenantQuota = "liqo-tenant"
 
-// TenantObjects returns how many objects there may be, in a tenant namespace, of each kind that its consumer writes (spec.hard of a ResourceQuota). It is far more
-// than a peering needs: of those that are answered there are fewer.
+// TenantObjects returns, for each kind that a consumer writes, how many objects a tenant namespace may hold (spec.hard of a ResourceQuota).
+// The limits are far above what a peering needs. Some objects within them still get no identity and no resources, see
+// SharingPolicy.SliceLimit.
 func TenantObjects() map[string]int64 {
 	return map[string]int64{
 		"count/resourceslices.authentication.liqo.io": 100,
@@ -68,13 +72,14 @@ func TenantObjects() map[string]int64 {
 	}
 }
 
-// BindingName is the name of the binding of a role in a tenant namespace.
+// BindingName returns the name of the binding of a role in a tenant namespace.
 func BindingName(role string) string { return "liqo-binding-" + role }
 
-// ClusterBindingName is the name of the cluster-wide binding of a role for a consumer.
+// ClusterBindingName returns the name of the cluster-wide binding of a role for a consumer.
 func ClusterBindingName(role, consumer string) string { return BindingName(role) + "-" + consumer }
 
-// CertificateSecretName is the Secret that keeps the certificate of a consumer: of its control plane when slice is empty.
+// CertificateSecretName returns the name of the Secret that keeps a certificate of a consumer: that of the ResourceSlice, or that of the
+// consumer's control plane when slice is empty.
 func CertificateSecretName(slice string) string {
 	if slice == "" {
 		return CertificateSecret
@@ -82,24 +87,24 @@ func CertificateSecretName(slice string) string {
 	return CertificateSecret + "-" + slice
 }
 
-// RequestName is the name of the CertificateSigningRequest made for a PEM request on behalf of the object with the UID. It follows from what
-// is asked: a controller that died after creating one finds it again.
+// RequestName returns the name of the CertificateSigningRequest for a PEM request on behalf of the object with the UID. It depends on these
+// two only, so that a controller that restarts after creating the object finds it again.
 func RequestName(uid string, request []byte) string {
 	sum := sha256.Sum256(append([]byte(uid+"/"), request...))
 	return requestPrefix + hex.EncodeToString(sum[:])[:16]
 }
 
-// ControlPlaneIdentityName is the Identity of the controller manager towards a provider.
+// ControlPlaneIdentityName returns the name of the Identity that the controller manager uses in a provider.
 func ControlPlaneIdentityName(provider string) string {
 	return authv1beta1.IdentityControlPlanePrefix + provider
 }
 
-// SliceIdentityName is the Identity of the virtual kubelet of a ResourceSlice.
+// SliceIdentityName returns the name of the Identity that the virtual kubelet of a ResourceSlice uses.
 func SliceIdentityName(slice string) string {
 	return authv1beta1.IdentityResourceSlicePrefix + slice
 }
 
-// KubeconfigSecretName is the Secret that an Identity becomes.
+// KubeconfigSecretName returns the name of the kubeconfig Secret of an Identity.
 func KubeconfigSecretName(identity string) string {
 	return authv1beta1.KubeconfigSecretPrefix + identity
 }

@@ -14,13 +14,13 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// NetworkFacts are the objects of the network between a remote cluster and this one.
+// NetworkFacts holds the network objects of the connection between a remote cluster and this one.
 type NetworkFacts struct {
 	Configurations []networkingv1beta1.Configuration
 	Servers        []networkingv1beta1.GatewayServer
 	Clients        []networkingv1beta1.GatewayClient
 	Connections    []networkingv1beta1.Connection
-	// Silence is how long a gateway that is connected may not tell so before its tunnel counts as lost.
+	// Silence is the time without a report after which the tunnel of a connected gateway counts as lost.
 	Silence time.Duration
 }
 
@@ -28,7 +28,7 @@ func (f *NetworkFacts) any() bool {
 	return len(f.Configurations)+len(f.Servers)+len(f.Clients) > 0
 }
 
-// Silent is after what time the first of the gateways that are connected will have been silent for too long; 0 when none can be.
+// Silent returns the time until the next connected gateway counts as lost if it does not report before; 0 when there is none.
 func (f *NetworkFacts) Silent(now time.Time) time.Duration {
 	var soonest time.Duration
 	for i := range f.Connections {
@@ -36,7 +36,7 @@ func (f *NetworkFacts) Silent(now time.Time) time.Duration {
 		if c.Status.Value != networkingv1beta1.Connected || c.Status.Latency == nil || f.lost(c, now) {
 			continue
 		}
-		// A moment later, so that it is lost by then.
+		// One second more, so that the gateway counts as lost when the time is over.
 		if left := c.Status.Latency.Timestamp.Add(f.Silence).Sub(now) + time.Second; soonest == 0 || left < soonest {
 			soonest = left
 		}
@@ -44,12 +44,12 @@ func (f *NetworkFacts) Silent(now time.Time) time.Duration {
 	return soonest
 }
 
-// lost tells whether a gateway said that it is connected, and has been silent since.
+// lost reports whether the last report of a gateway is older than Silence. Callers check that the gateway is Connected.
 func (f *NetworkFacts) lost(c *networkingv1beta1.Connection, now time.Time) bool {
 	return c.Status.Latency != nil && now.Sub(c.Status.Latency.Timestamp.Time) > f.Silence
 }
 
-// networking compiles the module.
+// networking compiles the status of the networking module.
 func networking(f *NetworkFacts, previous *corev1beta1.Module, now metav1.Time) corev1beta1.Module {
 	if !f.any() {
 		return corev1beta1.Module{}
@@ -79,7 +79,7 @@ func networking(f *NetworkFacts, previous *corev1beta1.Module, now metav1.Time) 
 	return corev1beta1.Module{Enabled: true, Conditions: append(conditions, connected(f, previous, now))}
 }
 
-// configured tells whether the ranges of the cluster have a place here.
+// configured returns whether every Configuration has its address ranges mapped in this cluster.
 func configured(all []networkingv1beta1.Configuration) corev1beta1.Condition {
 	c := corev1beta1.Condition{Type: corev1beta1.NetworkConfigurationStatus, Status: corev1beta1.StatusNotReady}
 	if len(all) == 0 {
@@ -101,7 +101,7 @@ func configured(all []networkingv1beta1.Configuration) corev1beta1.Condition {
 	return c
 }
 
-// gatewayReady is the summary of a gateway.
+// gatewayReady returns the condition Ready of a gateway, and Unknown when there is none.
 func gatewayReady(conditions []metav1.Condition) metav1.Condition {
 	if ready := meta.FindStatusCondition(conditions, "Ready"); ready != nil {
 		return *ready
@@ -109,7 +109,7 @@ func gatewayReady(conditions []metav1.Condition) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionUnknown}
 }
 
-// gatewayState sums up gateways of one kind; the message of the first that is not ready tells why.
+// gatewayState summarizes the gateways of one kind. Its message includes that of the first gateway that is not ready.
 func gatewayState(kind corev1beta1.ConditionType, all []metav1.Condition) corev1beta1.Condition {
 	ready, why := 0, ""
 	for _, c := range all {
@@ -125,7 +125,7 @@ func gatewayState(kind corev1beta1.ConditionType, all []metav1.Condition) corev1
 	return c
 }
 
-// connected tells of the tunnels: the worst of them counts.
+// connected returns the condition of the tunnels. The worst tunnel determines it.
 func connected(f *NetworkFacts, previous *corev1beta1.Module, now metav1.Time) corev1beta1.Condition {
 	c := corev1beta1.Condition{
 		Type: corev1beta1.NetworkConnectionStatus, Status: corev1beta1.StatusNotReady, Reason: "ConnectionMissing", Message: "no gateway reports yet",
@@ -139,7 +139,7 @@ func connected(f *NetworkFacts, previous *corev1beta1.Module, now metav1.Time) c
 			broken = append(broken, fmt.Sprintf("gateway %s does not report since %s", connection.Name, connection.Status.Latency.Timestamp.UTC().Format(time.RFC3339)))
 		case connection.Status.Value == networkingv1beta1.Connected:
 			if latency := connection.Status.Latency; latency != nil {
-				value, _ := time.ParseDuration(latency.Value) // what can't be read is not shown
+				value, _ := time.ParseDuration(latency.Value) // a value that can't be parsed is not shown
 				slowest = max(slowest, value)
 			}
 		case connection.Status.Value == networkingv1beta1.ConnectionError:
@@ -162,7 +162,7 @@ func connected(f *NetworkFacts, previous *corev1beta1.Module, now metav1.Time) c
 	return c
 }
 
-// explain is what a Connection tells by itself, else the text.
+// explain returns the last message of an untrue condition of the Connection, or text if there is none.
 func explain(c *networkingv1beta1.Connection, text string) string {
 	for _, condition := range c.Status.Conditions {
 		if condition.Status != metav1.ConditionTrue && condition.Message != "" {
@@ -174,8 +174,8 @@ func explain(c *networkingv1beta1.Connection, text string) string {
 
 const latencyPrefix = "latency below "
 
-// latencyText tells the latency roughly, so that the status of a tunnel that works is not written every few seconds: the bound of the
-// previous status stays while the latency is between an eighth of it and itself.
+// latencyText returns an upper bound of the latency, so that the status of a working tunnel is not written every few seconds. The bound of
+// the previous status stays as long as the latency is at most that bound and above an eighth of it.
 func latencyText(latency time.Duration, previous *corev1beta1.Module) string {
 	if latency <= 0 {
 		return "the peer answers"

@@ -12,7 +12,7 @@ import (
 	"io"
 )
 
-// NonceSize is how many random bytes a nonce has.
+// NonceSize is the number of random bytes in a nonce.
 const NonceSize = 64
 
 // NewNonce returns the base64 text of NonceSize bytes read from random.
@@ -24,8 +24,8 @@ func NewNonce(random io.Reader) ([]byte, error) {
 	return []byte(base64.StdEncoding.EncodeToString(raw)), nil
 }
 
-// CheckNonce refuses what is not the base64 text of NonceSize bytes. A cluster signs nothing else: a key that signed whatever it is given
-// would also sign a certificate request.
+// CheckNonce returns an error unless nonce is the base64 text of NonceSize bytes. A cluster signs nothing else. If its key signed arbitrary
+// data, an attacker could have it sign a certificate request.
 func CheckNonce(nonce []byte) error {
 	raw, err := base64.StdEncoding.Strict().DecodeString(string(nonce))
 	if err != nil {
@@ -37,7 +37,8 @@ func CheckNonce(nonce []byte) error {
 	return nil
 }
 
-// Sign signs a nonce: Ed25519 over the text itself, RSA by PKCS #1 v1.5 over its SHA-256. Both are deterministic.
+// Sign returns the signature of a nonce. Ed25519 signs the text itself; RSA signs its SHA-256 by PKCS #1 v1.5. Both signatures are
+// deterministic.
 func Sign(key crypto.Signer, nonce []byte) ([]byte, error) {
 	if err := CheckNonce(nonce); err != nil {
 		return nil, err
@@ -59,10 +60,10 @@ func Sign(key crypto.Signer, nonce []byte) ([]byte, error) {
 	return signature, nil
 }
 
-// ErrSignature tells that a signature was not made over the nonce by the key.
+// ErrSignature means that the signature is not one over the nonce by the given key.
 var ErrSignature = errors.New("the signature over the nonce was not made with this public key")
 
-// Verify tells whether signature was made over nonce with the private half of the PEM key publicKey.
+// Verify returns nil if signature is one over nonce by the private key that belongs to publicKey (PEM).
 func Verify(publicKey, nonce, signature []byte) error {
 	if err := CheckNonce(nonce); err != nil {
 		return err
@@ -85,8 +86,7 @@ func Verify(publicKey, nonce, signature []byte) error {
 	return nil
 }
 
-// SignedNonce decides what a Secret of a signed nonce should hold as signature: the present one where it still verifies with our
-// key, else a new one.
+// SignedNonce returns the signature for the Secret of a signed nonce: the present one if it verifies with our key, else a new one.
 func SignedNonce(key crypto.Signer, publicKey, nonce, present []byte) ([]byte, error) {
 	if len(present) > 0 && Verify(publicKey, nonce, present) == nil {
 		return bytes.Clone(present), nil

@@ -7,8 +7,8 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// QuotaOf is the bound on what the user of a replicated ResourceSlice may run, nil as long as nothing is granted. The Quota is named
-// after its user.
+// QuotaOf returns the spec of the Quota that limits the user of a replicated ResourceSlice; nil as long as nothing is granted. The Quota
+// has the name of that user.
 func QuotaOf(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, enforcement offloadingv1beta1.LimitsEnforcement) *offloadingv1beta1.QuotaSpec {
 	grants := GrantsOf(tenant)
 	if !grants.Access ||
@@ -19,7 +19,7 @@ func QuotaOf(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, enfor
 	cordoned := cordoned(slice, grants)
 	resources := slice.Status.Resources.DeepCopy()
 	if resources == nil {
-		resources = corev1.ResourceList{} // nothing is granted, and that is a Quota too
+		resources = corev1.ResourceList{} // a grant of no resources needs a Quota too
 	}
 	return &offloadingv1beta1.QuotaSpec{
 		User:              ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID).User,

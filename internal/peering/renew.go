@@ -8,9 +8,9 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-// CheckRenew tells who a replicated Renew may be signed for; an error tells why it may not. It is bound to the holder of the key that the
-// Tenant was admitted with: neither a new key nor another subject can be slipped in by renewing. slice is the ResourceSlice that
-// spec.resourceSliceRef names in the same namespace, nil when there is none.
+// CheckRenew returns the subject that the certificate of a replicated Renew may have, or an error that says why it may have none. The
+// request must be signed by the key that the Tenant was admitted with, so that a renewal can introduce neither a new key nor another
+// subject. slice is the ResourceSlice in the same namespace that spec.resourceSliceRef names; nil when there is none.
 func CheckRenew(renew *authv1beta1.Renew, tenant *authv1beta1.Tenant, slice *authv1beta1.ResourceSlice) (Subject, error) {
 	spec := &renew.Spec
 	consumer := tenant.Spec.ClusterID
@@ -41,17 +41,17 @@ func CheckRenew(renew *authv1beta1.Renew, tenant *authv1beta1.Tenant, slice *aut
 	return subject, nil
 }
 
-// Renewal is what the holder of an Identity does about its certificate.
+// Renewal is the next step in the renewal of an Identity's certificate.
 type Renewal struct {
-	// Ask the provider for a new one now.
+	// Ask is whether to request a new certificate from the provider now.
 	Ask bool
-	// Adopt the answer of the provider.
+	// Adopt is whether to take over the certificate that the provider issued.
 	Adopt bool
-	// At is when to look again, zero when there is nothing to wait for.
+	// At is when the Identity should be reconciled next; zero when Ask or Adopt is set.
 	At time.Time
 }
 
-// PlanRenewal looks at an Identity and the Renew of the same name, nil when there is none.
+// PlanRenewal returns the next step for an Identity and the Renew of the same name; renew is nil when there is none.
 func PlanRenewal(identity *authv1beta1.Identity, renew *authv1beta1.Renew, now time.Time) (Renewal, error) {
 	present := identity.Spec.AuthParams.SignedCRT
 	if renew != nil && renew.Status.AuthParams != nil && Fresher(renew.Status.AuthParams.SignedCRT, present) {

@@ -15,23 +15,23 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// Object is what can be replicated: any API object.
+// Object is any API object. All of them can be replicated.
 type Object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// Kind is one replicated kind: its spec flows from the source to the copy, its status back.
+// Kind is one replicated kind. Its spec flows from the source to the copy, its status from the copy to the source.
 type Kind struct {
-	// Name of the kind.
+	// Name is the name of the kind.
 	Name string
-	// New makes an empty object.
+	// New returns an empty object of the kind.
 	New func() Object
 
 	spec, status func(o Object) any
 	setSpec      func(from, to Object)
 	setStatus    func(from, to Object)
-	// missing names what the source still lacks before it may be copied.
+	// missing returns the field that the source still lacks before it may be copied; empty when it lacks none.
 	missing func(o Object) string
 }
 
@@ -86,47 +86,47 @@ func kind[T Object](name string, fresh func() T, spec, status func(T) any, setSp
 	}
 }
 
-// Link is the way from this cluster to one provider.
+// Link describes the connection from this cluster to one provider.
 type Link struct {
-	// Own and Remote are the cluster IDs here and there.
+	// Own is the ID of this cluster, Remote that of the provider.
 	Own, Remote string
-	// RemoteNamespace is our tenant namespace there.
+	// RemoteNamespace is the tenant namespace of this cluster in the provider.
 	RemoteNamespace string
-	// Withdrawn tells that the identity behind the link is going away: every copy has to go before it.
+	// Withdrawn is whether the identity behind the link is being deleted. Every copy must be deleted before it.
 	Withdrawn bool
 }
 
-// Step is what brings source and copy one pass closer together. More than one field may be set; they are independent of each other.
+// Step brings a source and its copy closer together. More than one field may be set; the fields are independent of each other.
 type Step struct {
-	// Create or Update is the copy as it should be.
+	// Create is the copy to be created, Update the copy as it should become.
 	Create, Update Object
-	// Delete the copy.
+	// Delete is whether to delete the copy.
 	Delete bool
-	// Status is the source with the status that the copy has.
+	// Status is the source with the status of the copy.
 	Status Object
-	// Release the source: there is no copy of it (any more).
+	// Release is whether to remove the finalizer from the source: its copy is deleted or never existed.
 	Release bool
-	// Wait says, for people, what has to happen first; empty when nothing has.
+	// Wait is a message for people: what must happen before the next step. It is empty when nothing must.
 	Wait string
-	// Refuse says why nothing will be done: the name is taken by something that is not ours.
+	// Refuse is why nothing is done: an object that is not our copy has the name in the provider.
 	Refuse string
 }
 
-// Selected tells whether an object is the source of a copy in the cluster that its label names.
+// Selected reports whether an object is the source of a copy. Its label names the cluster that the copy belongs to.
 func Selected(o metav1.Object) bool {
 	labels := o.GetLabels()
 	return labels[api.LabelReplication] == api.True && labels[api.LabelRemoteID] != ""
 }
 
-// IsCopy tells whether an object is the copy of one in the cluster origin; any cluster when origin is empty.
+// IsCopy reports whether an object is the copy of one in the cluster origin, or in any cluster when origin is empty.
 func IsCopy(o metav1.Object, origin string) bool {
 	labels := o.GetLabels()
 	return labels[api.LabelReplicated] == api.True && labels[api.LabelOriginID] != "" &&
 		(origin == "" || labels[api.LabelOriginID] == origin)
 }
 
-// Plan decides the next step for a source and its copy; copy is nil when it is known not to exist. It looks at the two objects only, so it
-// does not matter which news came first.
+// Plan returns the next step for a source and its copy; copy is nil when it is known not to exist. Plan depends on these two objects and
+// the link only, not on the order of events.
 func (k Kind) Plan(link Link, source, copy Object) Step {
 	leaving := link.Withdrawn || !Selected(source) || source.GetDeletionTimestamp() != nil
 	switch {
@@ -160,7 +160,7 @@ func (k Kind) Plan(link Link, source, copy Object) Step {
 	return step
 }
 
-// copyOf is the copy as it should be: present with our labels and spec, or new.
+// copyOf returns the copy as it should be: the present one with the labels and spec of the source, or a new one.
 func (k Kind) copyOf(link Link, source, present Object) Object {
 	want := k.New()
 	if present != nil {

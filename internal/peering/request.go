@@ -13,10 +13,10 @@ import (
 	"slices"
 )
 
-// OrganizationControlPlane is the group of every control-plane identity.
+// OrganizationControlPlane is the group of all control-plane identities.
 const OrganizationControlPlane = "liqo.io"
 
-// Subject is the user and group that a certificate stands for: its only CN and its only O.
+// Subject is the user and the group of a certificate: its only CN and its only O.
 type Subject struct {
 	// User is the common name.
 	User string
@@ -24,20 +24,20 @@ type Subject struct {
 	Group string
 }
 
-// ControlPlaneSubject is who the controller manager of consumer is in its providers.
+// ControlPlaneSubject returns the subject of the consumer's controller manager in its providers.
 func ControlPlaneSubject(consumer string) Subject {
 	return Subject{User: consumer, Group: OrganizationControlPlane}
 }
 
-// ResourceSliceSubject is who the virtual kubelet of a ResourceSlice is. The hash of the consumer's ID keeps equally named slices of two
-// consumers apart, and a slice's user can't be any cluster's control-plane user unless that cluster's ID was made to look like it,
-// which the different group tells.
+// ResourceSliceSubject returns the subject of the virtual kubelet of a ResourceSlice. The user contains a hash of the consumer's ID, so
+// that ResourceSlices of the same name of two consumers get different users. The user equals the control-plane user of another cluster only
+// if that cluster's ID was chosen to equal it. Even then the groups differ.
 func ResourceSliceSubject(slice, consumer string) Subject {
 	sum := sha256.Sum256([]byte(consumer))
 	return Subject{User: slice + "-" + hex.EncodeToString(sum[:])[:12], Group: consumer}
 }
 
-// NewRequest makes a PEM certificate request for the subject, signed by key.
+// NewRequest returns a PEM certificate request for the subject, signed by key.
 func NewRequest(random io.Reader, key crypto.Signer, subject Subject) ([]byte, error) {
 	der, err := x509.CreateCertificateRequest(random, &x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: subject.User, Organization: []string{subject.Group}},
@@ -48,8 +48,8 @@ func NewRequest(random io.Reader, key crypto.Signer, subject Subject) ([]byte, e
 	return pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: der}), nil
 }
 
-// CheckRequest accepts a PEM certificate request only if it asks for subject and for nothing else, is signed by its own key, and that
-// key is publicKey (PEM). An empty publicKey accepts any key: for consumers that the administrator vouches for.
+// CheckRequest returns nil if a PEM certificate request asks for subject and nothing else, is signed by its own key, and that key is
+// publicKey (PEM). An empty publicKey allows any key: it is for consumers that the administrator vouches for.
 func CheckRequest(request []byte, subject Subject, publicKey []byte) error {
 	csr, err := ParseRequest(request)
 	if err != nil {
@@ -64,7 +64,7 @@ func CheckRequest(request []byte, subject Subject, publicKey []byte) error {
 	if !slices.Equal(csr.Subject.Organization, []string{subject.Group}) {
 		return fmt.Errorf("the certificate request is for O %q, want only %q", csr.Subject.Organization, subject.Group)
 	}
-	// Names also counts what Subject does not show: a second CN, and attributes that some other reader may take for a group.
+	// Names also has what Subject does not show: a second CN, and attributes that other software may take for a group.
 	if len(csr.Subject.Names) != 2 {
 		return fmt.Errorf("the certificate request's subject has %d attributes, want only CN and O", len(csr.Subject.Names))
 	}
@@ -84,7 +84,7 @@ func CheckRequest(request []byte, subject Subject, publicKey []byte) error {
 	return nil
 }
 
-// ParseRequest reads exactly one PEM certificate request and checks that it is signed by its own key.
+// ParseRequest parses exactly one PEM certificate request and checks that it is signed by its own key.
 func ParseRequest(request []byte) (*x509.CertificateRequest, error) {
 	der, err := onlyBlock(request, pemRequest)
 	if err != nil {

@@ -19,8 +19,9 @@ const (
 	nodesGroup           = "system:nodes"
 )
 
-// ServingRequester is the namespace and ServiceAccount of a request for a kubelet serving certificate; ok is false when it is no
-// request of that kind by a ServiceAccount, and so not ours to look at. The ServiceAccount of a virtual kubelet is called after its VirtualNode.
+// ServingRequester returns the namespace and the name of the ServiceAccount that requests a kubelet serving certificate. The ServiceAccount
+// of a virtual kubelet has the name of its VirtualNode. ok is false for requests of another kind or by another user; this project's
+// controllers ignore those.
 func ServingRequester(csr *certificatesv1.CertificateSigningRequest) (namespace, virtualNode string, ok bool) {
 	account, found := strings.CutPrefix(csr.Spec.Username, serviceAccountPrefix)
 	if !found || csr.Spec.SignerName != certificatesv1.KubeletServingSignerName {
@@ -29,8 +30,8 @@ func ServingRequester(csr *certificatesv1.CertificateSigningRequest) (namespace,
 	return strings.Cut(account, ":")
 }
 
-// CheckServing tells why the request of a virtual kubelet for its serving certificate must not be approved; nil means it may. node is the
-// VirtualNode that the requester serves, pods are its virtual kubelet's.
+// CheckServing returns nil if the request of a virtual kubelet for its serving certificate may be approved, and otherwise an error that
+// says why not. node is the VirtualNode that the requester serves, pods are the pods of its virtual kubelet.
 func CheckServing(csr *certificatesv1.CertificateSigningRequest, node *offloadingv1beta1.VirtualNode, pods []corev1.Pod) error {
 	request, err := ParseRequest(csr.Spec.Request)
 	if err != nil {
@@ -68,8 +69,8 @@ func CheckServing(csr *certificatesv1.CertificateSigningRequest, node *offloadin
 	return nil
 }
 
-// ErrNotPodIP tells that a serving certificate was asked for an address that none of the virtual kubelet's pods is known to have. The
-// address of a starting pod may become known a moment later.
+// ErrNotPodIP means that the request has an address that no pod of the virtual kubelet has as far as is known. The address of a starting
+// pod may become known a moment later.
 var ErrNotPodIP = errors.New("no pod of the virtual kubelet has that address")
 
 func isPodIP(address string, pods []corev1.Pod) bool {

@@ -15,54 +15,61 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/api/sharing/v1alpha1"
 )
 
-// SharingPolicy is what the administrator of a provider says about sharing.
+// SharingPolicy is the configuration by which the administrator of a provider controls sharing.
 type SharingPolicy struct {
-	// Percentage of what is free that all consumers get together. More than 100 promises more than there is.
+	// Percentage is the part of the free resources that all consumers get together. More than 100 means overcommitment.
 	Percentage int
-	// Threshold, in percent: a share that moves by no more than that keeps its size, so that not every pod of this cluster is written to every consumer.
+	// Threshold is a part of a share in percent. A share that would change by no more than this keeps its size. Otherwise every change of a
+	// pod in this cluster could cause a write to every consumer.
 	Threshold int
-	// Defaults are asked for by ResourceSlices that do not name these resources.
+	// Defaults are the requests assumed for ResourceSlices that do not name these resources.
 	Defaults corev1.ResourceList
-	// Ceiling is what an autoscaler makes of this cluster, for the resources of which it has less now.
+	// Ceiling is the capacity that this cluster has once its autoscaler has added all nodes. It replaces the capacity of those resources of
+	// which the cluster has less now.
 	Ceiling corev1.ResourceList
-	// SliceLimit is how many ResourceSlices each consumer gets; any number when 0.
+	// SliceLimit is the maximum number of ResourceSlices per consumer; 0 means no limit.
 	SliceLimit int
 }
 
-// SharingFacts is everything that shares follow from.
+// SharingFacts holds everything that determines the shares.
 type SharingFacts struct {
-	// Nodes and Pods of this cluster. Of Pods what PodUse needs, and where they run.
+	// Nodes and Pods are those of this cluster. Of a pod only its node, its labels, its phase and the input of PodUse matter.
 	Nodes []corev1.Node
 	Pods  []corev1.Pod
-	// Slices are the copies of the ResourceSlices of all consumers, with what they were granted before.
+	// Slices are the copies of the ResourceSlices of all consumers; their status has what was granted before.
 	Slices []authv1beta1.ResourceSlice
-	// Tenants of this cluster.
+	// Tenants are the Tenants of this cluster.
 	Tenants []authv1beta1.Tenant
-	// Offers bound what single consumers get.
+	// Offers limit what individual consumers get.
 	Offers []sharingv1alpha1.ResourceOffer
 }
 
 // Share is what one ResourceSlice gets.
 type Share struct {
-	// Resources of a ResourceSlice of the default class.
+	// Resources are the resources for a ResourceSlice of the default class.
 	Resources corev1.ResourceList
-	// Cut says which requests are not granted whole, and why; empty when all are.
+	// Cut is a message that says which requests are not granted in full, and why; empty when all are.
 	Cut string
-	// Refused says why the ResourceSlice gets nothing at all, of whatever class; empty when it does.
+	// Refused is why the ResourceSlice gets nothing at all, whatever its class; empty when it is not refused.
 	Refused string
 }
 
-// Shares divides what this cluster has free among the ResourceSlices that ask for it. The rules, for each resource by itself:
+// Shares divides the free resources of this cluster among the ResourceSlices that request them. Each resource is divided by itself, by
+// these rules:
 //
-//   - Free is what Nodes that take pods can allocate, without what pods there request that belong to no ResourceSlice.
-//   - Of that, a percentage is shared among consumers: evenly, where one asks for less the others get more. So it is among the ResourceSlices of a
-//     consumer. Nobody's share is less than what it runs and is entitled to. So pods within a share change nobody's share.
-//   - A ResourceSlice asks for what it names, by default for what the policy names, else for as much as there is: of everything when nothing is named at
-//     all, otherwise of what every pod needs.
-//   - Never more than free is shared, unless the percentage says so.
+//   - Free is the allocatable amount of the nodes that accept pods, minus the requests of those pods on them that belong to no
+//     ResourceSlice.
+//   - A percentage of the free amount is shared evenly among the consumers. If one requests less than an even part, the others get more.
+//     The share of a consumer is divided among its ResourceSlices in the same way.
+//   - A share is never below the current usage of its pods, as far as that usage is within the request. Pods started within a share
+//     therefore change no share.
+//   - A ResourceSlice requests the resources that it names, and the defaults of the policy for resources that it does not name. Of other
+//     resources it requests as much as there is: of all resources if neither it nor the policy names any, otherwise of those that every pod
+//     needs (everyPod).
+//   - No more than the free amount is shared, unless the percentage is above 100.
 //
-// The result depends on nothing but the facts and the policy, and has one entry for each ResourceSlice. Of several with equal rights the older one comes
-// first, where something can't be divided.
+// The result depends on the facts and the policy only, and has one entry for each ResourceSlice. If an amount can't be divided evenly among
+// ResourceSlices with equal rights, the older ones get more.
 func Shares(policy SharingPolicy, facts SharingFacts) map[types.NamespacedName]Share {
 	shares := make(map[types.NamespacedName]Share, len(facts.Slices))
 	claims := claimsOf(policy, facts, shares)
@@ -76,16 +83,17 @@ func Shares(policy SharingPolicy, facts SharingFacts) map[types.NamespacedName]S
 	return shares
 }
 
-// claim is what one ResourceSlice asks for, has and gets.
+// claim is what one ResourceSlice requests, uses and gets.
 type claim struct {
 	key      types.NamespacedName
 	consumer string
-	// creator is the label of its pods.
+	// creator is the value of the label LabelCreatorUser of its pods.
 	creator string
-	// asked is named by the ResourceSlice or the policy; everything that every pod needs is asked for besides, unless exact, and devices, if all.
+	// asked are the requests that the ResourceSlice or the policy names. Unless exact is set, the claim also requests each unnamed resource
+	// that every pod needs. If all is set, it requests every unnamed resource, devices included.
 	asked      corev1.ResourceList
 	exact, all bool
-	// granted before.
+	// granted is what the ResourceSlice was granted before.
 	granted corev1.ResourceList
 
 	used  map[corev1.ResourceName]int64
@@ -93,7 +101,8 @@ type claim struct {
 	cuts  []cut
 }
 
-// claimsOf returns who asks for a share, the oldest first, and notes in shares those that are refused, or ask for none.
+// claimsOf returns a claim for each ResourceSlice that gets a share, the oldest first. It adds an entry to shares for every ResourceSlice:
+// an empty one, or the refusal of one beyond the limit.
 func claimsOf(policy SharingPolicy, facts SharingFacts, shares map[types.NamespacedName]Share) []*claim {
 	tenants := map[string]*authv1beta1.Tenant{}
 	for i := range facts.Tenants {
@@ -128,7 +137,7 @@ func claimsOf(policy SharingPolicy, facts SharingFacts, shares map[types.Namespa
 	return claims
 }
 
-// claimOf returns what a ResourceSlice asks for, nil when it is not entitled to a share, or somebody else answers it.
+// claimOf returns the claim of a ResourceSlice; nil when it is not entitled to a share, or its class belongs to another controller.
 func claimOf(policy SharingPolicy, slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) *claim {
 	grants := GrantsOf(tenant)
 	if !grants.Access || !standardClass(slice) || deniedForItself(&slice.Status) {
@@ -150,7 +159,8 @@ func claimOf(policy SharingPolicy, slice *authv1beta1.ResourceSlice, tenant *aut
 	return c
 }
 
-// deniedForItself tells whether a ResourceSlice gets no identity for what it is; the others of its consumer may be the reason as well, and go.
+// deniedForItself reports whether the ResourceSlice was denied an identity for a reason of its own. A denial because of the number of its
+// consumer's ResourceSlices does not count: it ends when others are deleted.
 func deniedForItself(status *authv1beta1.ResourceSliceStatus) bool {
 	return ConditionOf(status, authv1beta1.ResourceSliceAuthentication) == authv1beta1.ResourceSliceDenied && !deniedAsOneTooMany(status)
 }
@@ -161,12 +171,12 @@ func deniedAsOneTooMany(status *authv1beta1.ResourceSliceStatus) bool {
 	})
 }
 
-// standardClass tells whether the controller manager itself answers a ResourceSlice.
+// standardClass reports whether the controller manager itself decides on the resources of a ResourceSlice.
 func standardClass(slice *authv1beta1.ResourceSlice) bool {
 	return slice.Spec.Class == "" || slice.Spec.Class == authv1beta1.ResourceSliceClassDefault
 }
 
-// Cordoned tells whether a ResourceSlice of a Tenant gets nothing beyond what it has.
+// Cordoned reports whether a ResourceSlice of a Tenant gets nothing in addition to what it has.
 func Cordoned(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) bool {
 	return cordoned(slice, GrantsOf(tenant))
 }
@@ -175,7 +185,7 @@ func cordoned(slice *authv1beta1.ResourceSlice, grants Grants) bool {
 	return !grants.More || slice.Annotations[authv1beta1.AnnotationCordon] == api.True || slice.Annotations[authv1beta1.AnnotationCordonTenant] == api.True
 }
 
-// requested is the request over the defaults. Negative quantities ask for nothing.
+// requested returns the defaults, overridden by the request. Negative quantities become 0.
 func requested(request, defaults corev1.ResourceList) corev1.ResourceList {
 	all := make(corev1.ResourceList, len(request)+len(defaults))
 	for _, list := range []corev1.ResourceList{defaults, request} {
@@ -190,7 +200,7 @@ func requested(request, defaults corev1.ResourceList) corev1.ResourceList {
 	return all
 }
 
-// capsOf returns what each consumer gets at most.
+// capsOf returns the maximum that each consumer gets, by cluster ID: of several offers the lowest limit for each resource.
 func capsOf(offers []sharingv1alpha1.ResourceOffer) map[string]corev1.ResourceList {
 	caps := map[string]corev1.ResourceList{}
 	for i := range offers {
@@ -218,7 +228,7 @@ func compareAge(a, b metav1.Object) int {
 	return cmp.Or(ta.Compare(tb.Time), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
 
-// Moved tells whether the status of a ResourceSlice does not say what its share is.
+// Moved reports whether the status of a ResourceSlice differs from its share.
 func Moved(slice *authv1beta1.ResourceSlice, share Share) bool {
 	if !slice.DeletionTimestamp.IsZero() {
 		return false

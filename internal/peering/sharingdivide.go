@@ -10,22 +10,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// division divides what there is among claims.
+// division divides the resources of this cluster among claims.
 type division struct {
 	policy SharingPolicy
-	// claims, the oldest first.
+	// claims are the claims to be served, the oldest first.
 	claims []*claim
 	stock  map[corev1.ResourceName]stock
-	// caps of consumers.
+	// caps are the limits of consumers by cluster ID.
 	caps map[string]corev1.ResourceList
 }
 
-// party is who takes part in a division, with amounts in units: a consumer, or one of its claims.
+// party is a participant in a division: a consumer, or one of its claims. Amounts are in units (see unitOf).
 type party struct {
 	claims []*claim
-	// used of what is divided, want at most, and get. What is run beyond what is wanted is excess, and nobody's share.
+	// want is the most that the party requests, get what it gets. used is the part of its usage within want. excess is the usage beyond
+	// want, which no party gets as a share.
 	used, want, get, excess int64
-	// capped tells that an offer bounds want.
+	// capped is whether a ResourceOffer limits want.
 	capped bool
 }
 
@@ -34,7 +35,7 @@ func newParty(c *claim, name corev1.ResourceName) *party {
 	return &party{claims: []*claim{c}, used: min(used, want), want: want, excess: max(0, used-want)}
 }
 
-// names of the resources that there are or that are asked for.
+// names returns the resources that this cluster has or a claim names, sorted. It also resets the shares of all claims.
 func (d *division) names() []corev1.ResourceName {
 	names := sets.KeySet(d.stock)
 	for _, c := range d.claims {
@@ -46,7 +47,7 @@ func (d *division) names() []corev1.ResourceName {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// divide what there is of one resource.
+// divide divides one resource: among the consumers, then the part of each consumer among its claims.
 func (d *division) divide(name corev1.ResourceName) {
 	free := max(0, d.stock[name].capacity-d.stock[name].local)
 	consumers := d.consumers(name)
@@ -68,7 +69,7 @@ func (d *division) divide(name corev1.ResourceName) {
 	d.hold(name, consumers, max(free, shared))
 }
 
-// consumers returns who asks for a resource, the one with the oldest claim first.
+// consumers returns one party for each consumer. The consumer with the oldest claim comes first.
 func (d *division) consumers(name corev1.ResourceName) []*party {
 	var ordered []*party
 	byID := map[string]*party{}
@@ -93,7 +94,7 @@ func (d *division) consumers(name corev1.ResourceName) []*party {
 	return ordered
 }
 
-// want is how many units of a resource a claim asks for at most.
+// want returns the most units of a resource that a claim requests.
 func (c *claim) want(name corev1.ResourceName) int64 {
 	if quantity, named := c.asked[name]; named {
 		return units(name, quantity, !device(name))
@@ -104,13 +105,14 @@ func (c *claim) want(name corev1.ResourceName) int64 {
 	return 0
 }
 
-// open tells whether a claim takes as much of a resource as there is.
+// open reports whether a claim takes as much of a resource as there is.
 func (c *claim) open(name corev1.ResourceName) bool {
 	_, named := c.asked[name]
 	return !named && !c.exact && (c.all || everyPod(name))
 }
 
-// percent of n units. Of devices the nearest whole number: of a single one, 90 % is that one.
+// percent returns that percentage of n units. It rounds down, but for devices to the nearest whole number: 90 % of a single device is that
+// device.
 func percent(name corev1.ResourceName, n int64, percentage int) int64 {
 	half := int64(0)
 	if device(name) {
@@ -119,7 +121,8 @@ func percent(name corev1.ResourceName, n int64, percentage int) int64 {
 	return (n*int64(percentage) + half) / 100
 }
 
-// fill gives the parties as much of shared as they want, evenly where it is not enough; first, and of all that is free, what each uses and wants.
+// fill sets what each party gets. First it raises all parties evenly up to their usage (used), as far as free suffices. Then it raises them
+// evenly up to what they want, until shared is used up.
 func fill(parties []*party, free, shared int64) {
 	floors := level(free, parties, func(p *party) (least, most int64) { return 0, p.used })
 	total := int64(0)
@@ -132,8 +135,8 @@ func fill(parties []*party, free, shared int64) {
 	}
 }
 
-// level divides total evenly within the bounds of each party, whose least amounts it covers: nobody has more than another who wants more, unless by its
-// least amount. What can't be divided evenly goes to the first ones.
+// level divides total evenly, within the bounds of each party. A party gets more than another that wants more only if its least amount
+// requires it. The first parties get the remainder that can't be divided evenly. total should cover the sum of the least amounts.
 func level(total int64, parties []*party, bounds func(*party) (least, most int64)) []int64 {
 	amounts := make([]int64, len(parties))
 	at := func(height int64) (sum int64) {
@@ -144,7 +147,7 @@ func level(total int64, parties []*party, bounds func(*party) (least, most int64
 		}
 		return sum
 	}
-	low, high := int64(0), total // low is covered, as far as total covers the least amounts
+	low, high := int64(0), total // total covers low, provided that it covers the least amounts
 	for low < high {
 		if middle := low + (high-low+1)/2; at(middle) <= total {
 			low = middle
@@ -162,7 +165,7 @@ func level(total int64, parties []*party, bounds func(*party) (least, most int64
 	return amounts
 }
 
-// grant notes in the claim of a party what it gets.
+// grant records in the claim of a party what it gets, and why it does not get all of its request.
 func (d *division) grant(name corev1.ResourceName, own, consumer *party) {
 	c := own.claims[0]
 	asked, named := c.asked[name]
@@ -190,8 +193,8 @@ func (d *division) grant(name corev1.ResourceName, own, consumer *party) {
 	}
 }
 
-// hold keeps shares that have hardly moved at what was granted before, if that is still there: within bound, which the shares of all are within, and
-// within what offers allow. Devices are never held: each one counts.
+// hold keeps shares that have hardly changed (by at most the threshold) at the amount granted before, for all resources but devices. It
+// keeps larger amounts only if the sum of all shares stays within bound, and those of a capped consumer only if its offer allows them.
 func (d *division) hold(name corev1.ResourceName, consumers []*party, bound int64) {
 	if device(name) {
 		return
@@ -229,7 +232,8 @@ func (d *division) hold(name corev1.ResourceName, consumers []*party, bound int6
 	}
 }
 
-// steady returns how many units a claim was granted before, if that is about what it gets now and still asks for; -1 otherwise.
+// steady returns how many units a claim was granted before, or -1 if the new share can't keep that amount. It can if both differ by at most
+// the threshold, and the claim still requests at least that amount and gets less than its full request.
 func (d *division) steady(name corev1.ResourceName, c *claim) int64 {
 	before, had := c.granted[name]
 	now, has := c.share[name]
@@ -243,7 +247,7 @@ func (d *division) steady(name corev1.ResourceName, c *claim) int64 {
 	return was
 }
 
-// cut is a request that was not granted whole.
+// cut is a request that is not granted in full.
 type cut struct {
 	name   corev1.ResourceName
 	reason cutReason
@@ -258,7 +262,8 @@ const (
 	cutWhole
 )
 
-// explain tells people what of the request is not granted, and why. It changes with the share only.
+// explain returns a message for people that says which requests are not granted in full, and why. It changes only with the share and the
+// request, so that other changes cause no write of the status.
 func (c *claim) explain(policy SharingPolicy) string {
 	var parts []string
 	for reason, why := range [...]string{

@@ -11,14 +11,14 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// stock is what there is of one resource, in units.
+// stock is how much of one resource this cluster has, in units (see unitOf).
 type stock struct {
-	// capacity of the nodes that take pods, local is what pods there take that belong to no claim.
+	// capacity is that of the nodes that accept pods. local is the usage of the pods on them that belong to no claim.
 	capacity, local int64
 }
 
-// stockOf counts what there is, and notes in each claim what it uses of it. A pod uses what it requests on a node that counts, from when it is bound
-// to it until it has finished: what waits for a place takes none from anybody.
+// stockOf returns the stock of each resource, and records in each claim what its pods use. A pod uses its requests on a node that counts,
+// from its binding to the node until it has finished. Pods that are not scheduled yet use nothing.
 func stockOf(policy SharingPolicy, facts SharingFacts, claims []*claim) map[corev1.ResourceName]stock {
 	capacity, counts := corev1.ResourceList{}, map[string]bool{}
 	for i := range facts.Nodes {
@@ -27,7 +27,7 @@ func stockOf(policy SharingPolicy, facts SharingFacts, claims []*claim) map[core
 			continue
 		}
 		for name := range node.Status.Allocatable {
-			add(capacity, corev1.ResourceList{name: {}}) // none is something to say, too
+			add(capacity, corev1.ResourceList{name: {}}) // a resource with no capacity must be listed, too
 		}
 		if takesPods(node) {
 			counts[node.Name] = true
@@ -69,15 +69,17 @@ func stockOf(policy SharingPolicy, facts SharingFacts, claims []*claim) map[core
 	return all
 }
 
-// PodUse is what a pod takes on its node: what the scheduler reserves, also while it is resized, and one pod.
+// PodUse returns what a pod uses on its node: the requests that the scheduler reserves, also during an in-place resize, and one unit of the
+// resource "pods".
 func PodUse(pod *corev1.Pod) corev1.ResourceList {
 	use := schedulerresource.PodRequests(pod, schedulerresource.PodResourcesOptions{UseStatusResources: true})
 	use[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
 	return use
 }
 
-// takesPods tells whether what a Node has can be shared: it is ready and takes pods of consumers. A taint keeps them off, except that of
-// nodes with devices: by convention its key is the name of the device, and pods that ask for one are let on.
+// takesPods reports whether the resources of a Node can be shared: it is ready, and accepts the pods of consumers. Taints make it false,
+// except those with effect PreferNoSchedule and those whose key is the name of a device of the node. By convention, pods that request such
+// a device tolerate that taint.
 func takesPods(node *corev1.Node) bool {
 	if node.Spec.Unschedulable || !node.DeletionTimestamp.IsZero() {
 		return false
@@ -103,7 +105,7 @@ func add(to, more corev1.ResourceList) {
 	}
 }
 
-// everyPod tells whether every pod needs some of a resource.
+// everyPod reports whether every pod needs some of a resource.
 func everyPod(name corev1.ResourceName) bool {
 	switch name {
 	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods:
@@ -113,21 +115,22 @@ func everyPod(name corev1.ResourceName) bool {
 	}
 }
 
-// device tells whether a resource is counted in whole devices that are asked for by name: an extended resource.
+// device reports whether a resource is an extended resource: it is counted in whole devices, and pods request it by name.
 func device(name corev1.ResourceName) bool { return strings.Contains(string(name), "/") }
 
-// shareable tells whether a resource is something pods ask for. Nodes tell of other things too, such as how many volumes can be attached.
+// shareable reports whether pods can request a resource. Nodes also list other limits, such as the number of volumes that can be attached.
 func shareable(name corev1.ResourceName) bool {
 	return everyPod(name) || device(name) || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// The largest amounts that are told apart. Sums of thousands of them still fit.
+// The largest amounts in bytes and in other units; larger ones are reduced to these. Sums of thousands of them do not overflow an int64.
 const (
 	mostBytes = 1 << 60
 	most      = 1 << 40
 )
 
-// unitOf is how much of a resource is divided no further: a thousandth of a CPU (1), a mebibyte, a page, a piece.
+// unitOf returns the smallest amount of a resource that is given to a party: 1 MiB of memory or storage, one huge page, one piece. For CPU
+// it returns 1, which stands for a thousandth of a CPU.
 func unitOf(name corev1.ResourceName) (bytes int64) {
 	switch {
 	case name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage:
@@ -141,7 +144,7 @@ func unitOf(name corev1.ResourceName) (bytes int64) {
 	return 1
 }
 
-// units of a resource in a quantity, between 0 and a very large number.
+// units returns the number of units in a quantity, between 0 and the largest amount. up tells whether to round up or down.
 func units(name corev1.ResourceName, quantity resource.Quantity, up bool) int64 {
 	unit, limit := unitOf(name), int64(most)
 	if unit > 1 {
@@ -159,7 +162,7 @@ func units(name corev1.ResourceName, quantity resource.Quantity, up bool) int64 
 		whole = resource.NewMilliQuantity(n, resource.DecimalSI)
 	}
 	if !up && whole.Cmp(quantity) > 0 {
-		n-- // both round up
+		n-- // Value and MilliValue round up
 	}
 	if up {
 		return (n + unit - 1) / unit
@@ -167,7 +170,7 @@ func units(name corev1.ResourceName, quantity resource.Quantity, up bool) int64 
 	return n / unit
 }
 
-// quantityOf so many units of a resource.
+// quantityOf returns the quantity of n units of a resource.
 func quantityOf(name corev1.ResourceName, n int64) resource.Quantity {
 	unit := unitOf(name)
 	switch {

@@ -11,20 +11,20 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-// Offer is what a provider gives to a ResourceSlice of the default class.
+// Offer is what a provider grants to a ResourceSlice of the default class, apart from its share of resources.
 type Offer struct {
-	// Enabled tells whether the default class is answered at all.
+	// Enabled is whether this provider grants resources to the default class at all.
 	Enabled bool
-	// NodeLabels describe the provider; they end up on the virtual node.
+	// NodeLabels describe the provider. The consumer puts them on the virtual node.
 	NodeLabels map[string]string
-	// Classes of storage, ingress and load balancers that reflected objects may use.
+	// StorageClasses, IngressClasses and LoadBalancerClasses are the classes that reflected objects may use.
 	StorageClasses      []authv1beta1.StorageType
 	IngressClasses      []authv1beta1.IngressType
 	LoadBalancerClasses []authv1beta1.LoadBalancerType
 }
 
-// CheckSlice tells why the identity that a replicated ResourceSlice asks for must be refused; nil means that it may have exactly
-// ResourceSliceSubject. tenant is the one of the slice's namespace, own this cluster's ID.
+// CheckSlice returns nil if a replicated ResourceSlice may have the identity that it requests: exactly ResourceSliceSubject. Otherwise the
+// error says why not. tenant is the Tenant of the namespace of the ResourceSlice, own the ID of this cluster.
 func CheckSlice(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, own string) error {
 	spec := &slice.Spec
 	if spec.ConsumerClusterID != tenant.Spec.ClusterID {
@@ -42,12 +42,13 @@ func CheckSlice(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, ow
 	return inField("spec.csr", CheckRequest(spec.CSR, ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID), key))
 }
 
-// TooMany denies an identity to a ResourceSlice that is one more than its consumer gets; the text tells which bound that is.
+// TooMany is the error for a ResourceSlice beyond the number that its consumer may have; such a ResourceSlice gets no identity. Its text
+// names the limit.
 type TooMany string
 
 func (t TooMany) Error() string { return string(t) }
 
-// SetAuthentication records the verdict on the identity: accepted with params, or denied for a reason.
+// SetAuthentication records the verdict on the identity: accepted with params, or denied with the error as message.
 func SetAuthentication(status *authv1beta1.ResourceSliceStatus, params *authv1beta1.AuthParams, denied error, now metav1.Time) {
 	condition := authv1beta1.ResourceSliceCondition{
 		Type: authv1beta1.ResourceSliceAuthentication, Status: authv1beta1.ResourceSliceAccepted,
@@ -66,9 +67,10 @@ func SetAuthentication(status *authv1beta1.ResourceSliceStatus, params *authv1be
 
 // DecideResources records the verdict on the resources of a replicated ResourceSlice in its status.
 //
-// An active Tenant gets its share: status.resources is the share and nothing else, so what left the request leaves the status. A cordon keeps what
-// was granted before, as far as it is still there, and grants no change; with nothing granted before it denies. A drained Tenant is always denied.
-// Classes other than the default are left to whoever answers them, except that nobody overrules a drain.
+// For an active Tenant, status.resources becomes the share, so that a resource no longer requested disappears from the status. If the
+// Tenant or the ResourceSlice is cordoned, the resources granted before stay, as far as this cluster still has them, and a changed request
+// is not granted. A cordoned ResourceSlice that was granted nothing before is denied. For a drained Tenant the verdict is always a denial,
+// whatever the class. Apart from that, classes other than the default are left to their own controllers.
 func DecideResources(slice *authv1beta1.ResourceSlice, grants Grants, offer Offer, share Share, now metav1.Time) {
 	status := &slice.Status
 	accepted := ConditionOf(status, authv1beta1.ResourceSliceResources) == authv1beta1.ResourceSliceAccepted
@@ -120,7 +122,7 @@ func accept(status *authv1beta1.ResourceSliceStatus, message string, now metav1.
 	}, now)
 }
 
-// ConditionOf is the verdict of one type in the status, empty when there is none.
+// ConditionOf returns the verdict of the condition of that type in the status; empty when there is none.
 func ConditionOf(status *authv1beta1.ResourceSliceStatus, kind authv1beta1.ResourceSliceConditionType) authv1beta1.ResourceSliceConditionStatus {
 	for i := range status.Conditions {
 		if status.Conditions[i].Type == kind {
@@ -130,7 +132,7 @@ func ConditionOf(status *authv1beta1.ResourceSliceStatus, kind authv1beta1.Resou
 	return ""
 }
 
-// setCondition replaces the condition of that type; the time of transition stays while the verdict does.
+// setCondition replaces the condition of that type. The transition time stays as long as the verdict does.
 func setCondition(status *authv1beta1.ResourceSliceStatus, condition authv1beta1.ResourceSliceCondition, now metav1.Time) {
 	condition.LastTransitionTime = now
 	for i := range status.Conditions {

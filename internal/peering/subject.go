@@ -7,7 +7,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// RoleVirtualKubelet is bound to the group of the consumer's virtual kubelets in each namespace that is made for the consumer.
+// RoleVirtualKubelet is bound to the group of the consumer's virtual kubelets in each namespace that is created for the consumer.
 const RoleVirtualKubelet = "liqo-virtual-kubelet-remote"
 
 // Binding is a RoleBinding, or a ClusterRoleBinding when Namespace is empty.
@@ -17,8 +17,9 @@ type Binding struct {
 	Subjects        []rbacv1.Subject
 }
 
-// CheckFreeSubject tells why a cluster ID can't become the name of a user and a group of this cluster, as the certificates of a consumer have it; nil means
-// that it can. A consumer chooses its ID: with that of a group of people, or of a user, it would get their rights.
+// CheckFreeSubject returns nil if a cluster ID may become the name of a user and of a group in this cluster: certificates of a consumer
+// contain it as such. A consumer chooses its own ID. If the ID were the name of a user or group that has rights, the consumer would get
+// these rights; the error names the binding. Bindings of the roles that consumers get are ignored.
 func CheckFreeSubject(consumer string, bindings []Binding) error {
 	ours := []string{RoleControlPlane, RoleVirtualKubelet, RoleVirtualKubeletClusterwide}
 	for _, binding := range bindings {

@@ -7,7 +7,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 )
 
-// summary is a peering at a glance, from the facts and the conditions that they were compiled to.
+// summary returns the overview of a peering, from the facts and the conditions compiled from them.
 func summary(f *Facts, status *corev1beta1.ForeignClusterStatus) corev1beta1.Summary {
 	return corev1beta1.Summary{
 		Type:           peeringType(status),
@@ -29,7 +29,7 @@ func peeringType(status *corev1beta1.ForeignClusterStatus) corev1beta1.PeeringTy
 	}
 }
 
-// outgoing tells of what we use of the other cluster: resources are asked for, granted, and a node.
+// outgoing returns the phase of the use of the other cluster by this one: it depends on ResourceSlices, virtual nodes and Nodes.
 func outgoing(f *Facts, status *corev1beta1.ForeignClusterStatus) corev1beta1.Phase {
 	if len(f.Asked)+len(f.VirtualNodes) == 0 {
 		return corev1beta1.PhaseNone
@@ -54,7 +54,7 @@ func outgoing(f *Facts, status *corev1beta1.ForeignClusterStatus) corev1beta1.Ph
 	}
 }
 
-// incoming tells of what the other cluster uses here.
+// incoming returns the phase of the use of this cluster by the other one.
 func incoming(f *Facts) corev1beta1.Phase {
 	switch {
 	case f.Tenant == nil:
@@ -80,14 +80,14 @@ func authentication(status *corev1beta1.ForeignClusterStatus) corev1beta1.Phase 
 	return phase
 }
 
-// silent tells whether the other API server does not answer.
+// silent reports whether the other API server is unreachable.
 func silent(status *corev1beta1.ForeignClusterStatus) bool {
 	return slices.ContainsFunc(status.Conditions, func(c corev1beta1.Condition) bool {
 		return c.Type == corev1beta1.APIServerStatus && c.Status == corev1beta1.StatusError
 	})
 }
 
-// phaseOf is the word for a module by the worst of those of its conditions that count.
+// phaseOf returns the phase of a module: the worst of its conditions of the given types determines it.
 func phaseOf(module corev1beta1.Module, kinds ...corev1beta1.ConditionType) corev1beta1.Phase {
 	if !module.Enabled {
 		return corev1beta1.PhaseNone
@@ -105,7 +105,7 @@ func phaseOf(module corev1beta1.Module, kinds ...corev1beta1.ConditionType) core
 	return phase
 }
 
-// accepted tells whether a ResourceSlice got an identity and resources.
+// accepted reports whether a ResourceSlice got an identity and resources.
 func accepted(slice *authv1beta1.ResourceSlice) bool {
 	return ConditionOf(&slice.Status, authv1beta1.ResourceSliceAuthentication) == authv1beta1.ResourceSliceAccepted &&
 		ConditionOf(&slice.Status, authv1beta1.ResourceSliceResources) == authv1beta1.ResourceSliceAccepted

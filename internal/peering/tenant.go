@@ -11,10 +11,10 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-// ErrNoNonce tells that a Tenant can't be verified yet: the nonce its signature should cover does not exist.
+// ErrNoNonce means that a Tenant can't be verified yet: the nonce that its signature should cover does not exist.
 var ErrNoNonce = errors.New("there is no nonce in this namespace that the signature could cover")
 
-// CheckTenantNamespace tells why a namespace can't hold the peering with a cluster; nil means it does.
+// CheckTenantNamespace returns an error unless the namespace is the tenant namespace of the remote cluster.
 func CheckTenantNamespace(namespace *corev1.Namespace, remoteClusterID string) error {
 	if namespace.Labels[api.LabelTenantNamespace] != api.True {
 		return fmt.Errorf("namespace %s is no tenant namespace: it lacks the label %s=%s", namespace.Name, api.LabelTenantNamespace, api.True)
@@ -25,9 +25,9 @@ func CheckTenantNamespace(namespace *corev1.Namespace, remoteClusterID string) e
 	return nil
 }
 
-// CheckTenant tells why a Tenant must not get a certificate; nil means that it may have one for exactly ControlPlaneSubject. own is this
-// cluster's ID, nonce the one of its namespace, empty when there is none. One that was admitted before with this very request does not
-// prove again that it holds the key: the nonce may be gone by then.
+// CheckTenant returns nil if a Tenant may have a certificate for exactly ControlPlaneSubject, and otherwise an error that says why not. own
+// is the ID of this cluster. nonce is the nonce of the Tenant's namespace; empty when there is none. If admitted is true, the Tenant was
+// admitted before with this very request, and its signature is not checked again, because the nonce may no longer exist.
 func CheckTenant(tenant *authv1beta1.Tenant, own string, nonce []byte, admitted bool) error {
 	spec := &tenant.Spec
 	switch spec.ClusterID {
@@ -67,15 +67,15 @@ func inField(field string, err error) error {
 	return nil
 }
 
-// Grants tells what a Tenant still may do.
+// Grants is what a Tenant may still do.
 type Grants struct {
-	// Access is whether its identities work at all.
+	// Access is whether the Tenant's identities have any rights.
 	Access bool
-	// More is whether further resources are granted.
+	// More is whether the Tenant gets further resources.
 	More bool
 }
 
-// GrantsOf a Tenant: by its condition, and by the cordon annotation.
+// GrantsOf returns the grants of a Tenant: its spec.tenantCondition and its cordon annotation determine them.
 func GrantsOf(tenant *authv1beta1.Tenant) Grants {
 	switch {
 	case tenant.Spec.TenantCondition == authv1beta1.TenantDrained:

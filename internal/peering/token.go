@@ -15,16 +15,17 @@ import (
 	"time"
 )
 
-// Token is what the administrator of a provider hands to the one of a consumer, as one word on a command line. All it is good for is to
-// present a handshake at the provider's door, for one consumer, until it expires.
+// Token authorizes one consumer to enroll with the provider's authentication service until it expires. It authorizes nothing else. The
+// provider's administrator hands it to the consumer's administrator as one word on a command line.
 type Token struct {
-	// ID tells tokens apart: 12 characters of base64url.
+	// ID is unique to the token: 12 characters of base64url.
 	ID string
-	// Expires is the last second at which the token is good.
+	// Expires is the last second at which the token is valid.
 	Expires time.Time
-	// Consumer is the only cluster that may use the token; empty for whichever uses it first.
+	// Consumer is the ID of the only cluster that may use the token; empty if the first cluster to use it may.
 	Consumer string
-	// Pin is the SHA-256 of the public key (SubjectPublicKeyInfo) that the door shows; nil where its certificate is to be trusted otherwise.
+	// Pin is the SHA-256 of the public key (SubjectPublicKeyInfo) of the authentication service. If it is nil, the consumer verifies the
+	// service's certificate with the CAs of its system.
 	Pin []byte
 }
 
@@ -32,11 +33,11 @@ const (
 	tokenVersion = "liqo1"
 	tokenIDSize  = 9
 	tokenFields  = 6
-	// maxTokenSize bounds what is looked at at all.
+	// maxTokenSize is the maximum number of bytes of a token; longer ones are refused.
 	maxTokenSize = 512
 )
 
-// Errors of tokens, which say nothing about what a right one would look like.
+// Errors of tokens. They reveal nothing about what a valid token would look like.
 var (
 	ErrNoToken      = errors.New("this is no token of a Liqo peer command: copy the command whole")
 	ErrTokenForged  = errors.New("the token is not known here: it was made by another cluster, or the provider has replaced its Secret since")
@@ -46,7 +47,7 @@ var (
 	ErrTokenTaken = errors.New("the token was made for another cluster, or another one has used it: ask the provider's administrator for another command (liqoctl generate peer-command)")
 )
 
-// NewTokenID reads the ID of a new token from random.
+// NewTokenID generates the ID of a new token from random.
 func NewTokenID(random io.Reader) (string, error) {
 	raw := make([]byte, tokenIDSize)
 	if _, err := io.ReadFull(random, raw); err != nil {
@@ -55,7 +56,8 @@ func NewTokenID(random io.Reader) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(raw), nil
 }
 
-// Text is the token as it is handed over, sealed with the provider's secret: nobody else can make one, or change a letter of it.
+// Text returns the token in the form that is handed over. Its last field is an HMAC with the provider's secret, so that nobody else can
+// create or change a token.
 func (t Token) Text(secret []byte) string {
 	body := strings.Join([]string{
 		tokenVersion, strconv.FormatInt(t.Expires.Unix(), 36), t.ID, t.Consumer, base64.RawURLEncoding.EncodeToString(t.Pin),
@@ -69,7 +71,7 @@ func seal(secret []byte, body string) []byte {
 	return mac.Sum(nil)
 }
 
-// ParseToken reads a token without the secret that it is sealed with: what its bearer may know of it. Errors never contain the token.
+// ParseToken parses a token without verifying its HMAC: its holder does not have the provider's secret. Errors never contain the token.
 func ParseToken(text string) (Token, error) {
 	fields := strings.Split(text, ".")
 	if len(text) > maxTokenSize || len(fields) != tokenFields || fields[0] != tokenVersion {
@@ -92,8 +94,8 @@ func ParseToken(text string) (Token, error) {
 	return Token{ID: fields[2], Expires: time.Unix(expires, 0), Consumer: fields[3], Pin: pin}, nil
 }
 
-// CheckToken tells why a cluster must not be let in with the token; nil means that it may, provided that Redeem agrees. It takes the same
-// time whatever the seal is.
+// CheckToken returns the token if the consumer may enroll with it, provided that Redeem agrees. Otherwise the error says why not. The time
+// to compare the HMAC does not depend on its value.
 func CheckToken(secret []byte, text, consumer string, now time.Time) (Token, error) {
 	token, err := ParseToken(text)
 	if err != nil {
@@ -115,16 +117,16 @@ func CheckToken(secret []byte, text, consumer string, now time.Time) (Token, err
 	return token, nil
 }
 
-// redeemed is one token that was used.
+// redeemed is the record of one used token.
 type redeemed struct {
 	Consumer string `json:"consumer"`
 	Expires  int64  `json:"expires"`
-	// Spent tells that a Tenant of the consumer has ended since.
+	// Spent is whether the peering has ended since: a Tenant of the consumer was deleted.
 	Spent bool `json:"spent,omitempty"`
 }
 
-// Redeem records in the book of used tokens that the consumer uses this one. It refuses a token that another cluster has used, and one whose peering
-// has ended. It returns the book as it is to be kept.
+// Redeem records in book, the record of used tokens, that the consumer uses this token. It refuses a token that another cluster has used,
+// and a token whose peering has ended. It returns the book to be stored.
 func Redeem(book []byte, token Token, consumer string, now time.Time) ([]byte, error) {
 	used, err := readBook(book)
 	if err != nil {
@@ -140,8 +142,8 @@ func Redeem(book []byte, token Token, consumer string, now time.Time) ([]byte, e
 	return writeBook(used, now)
 }
 
-// SpendTokens records in the book of used tokens that the consumer's peering has ended: the tokens that it used admit nobody any more. It returns the
-// book as it is to be kept.
+// SpendTokens records in book, the record of used tokens, that the peering of the consumer has ended. The tokens that the consumer used
+// authorize nobody any more. It returns the book to be stored.
 func SpendTokens(book []byte, consumer string, now time.Time) ([]byte, error) {
 	used, err := readBook(book)
 	if err != nil {
@@ -166,7 +168,7 @@ func readBook(book []byte) (map[string]redeemed, error) {
 	return used, nil
 }
 
-// writeBook leaves out the tokens that have expired, so that the book never holds more than could be used again.
+// writeBook encodes the record of used tokens. It drops expired tokens, so that the record does not grow forever.
 func writeBook(used map[string]redeemed, now time.Time) ([]byte, error) {
 	maps.DeleteFunc(used, func(_ string, r redeemed) bool { return now.Unix() > r.Expires })
 	return json.Marshal(used)

@@ -1,7 +1,12 @@
-// Package proxy lets peers reach this cluster's API server through the tunnel: an HTTP proxy that understands CONNECT only and leads to
-// one place only. It promises that nothing but the API server can be reached by it, that it answers 200 only when the way is open, that
-// every refusal says why, and that one source can't use it up. It holds no credentials: what passes is TLS between the peer and the
-// API server.
+// Package proxy lets peers reach the API server of this cluster through the tunnel. It is an HTTP proxy that supports only CONNECT,
+// and only to one target. It guarantees the following:
+//
+//   - Clients reach nothing but the API server.
+//   - The proxy answers 200 only when the connection to the target is open.
+//   - Every refusal states its reason.
+//   - One source cannot use up all connections.
+//
+// The proxy holds no credentials: the tunneled data is TLS between the peer and the API server.
 package proxy
 
 import (
@@ -17,15 +22,15 @@ import (
 	"time"
 )
 
-// Options are what a Proxy needs to know. All of them have to be set.
+// Options are the options of a Proxy. All of them must be set.
 type Options struct {
-	// Target is where every tunnel ends, host:port: the API server.
+	// Target is the address of the API server (host:port), to which every tunnel leads.
 	Target string
-	// DialTimeout bounds connecting to the target, and asking it whose certificate it has.
+	// DialTimeout limits the time to connect to the target, and the time to read its certificate.
 	DialTimeout time.Duration
-	// PerSource is how many tunnels one address may have at a time, Total how many all together.
+	// PerSource is the maximum number of open tunnels of one source address, Total the maximum of all together.
 	PerSource, Total int
-	// Grace is how long tunnels may go on after the end was asked for.
+	// Grace is how long open tunnels may continue after the shutdown has started.
 	Grace time.Duration
 	Log   *slog.Logger
 }
@@ -37,7 +42,7 @@ type Proxy struct {
 	tunnels tunnels
 }
 
-// New returns a proxy, or what is wrong with the options.
+// New returns a Proxy, or an error that says which option is wrong.
 func New(opts Options) (*Proxy, error) {
 	if host, port, err := net.SplitHostPort(opts.Target); err != nil || host == "" || port == "" {
 		return nil, fmt.Errorf("--target %q: want host:port of the API server, for example kubernetes.default.svc:443 (leave the flag out for that one)", opts.Target)
@@ -59,10 +64,11 @@ func New(opts Options) (*Proxy, error) {
 	}, nil
 }
 
-// keepAlive finds out within a minute that a side is gone. There is no limit on silence: watches and kubectl exec are silent by nature.
+// keepAlive detects within a minute that one side is gone. There is no idle timeout, because watches and kubectl exec are often
+// silent.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
 
-// Listen opens the port that Serve wants, host:port or :port.
+// Listen opens the TCP listener for Serve. The address is host:port or :port.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	config := net.ListenConfig{KeepAliveConfig: keepAlive}
 	listener, err := config.Listen(ctx, "tcp", address)
@@ -72,12 +78,12 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// Serve answers on the listener until ctx ends, then takes no new connection and returns when the tunnels are gone, after the grace at the
-// latest.
+// Serve serves the listener until ctx ends. Then it accepts no new connection, waits for the open tunnels at most for the grace
+// period, and returns.
 func (p *Proxy) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler: p,
-		// Who has a tunnel does not come under these; who sends nothing, or slowly, does not stay.
+		// These limits end the connections of idle or slow clients. They do not apply to open tunnels.
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       30 * time.Second,
 		MaxHeaderBytes:    8 << 10,
@@ -101,7 +107,7 @@ func (p *Proxy) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// ServeHTTP opens a tunnel, or says why not. GET /healthz answers that the proxy runs.
+// ServeHTTP opens a tunnel, or answers with the reason of a refusal. GET /healthz succeeds while the proxy runs.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet && r.URL.Path == "/healthz" && r.URL.Host == "" {
 		fmt.Fprintln(w, "ok")
@@ -119,7 +125,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refusal is an answer other than a tunnel.
+// refusal is an answer that opens no tunnel.
 type refusal struct {
 	status int
 	reason string
@@ -160,12 +166,12 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, source netip.Addr)
 	}
 	defer shut(client)
 	if !tunnel.begin(client, upstream) {
-		return nil // the proxy ends
+		return nil // the proxy is shutting down
 	}
 	if _, err := client.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n")); err != nil {
-		return nil // nobody is there to be told
+		return nil // the client is gone
 	}
-	// What the client sent before it had an answer is part of the stream.
+	// Data that the client sent before it received the answer is part of the stream.
 	early, err := buffered.Peek(buffered.Reader.Buffered())
 	if err == nil && len(early) > 0 {
 		_, err = upstream.Write(early)
@@ -182,7 +188,7 @@ func (p *Proxy) dial(ctx context.Context) (net.Conn, error) {
 	return p.dialer.DialContext(ctx, "tcp", p.opts.Target)
 }
 
-// exchange copies both ways until both sides have nothing more to say, or one of them is gone.
+// exchange copies data in both directions until both sides have finished sending, or one of them is gone.
 func exchange(a, b net.Conn) {
 	var both sync.WaitGroup
 	both.Go(func() { pass(a, b) })
@@ -190,12 +196,12 @@ func exchange(a, b net.Conn) {
 	both.Wait()
 }
 
-// farewell is how long one side may still talk after the other said that it has nothing more to say.
+// farewell is how long one side may still send after the other side has finished.
 const farewell = time.Minute
 
-// pass copies what comes from one side to the other, and the end of it.
+// pass copies the data of one side to the other. At the end of the data it closes the sending direction of the other side.
 func pass(from, to net.Conn) {
-	_, err := io.Copy(to, from) // between TCP connections the kernel moves the bytes itself
+	_, err := io.Copy(to, from) // between TCP connections, the kernel copies the data
 	half, ok := to.(interface{ CloseWrite() error })
 	if err != nil || !ok || half.CloseWrite() != nil {
 		shut(from)
@@ -205,5 +211,5 @@ func pass(from, to net.Conn) {
 	_ = to.SetReadDeadline(time.Now().Add(farewell))
 }
 
-// shut closes a connection; nobody is left who would want to know that it was broken already.
+// shut closes a connection. The error does not matter, because the connection is no longer used.
 func shut(conn net.Conn) { _ = conn.Close() }

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// check refuses a host that is not the API server. Peers call it by whatever address their kubeconfig has, the proxy can't know them all;
-// the API server does: they are the names in its certificate, by which the peer will recognise it anyway. The certificate is only
-// read here; to verify it is up to the peer, who knows the authority.
+// check refuses a host that is not the API server. Each peer uses the address in its kubeconfig, and the proxy cannot know all
+// those addresses. But they are all in the certificate of the API server, since the peer verifies it against that address. The
+// proxy only reads the certificate: verification is up to the peer, which knows the certificate authority.
 func (p *Proxy) check(ctx context.Context, host, target string) *refusal {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.DialTimeout)
 	defer cancel()
@@ -26,7 +26,7 @@ func (p *Proxy) check(ctx context.Context, host, target string) *refusal {
 	return nil
 }
 
-// certificate asks the API server for the one that it shows to who calls it host.
+// certificate returns the certificate that the API server presents to clients that address it as host.
 func (p *Proxy) certificate(ctx context.Context, host string) (*x509.Certificate, error) {
 	conn, err := p.dialer.DialContext(ctx, "tcp", p.opts.Target)
 	if err != nil {
@@ -38,7 +38,7 @@ func (p *Proxy) certificate(ctx context.Context, host string) (*x509.Certificate
 			return nil, err
 		}
 	}
-	config := &tls.Config{InsecureSkipVerify: true} // nothing is sent: see check
+	config := &tls.Config{InsecureSkipVerify: true} // no data is sent: see check
 	if net.ParseIP(host) == nil {
 		config.ServerName = host
 	}
@@ -49,10 +49,10 @@ func (p *Proxy) certificate(ctx context.Context, host string) (*x509.Certificate
 	return client.ConnectionState().PeerCertificates[0], nil
 }
 
-// maxNames is how many names a refusal lists.
+// maxNames is the maximum number of names in a refusal.
 const maxNames = 8
 
-// names are those of a certificate, the first few of them.
+// names lists the first few names of a certificate.
 func names(certificate *x509.Certificate) string {
 	all := append([]string(nil), certificate.DNSNames...)
 	for _, address := range certificate.IPAddresses {

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// tunnels counts what is open, and ends it.
+// tunnels counts the open tunnels, limits their number, and closes them.
 type tunnels struct {
 	perSource, total int
 
@@ -17,17 +17,17 @@ type tunnels struct {
 	count  int
 	ending bool
 	begun  map[*tunnel]struct{}
-	idle   chan struct{} // closed by the last tunnel, where somebody waits for it
+	idle   chan struct{} // closed when the last tunnel ends; nil unless wait is running
 }
 
-// tunnel is one that was reserved: nobody else gets its place until it is released.
+// tunnel is a reserved tunnel. It counts against the limits until it is released.
 type tunnel struct {
 	of     *tunnels
 	source netip.Addr
 	sides  []net.Conn
 }
 
-// reserve takes a place for a tunnel of the source, or refuses.
+// reserve reserves a tunnel for the source, or refuses.
 func (t *tunnels) reserve(source netip.Addr) (*tunnel, *refusal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -44,7 +44,8 @@ func (t *tunnels) reserve(source netip.Addr) (*tunnel, *refusal) {
 	return &tunnel{of: t, source: source}, nil
 }
 
-// begin hands over the connections to be closed when the time is over; it refuses when it is over already.
+// begin registers the connections that have to be closed at the end of the grace period. It returns false if the shutdown has
+// already started.
 func (u *tunnel) begin(sides ...net.Conn) bool {
 	t := u.of
 	t.mu.Lock()
@@ -72,14 +73,14 @@ func (u *tunnel) release() {
 	}
 }
 
-// stop takes no more tunnels.
+// stop makes reserve refuse all further tunnels.
 func (t *tunnels) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ending = true
 }
 
-// wait returns when those that are open are gone, and closes them when ctx ends before. It comes after stop.
+// wait returns when all open tunnels have ended. If ctx ends first, it closes them. Call stop before wait.
 func (t *tunnels) wait(ctx context.Context) {
 	t.mu.Lock()
 	idle := make(chan struct{})

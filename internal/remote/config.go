@@ -1,5 +1,6 @@
-// Package remote reaches the other cluster of a peering: it turns the kubeconfig of an Identity into a client configuration that
-// notices a dead link, and it watches whether the other side answers. It knows nothing of what is done there.
+// Package remote provides access to the other cluster of a peering. It turns the kubeconfig of an Identity into a client
+// configuration that detects dead connections, and it checks whether the other API server is reachable. It contains no logic of
+// the peering itself.
 package remote
 
 import (
@@ -19,15 +20,15 @@ import (
 // KubeconfigKey is the key of the kubeconfig in the Secret of an Identity.
 const KubeconfigKey = "kubeconfig"
 
-// How long a silent HTTP/2 connection may stay silent before it is pinged, and how long the answer may take. Together they bound
-// the life of a watch on a link that was cut without a word.
+// readIdle is the time without received data after which an HTTP/2 connection is pinged. pingTimeout is how long the answer may
+// take. Together they limit how long a watch can last on a link that was cut silently.
 const (
 	readIdle    = 10 * time.Second
 	pingTimeout = 5 * time.Second
 )
 
-// Config reads the kubeconfig Secret of an Identity; see Parse. The second result is the tenant namespace in the other cluster, empty if the
-// Secret does not say it.
+// Config reads the kubeconfig Secret of an Identity; see Parse. The second result is the tenant namespace in the other cluster,
+// empty if the Secret does not name it.
 func Config(secret *corev1.Secret) (cfg *rest.Config, tenantNamespace string, err error) {
 	cfg, err = Parse(secret.Data[KubeconfigKey])
 	if err != nil {
@@ -36,9 +37,9 @@ func Config(secret *corev1.Secret) (cfg *rest.Config, tenantNamespace string, er
 	return cfg, secret.Annotations[api.AnnotationRemoteTenantNamespace], nil
 }
 
-// Parse reads a kubeconfig. It must hold all it needs: whoever could write one that names files or programs would have this process send its
-// own credentials elsewhere, or run what it should not. The configuration has no client-side rate limit (the other side's priority and
-// fairness decides), does not compress (the answers are small and the processors few), and closes connections that stopped answering.
+// Parse parses a kubeconfig and applies Tune. The kubeconfig must contain its credentials: a kubeconfig that names files could
+// make this process send its own credentials elsewhere, and one that names programs could make it run them. Parse returns an
+// error for both.
 func Parse(kubeconfig []byte) (*rest.Config, error) {
 	if len(kubeconfig) == 0 {
 		return nil, errors.New("the kubeconfig is empty")
@@ -57,7 +58,9 @@ func Parse(kubeconfig []byte) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// Tune gives a configuration the properties that Config promises.
+// Tune sets the properties of all configurations of this package. There is no client-side rate limit: the API Priority and
+// Fairness of the other API server decides. There is no compression: responses are small, and CPU time is scarce. Connections
+// that stop responding are closed, and watches relist after outages (see RelistAfterOutages).
 func Tune(cfg *rest.Config) {
 	cfg.QPS = -1
 	cfg.DisableCompression = true
@@ -69,11 +72,12 @@ func Tune(cfg *rest.Config) {
 	RelistAfterOutages(cfg)
 }
 
-// watchLink arms the HTTP/2 health check of the transport below rt, if it has one that was not armed yet.
+// watchLink enables the HTTP/2 health check of the transport below rt, unless it is enabled already.
 func watchLink(rt http.RoundTripper) {
 	for {
 		if t, ok := rt.(*http.Transport); ok {
-			// client-go shares a transport among configurations: what is armed may be in use, and must not be written.
+			// client-go shares a transport among configurations. A transport with a health check may be in use, and must not be
+			// changed.
 			if t.HTTP2 == nil {
 				t.HTTP2 = &http.HTTP2Config{SendPingTimeout: readIdle, PingTimeout: pingTimeout}
 			}

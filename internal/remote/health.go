@@ -12,34 +12,37 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// State is what is known about the other side.
+// State is the observed reachability of the other API server.
 type State struct {
-	// Known tells that there is a verdict; it stays true once it is.
+	// Known reports whether there is a result yet. Once true, it stays true.
 	Known bool
-	// Up tells whether it answers. It starts false.
+	// Up reports whether the API server responds. It is false at first.
 	Up bool
-	// Since is when Up last changed, or when watching began.
+	// Since is the time of the last change of Up, or the start of the observation.
 	Since time.Time
-	// Err is why it is not up; nil when it is.
+	// Err is why the API server is not up; nil if it is up.
 	Err error
 }
 
-// HealthOptions tune a Health; zero values mean the defaults.
+// HealthOptions configure a Health. Zero values mean the defaults.
 type HealthOptions struct {
-	// Interval between checks while the other side answers; 10 s.
+	// Interval is the time between checks while the API server responds. The default is 10 s.
 	Interval time.Duration
-	// Timeout of a check; 5 s.
+	// Timeout limits one check. The default is 5 s.
 	Timeout time.Duration
-	// Failures in a row before the other side counts as down; 3. A first failure is repeated after RetryInterval.
+	// Failures is the number of successive failures after which the API server counts as down. The default is 3. After a first
+	// failure, the next check follows after RetryInterval.
 	Failures int
-	// RetryInterval between checks after a failure; 2 s. It bounds how long a healed link stays unnoticed.
+	// RetryInterval is the time between checks after a failure. The default is 2 s. It limits how long a recovered link stays
+	// undetected.
 	RetryInterval time.Duration
-	// Clock is time itself unless a test says otherwise.
+	// Clock is the real clock unless a test sets another one.
 	Clock clock.WithTicker
 }
 
-// Health asks GET /livez of the other side's API server, over and over, and tells when the answer changes. With the defaults a link
-// cut without a word is down within 30 seconds, a refused connection within 15, and a healed one is up within 7.
+// Health checks GET /livez of the other API server periodically, and notifies its subscribers of changes. With the defaults, a
+// link that was cut silently counts as down within 30 seconds, a refused connection within 15 seconds, and a recovered link as up
+// within 7 seconds.
 type Health struct {
 	client *http.Client
 	url    string
@@ -50,7 +53,7 @@ type Health struct {
 	subscribers []chan struct{}
 }
 
-// NewHealth makes a Health for the API server that cfg leads to; Run makes it work.
+// NewHealth returns a Health for the API server of cfg. The checks start with Run.
 func NewHealth(cfg *rest.Config, opts HealthOptions) (*Health, error) {
 	if opts.Interval == 0 {
 		opts.Interval = 10 * time.Second
@@ -83,15 +86,15 @@ func NewHealth(cfg *rest.Config, opts HealthOptions) (*Health, error) {
 	}, nil
 }
 
-// State returns what is known now.
+// State returns the current state.
 func (h *Health) State() State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.state
 }
 
-// Subscribe returns a channel that receives after the first verdict and after every change of State().Up. It holds one value: a reader that was busy finds one
-// message however many changes it missed, and reads State.
+// Subscribe returns a channel that receives a value after the first result and after every change of State().Up. The channel
+// buffers one value: a slow reader gets a single value for several changes, and then reads State.
 func (h *Health) Subscribe() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,7 +103,7 @@ func (h *Health) Subscribe() <-chan struct{} {
 	return ch
 }
 
-// Run checks until ctx ends, and returns nil then.
+// Run runs the checks until ctx ends, and then returns nil.
 func (h *Health) Run(ctx context.Context) error {
 	failures := 0
 	for {
@@ -117,7 +120,7 @@ func (h *Health) Run(ctx context.Context) error {
 			delay = h.opts.RetryInterval
 			if failures >= h.opts.Failures {
 				h.set(false, err)
-				// What was left of the old link must not carry the first requests after it heals.
+				// Connections from before the outage must not carry the first requests after it.
 				utilnet.CloseIdleConnectionsFor(h.client.Transport)
 			}
 		}
@@ -138,7 +141,7 @@ func (h *Health) check(ctx context.Context) error {
 	}
 	resp, err := h.client.Do(req)
 	if err != nil {
-		return err // net/http names the method and the address
+		return err // net/http already adds the method and the address
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {

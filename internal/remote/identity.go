@@ -10,15 +10,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Identity is a kubeconfig whose credentials are replaced while requests run. A request uses the credentials of the moment at which it begins, so streams and
-// watches that run already are not interrupted, whereas client-go's own reloading of certificates closes their connections.
+// Identity is a kubeconfig whose credentials can be replaced while requests are running. A request uses the credentials that are
+// current at its start, so running streams and watches are not interrupted. In contrast, the certificate reload of client-go
+// closes its connections.
 type Identity struct {
 	mu         sync.RWMutex
 	cfg        *rest.Config
 	transports []*Transport
 }
 
-// NewIdentity reads a kubeconfig; see Parse.
+// NewIdentity returns an Identity for a kubeconfig; see Parse.
 func NewIdentity(kubeconfig []byte) (*Identity, error) {
 	cfg, err := Parse(kubeconfig)
 	if err != nil {
@@ -27,10 +28,10 @@ func NewIdentity(kubeconfig []byte) (*Identity, error) {
 	return IdentityOf(cfg), nil
 }
 
-// IdentityOf makes one of a configuration.
+// IdentityOf returns an Identity for a client configuration.
 func IdentityOf(cfg *rest.Config) *Identity { return &Identity{cfg: cfg} }
 
-// Transport is a round tripper that uses the present credentials of an Identity.
+// Transport is a round tripper that uses the current credentials of an Identity.
 type Transport struct {
 	build   func(*rest.Config) (http.RoundTripper, error)
 	mu      sync.RWMutex
@@ -42,14 +43,15 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.WrappedRoundTripper().RoundTrip(req)
 }
 
-// WrappedRoundTripper is the transport of the present credentials.
+// WrappedRoundTripper returns the transport with the current credentials.
 func (t *Transport) WrappedRoundTripper() http.RoundTripper {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.present
 }
 
-// replace has requests that begin from now on use another transport. Idle connections of the one before end, those in use when they are done.
+// replace makes all later requests use another transport. It closes the idle connections of the previous transport; its other
+// connections end with their requests.
 func (t *Transport) replace(next http.RoundTripper) {
 	t.mu.Lock()
 	before := t.present
@@ -60,7 +62,8 @@ func (t *Transport) replace(next http.RoundTripper) {
 	}
 }
 
-// Transport returns a round tripper that build makes of the configuration, once now and again for all credentials that follow.
+// Transport returns a round tripper. It calls build with the current configuration now, and again after each replacement of the
+// credentials.
 func (i *Identity) Transport(build func(*rest.Config) (http.RoundTripper, error)) (*Transport, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -73,7 +76,7 @@ func (i *Identity) Transport(build func(*rest.Config) (http.RoundTripper, error)
 	return t, nil
 }
 
-// Config returns a configuration for clients that follow the Identity. It holds no credentials itself.
+// Config returns a configuration for clients that always use the current credentials. It contains no credentials itself.
 func (i *Identity) Config() (*rest.Config, error) {
 	transport, err := i.Transport(rest.TransportFor)
 	if err != nil {
@@ -88,7 +91,7 @@ func (i *Identity) Config() (*rest.Config, error) {
 	return &rest.Config{Host: base.String(), QPS: i.cfg.QPS, UserAgent: i.cfg.UserAgent, DisableCompression: i.cfg.DisableCompression, Transport: transport}, nil
 }
 
-// URL is the address of the API server.
+// URL returns the address of the API server.
 func (i *Identity) URL() (*url.URL, error) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -99,8 +102,8 @@ func (i *Identity) URL() (*url.URL, error) {
 	return base, nil
 }
 
-// Replace takes another kubeconfig into use. It reports false, and changes nothing, for one that leads to another address: clients keep the address that they
-// were made with.
+// Replace puts another kubeconfig into use. It returns false and changes nothing if the address of the API server differs,
+// because existing clients keep their address.
 func (i *Identity) Replace(kubeconfig []byte) (bool, error) {
 	cfg, err := Parse(kubeconfig)
 	if err != nil {

@@ -14,17 +14,19 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// How long lists are consistent reads after a watch was refused, and how many sets of objects are remembered before unused ones are dropped.
+// consistentFor is how long lists are consistent reads after a watch was refused. maxRemembered is the number of watched sets
+// above which unused ones are dropped.
 const (
 	consistentFor = time.Minute
 	maxRemembered = 1000
 )
 
-// RelistAfterOutages makes every watch over cfg that was cut off, or could not be started, begin with a list.
+// RelistAfterOutages makes each watch over cfg start with a list if the previous watch was cut off or could not be started.
 //
-// Clients resume a watch at the last resource version that they saw. After etcd was restored from a backup that version lies in the future, or belongs to
-// another history: the API server then sends nothing until it is passed, and nothing of what differs, and a cache keeps objects that do not exist. Kubernetes
-// asks to stop every API server for a restore, so a client's connection breaks; a watch that ended in order resumes as always.
+// Clients resume a watch at the last resource version that they received. After a restore of etcd from a backup, that version
+// lies in the future or belongs to another history. Then the API server sends no events until its own version passes it. It
+// never reports the differences between the histories, so a cache keeps objects that do not exist. Kubernetes requires all API servers to be stopped for a
+// restore, so the connections of clients break. A watch that ended in order resumes as usual.
 func RelistAfterOutages(cfg *rest.Config) {
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 		return &relister{next: rt, now: time.Now, sets: map[string]*watchedSet{}}
@@ -40,20 +42,22 @@ type relister struct {
 	sets map[string]*watchedSet
 }
 
-// watchedSet is what is known of the watches of one set of objects: a path with its selectors. Several caches of a process may watch the same one.
+// watchedSet is the state of the watches of one set of objects: a path with its selectors. Several caches of a process may watch
+// the same set.
 type watchedSet struct {
-	// running counts the watches that are open, most is how many there were at once.
+	// running is the number of open watches, most the highest number so far.
 	running, most int
-	// broken counts the watches that were cut off and have not been refused since.
+	// broken is the number of watches that were cut off and have not been refused since.
 	broken int
-	// consistentUntil is until when lists must not name the version that they are not older than: it may belong to another history.
+	// consistentUntil is the time until which lists must not name a minimum resource version, because that version may belong to
+	// another history.
 	consistentUntil time.Time
 }
 
-// WrappedRoundTripper returns the transport below, for those who look for one of a certain type.
+// WrappedRoundTripper returns the wrapped transport, for callers that search for a transport of a certain type.
 func (r *relister) WrappedRoundTripper() http.RoundTripper { return r.next }
 
-// RoundTrip is part of http.RoundTripper.
+// RoundTrip implements http.RoundTripper.
 func (r *relister) RoundTrip(req *http.Request) (*http.Response, error) {
 	query := req.URL.Query()
 	if req.Method != http.MethodGet || !query.Has("resourceVersion") && !query.Has("watch") {
@@ -62,7 +66,7 @@ func (r *relister) RoundTrip(req *http.Request) (*http.Response, error) {
 	key := req.URL.Path + "?" + query.Get("labelSelector") + "&" + query.Get("fieldSelector")
 	version := query.Get("resourceVersion")
 	watches := query.Get("watch") == "true" || query.Get("watch") == "1"
-	// A watch that sends the objects first is a list.
+	// A watch that first sends all objects (sendInitialEvents) counts as a list.
 	lists := !watches || query.Get("sendInitialEvents") == "true"
 	if !lists && version != "" && version != "0" && r.refuse(key) {
 		return expired(req, version), nil
@@ -91,7 +95,7 @@ func (r *relister) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// set returns what is known of the watches of key. The caller holds the lock.
+// set returns the state of the watches of key, and creates it if necessary. The caller must hold the lock.
 func (r *relister) set(key string) *watchedSet {
 	if r.sets[key] == nil {
 		if len(r.sets) >= maxRemembered {
@@ -106,7 +110,7 @@ func (r *relister) set(key string) *watchedSet {
 	return r.sets[key]
 }
 
-// refuse tells whether a watch must begin with a list.
+// refuse reports whether a watch must start with a list.
 func (r *relister) refuse(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +123,7 @@ func (r *relister) refuse(key string) bool {
 	return true
 }
 
-// consistent tells whether a list must be one of the present.
+// consistent reports whether a list must be a consistent read.
 func (r *relister) consistent(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +148,8 @@ func (r *relister) ended(key string, cut bool) {
 	}
 }
 
-// broke notes that one watch has to begin with a list. The same one may fail many times before it reaches the API server.
+// broke records that one more watch must start with a list. The number is limited, because the same watch may fail many times
+// before it reaches the API server.
 func (r *relister) broke(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,11 +157,11 @@ func (r *relister) broke(key string) {
 	s.broken = min(s.broken+1, max(s.most, 1))
 }
 
-// expired is how API servers refuse to resume a watch, upon which clients list.
+// expired returns the response by which API servers refuse to resume a watch (410 Gone). Clients then list.
 func expired(req *http.Request, version string) *http.Response {
 	status := apierrors.NewResourceExpired(fmt.Sprintf("the connection to the API server was lost since resource version %s", version)).Status()
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	body, _ := json.Marshal(status) // strings and numbers
+	body, _ := json.Marshal(status) // cannot fail: strings and numbers only
 	return &http.Response{
 		Status: http.StatusText(http.StatusGone), StatusCode: http.StatusGone, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {"application/json"}},
@@ -164,7 +169,7 @@ func expired(req *http.Request, version string) *http.Response {
 	}
 }
 
-// watchBody reports how a watch ended: cut off, or in order, by either side.
+// watchBody reports how a watch ended: cut off, or in order by either side.
 type watchBody struct {
 	io.ReadCloser
 	req   *http.Request

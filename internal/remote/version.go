@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Version asks the API server that cfg leads to for its release, such as v1.35.4.
+// Version returns the release of the API server of cfg, such as v1.35.4.
 func Version(ctx context.Context, cfg *rest.Config) (string, error) {
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {

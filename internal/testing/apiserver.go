@@ -1,6 +1,6 @@
-// Package testing starts real API servers for tests: etcd and kube-apiserver as the playground built them, with our custom
-// resources installed. Nothing else runs there, no controller manager and no kubelet, so what a test sees is what the code
-// under test did.
+// Package testing starts real API servers for tests: etcd and the kube-apiserver that the playground has built, with the custom
+// resources of Liqo installed. There is no controller manager and no kubelet, so a test observes only the effects of the code
+// under test.
 package testing
 
 import (
@@ -20,25 +20,26 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// EnvBinaries names the folder that holds etcd and kube-apiserver; without it the playground is asked.
+// EnvBinaries is the environment variable with the folder of etcd and kube-apiserver. If it is unset, the playground tool
+// provides the folder.
 const EnvBinaries = "PLAYGROUND_BINARIES"
 
-// APIServer starts an API server of its own for the test, installs our CRDs and returns an administrator's configuration for it.
-// It is stopped when the test ends. A test that can't have one fails.
+// APIServer starts an API server for the test, installs the CRDs of Liqo, and returns the client configuration of an
+// administrator. The server stops when the test ends. If it cannot be started, the test fails.
 func APIServer(t testing.TB) *rest.Config {
 	t.Helper()
 	_, config := Environment(t)
 	return config
 }
 
-// APIServers starts two at the same time: that of a consumer and that of a provider.
+// APIServers starts two API servers in parallel: near for a consumer, far for a provider.
 func APIServers(t testing.TB) (near, far *rest.Config) {
 	t.Helper()
 	Both(t, func() { near = APIServer(t) }, func() { far = APIServer(t) })
 	return near, far
 }
 
-// Both does two things at the same time, for a consumer and for a provider, and ends the test if it failed in one of them.
+// Both runs two functions in parallel, for a consumer and for a provider. It ends the test if it failed in one of them.
 func Both(t testing.TB, near, far func()) {
 	t.Helper()
 	var doing sync.WaitGroup
@@ -50,14 +51,15 @@ func Both(t testing.TB, near, far func()) {
 	}
 }
 
-// Environment is APIServer for tests that also add users, stop and start the server by themselves, or set flags of it (name, value).
+// Environment is like APIServer, for tests that also add users, stop and start the server themselves, or set flags of the server
+// (name, value).
 func Environment(t testing.TB, flags ...[2]string) (*envtest.Environment, *rest.Config) {
 	t.Helper()
 	server, config, _ := WithAuthority(t, flags...)
 	return server, config
 }
 
-// WithAuthority is Environment for tests that need certificates which the API server believes.
+// WithAuthority is like Environment, for tests that need client certificates which the API server trusts.
 func WithAuthority(t testing.TB, flags ...[2]string) (*envtest.Environment, *rest.Config, *Authority) {
 	t.Helper()
 	authority, err := NewAuthority()
@@ -69,13 +71,13 @@ func WithAuthority(t testing.TB, flags ...[2]string) (*envtest.Environment, *res
 		CRDDirectoryPaths:     []string{filepath.Join(root(t), "charts", "liqo", "crds")},
 		ErrorIfCRDPathMissing: true,
 		Scheme:                kube.NewScheme(),
-		// A machine with two cores runs several of them at a time.
+		// A machine with two cores may start several servers at the same time.
 		ControlPlaneStartTimeout: 2 * time.Minute,
 		ControlPlaneStopTimeout:  time.Minute,
 	}
 	server.ControlPlane.GetAPIServer().Authn = authority
 	configured := server.ControlPlane.GetAPIServer().Configure().
-		// Requests per second are ours to bound, not this server's to queue.
+		// The clients limit the request rate; this server must not queue requests.
 		Set("enable-priority-and-fairness", "false")
 	for _, flag := range flags {
 		configured.Set(flag[0], flag[1])
@@ -93,7 +95,7 @@ func WithAuthority(t testing.TB, flags ...[2]string) (*envtest.Environment, *res
 	return server, config, authority
 }
 
-// Client returns a client that reads and writes the API server directly, without a cache.
+// Client returns a client that reads from and writes to the API server directly, without a cache.
 func Client(t testing.TB, config *rest.Config) client.Client {
 	t.Helper()
 	c, err := client.New(config, client.Options{Scheme: kube.NewScheme()})
@@ -103,8 +105,8 @@ func Client(t testing.TB, config *rest.Config) client.Client {
 	return c
 }
 
-// Eventually waits until check returns nil and fails the test with its last error when that takes longer than within. It looks
-// every 20 ms: tests of level 2 observe another process, there is nothing to be woken by.
+// Eventually waits until check returns nil. If that takes longer than within, the test fails with the last error of check. It
+// polls every 20 ms, because tests of level 2 (against a real API server) observe another process, which cannot notify them.
 func Eventually(t testing.TB, within time.Duration, what string, check func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -124,7 +126,7 @@ func Eventually(t testing.TB, within time.Duration, what string, check func() er
 	}
 }
 
-// binaries finds the folder with etcd and kube-apiserver.
+// binaries returns the folder with etcd and kube-apiserver.
 func binaries(t testing.TB) string {
 	t.Helper()
 	if dir := os.Getenv(EnvBinaries); dir != "" {
@@ -138,7 +140,7 @@ func binaries(t testing.TB) string {
 	return strings.TrimSpace(string(out))
 }
 
-// root is the folder of the module's go.mod: tests run in the folder of their package, somewhere below.
+// root returns the folder of the module's go.mod. Tests run in the folder of their package, somewhere below it.
 func root(t testing.TB) string {
 	t.Helper()
 	start, err := os.Getwd()

@@ -23,18 +23,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// Authority is who an API server believes when it comes to client certificates: with what it signs, a test is a real user.
+// Authority is the certificate authority that an API server trusts for client certificates. With its certificates, a test acts as
+// a real user.
 type Authority struct {
 	key         *ecdsa.PrivateKey
 	certificate *x509.Certificate
-	// Life of the certificates that Sign makes, from Now on; an hour, and the time of the machine, unless set before. Sign makes them good a minute
-	// before that: clocks differ.
+	// Life is the validity of the certificates that Sign issues, counted from Now. The defaults are one hour and time.Now.
+	// Certificates become valid one minute before the current time, to allow for clock differences.
 	Life time.Duration
 	Now  func() time.Time
 	file string
 }
 
-// NewAuthority makes one; give it to an environment before that starts: ControlPlane.GetAPIServer().Authn.
+// NewAuthority returns a new authority. Set it as ControlPlane.GetAPIServer().Authn of an environment before that environment
+// starts.
 func NewAuthority() (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -53,7 +55,7 @@ func NewAuthority() (*Authority, error) {
 	return &Authority{key: key, certificate: certificate, Life: time.Hour, Now: time.Now}, err
 }
 
-// Certificate signs a client certificate for a user, good from one time until another.
+// Certificate issues a client certificate for a user, valid between two times.
 func (a *Authority) Certificate(key crypto.PublicKey, subject pkix.Name, from, until time.Time) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 64))
 	if err != nil {
@@ -69,7 +71,7 @@ func (a *Authority) Certificate(key crypto.PublicKey, subject pkix.Name, from, u
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// Sign answers approved certificate signing requests until ctx ends, as the controller manager of Kubernetes does.
+// Sign issues certificates for approved CertificateSigningRequests until ctx ends, as the controller manager of Kubernetes does.
 func (a *Authority) Sign(ctx context.Context, c client.Client) {
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
 		select {
@@ -94,23 +96,23 @@ func (a *Authority) Sign(ctx context.Context, c client.Client) {
 			if err != nil {
 				continue
 			}
-			// It is the machine's clock that the API server goes by.
+			// The API server uses the real clock.
 			csr.Status.Certificate, err = a.Certificate(request.PublicKey, request.Subject, time.Now().Add(-time.Minute), a.Now().Add(a.Life))
 			if err == nil {
-				_ = c.Status().Update(ctx, csr) // a lost race is made good at the next tick
+				_ = c.Status().Update(ctx, csr) // after a conflict, the next tick tries again
 			}
 		}
 	}
 }
 
-// Configure is for the environment.
+// Configure implements the Authn interface of envtest: it sets the flag for the client CA file.
 func (a *Authority) Configure(workDir string, args *envtest.Arguments) error {
 	a.file = filepath.Join(workDir, "clients.crt")
 	args.Set("client-ca-file", a.file)
 	return nil
 }
 
-// Start is for the environment.
+// Start implements the Authn interface of envtest: it writes the client CA file.
 func (a *Authority) Start() error {
 	if a.file == "" {
 		return errors.New("starting an authority: it was not configured")
@@ -118,7 +120,7 @@ func (a *Authority) Start() error {
 	return os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw}), 0o600)
 }
 
-// AddUser is for the environment: the configuration of a user with a new key.
+// AddUser implements the Authn interface of envtest: it returns a configuration with a new key and certificate for the user.
 func (a *Authority) AddUser(user envtest.User, base *rest.Config) (*rest.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -135,5 +137,5 @@ func (a *Authority) AddUser(user envtest.User, base *rest.Config) (*rest.Config,
 	return cfg, err
 }
 
-// Stop is for the environment.
+// Stop implements the Authn interface of envtest.
 func (a *Authority) Stop() error { return nil }

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Crash kills the API server that config leads to, which this test must have started, without a warning, and returns what starts it again:
-// the same program with the same arguments, so that all credentials stay good. Its etcd lives on meanwhile.
+// Crash kills the API server of config, which this test must have started, with SIGKILL. It returns a function that restarts the
+// same program with the same arguments, so that all credentials stay valid. The etcd of the server keeps running meanwhile.
 func Crash(t testing.TB, config *rest.Config) (restart func()) {
 	t.Helper()
 	at, err := url.Parse(config.Host)
@@ -28,7 +28,7 @@ func Crash(t testing.TB, config *rest.Config) (restart func()) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatalf("killing process %d: %v", pid, err)
 	}
-	// Only then is its port free.
+	// The port is free only after the process has ended.
 	Eventually(t, time.Minute, "the API server to be gone", func() error {
 		if parentOf(pid) != 0 {
 			return fmt.Errorf("process %d is there", pid)
@@ -46,14 +46,14 @@ func Crash(t testing.TB, config *rest.Config) (restart func()) {
 		t.Cleanup(func() {
 			_ = server.Process.Kill()
 			_ = server.Wait()
-			if server.ProcessState.Exited() { // by itself, not by our signal
+			if server.ProcessState.Exited() { // by itself, not by a signal
 				t.Errorf("the API server did not stay: %s", said.Bytes())
 			}
 		})
 	}
 }
 
-// serverAt finds the child of this process that serves at a port, and how it was started.
+// serverAt returns the PID and the command line of the child of this process that serves at a port.
 func serverAt(t testing.TB, port string) (int, []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -75,13 +75,13 @@ func serverAt(t testing.TB, port string) (int, []string) {
 	return 0, nil
 }
 
-// parentOf returns the parent of a process, 0 if there is no such process; see proc(5).
+// parentOf returns the PID of the parent of a process, 0 if there is no such process; see proc(5).
 func parentOf(pid int) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name before may hold anything
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the program name before it may contain any character
 	if len(fields) < 2 {
 		return 0
 	}

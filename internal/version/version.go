@@ -1,7 +1,7 @@
-// Package version says which build this is.
+// Package version contains the version of this build.
 package version
 
-// Version is the release this binary belongs to: a semantic version, since it is also the version of the chart and the default tag of the
-// images. The linker sets it (-ldflags "-X liqo.io/liqo/internal/version.Version=v1.2.3"); a build without that is a development
-// build.
+// Version is the release of this binary. It is a semantic version, because it is also the version of the chart and the default
+// tag of the images. The linker sets it (-ldflags "-X liqo.io/liqo/internal/version.Version=v1.2.3"). A build without that flag
+// is a development build.
 var Version = "v0.0.0-dev"

@@ -1,5 +1,6 @@
-// Package agent decides for one pod of a gateway: whether it is the one at work, what WireGuard and the pod's network are to be, and what the API
-// server is told. What it decides is gateway.Session, which is pure; this feeds it with what is seen and has it applied.
+// Package agent takes the decisions for one pod of a gateway: whether this replica is active, how WireGuard and the network of
+// the pod are configured, and what status the API server gets. The logic is in gateway.Session, which has no side effects. This
+// package supplies its observations and applies its results.
 package agent
 
 import (
@@ -21,78 +22,83 @@ import (
 	"liqo.io/liqo/internal/network/facts"
 )
 
-// Kernel is the network of the pod.
+// Kernel gives access to the network configuration of the pod.
 type Kernel interface {
 	dataplane.Kernel
-	// Watch tells of changes that others make, until ctx ends.
+	// Watch calls changed after changes that other programs make to the network of the pod. It returns when ctx ends.
 	Watch(ctx context.Context, own dataplane.Ownership, changed func()) error
 }
 
-// Options of an Agent. All of them are needed, but for Heard.
+// Options are the options of an Agent. Only Heard is optional.
 type Options struct {
-	// ClusterID is this cluster's, Peer the other one's, Role what this gateway is in the tunnel between them.
+	// ClusterID is the ID of this cluster, and Peer that of the other cluster. Role is the role of this gateway in the tunnel
+	// between them.
 	ClusterID, Peer string
 	Role            network.Role
-	// Pod and IP are this pod's, Node is where it runs.
+	// Pod and IP are the name and the address of this pod. Node is the name of its node.
 	Pod, Node string
 	IP        netip.Addr
 	Timing    network.Timing
-	// PingInterval is the time between two pings, StatusInterval that between two updates of the latency in the Connection.
+	// PingInterval is the time between two pings. StatusInterval is the minimum time between two updates of the latency in the
+	// Connection.
 	PingInterval, StatusInterval time.Duration
-	// Far answers pings, from Local on; both ends are within the tunnel. Link is the one to ask through.
+	// Far is the address and port of the peer's ping responder. Local is the local port from which pings are sent. Both ends are
+	// inside the tunnel. Link is the link to send pings through.
 	Far   netip.AddrPort
 	Local uint16
 	Link  string
-	// Directory is where this pod's containers tell each other things, AskPort where replicas ask each other.
+	// Directory is shared by the containers of this pod. AskPort is the UDP port on which replicas answer probes.
 	Directory string
 	AskPort   uint16
 
 	Kernel Kernel
-	// Facts returns what the API server told; applier.ErrUnknown before it told everything.
+	// Facts returns the network facts computed from the objects of the API server, and the problems found in them. It returns
+	// applier.ErrUnknown until the caches are complete.
 	Facts func(context.Context) (network.Facts, []network.Problem, error)
-	// PrivateKey is the gateway's own.
+	// PrivateKey returns the private key of this gateway.
 	PrivateKey func(context.Context) (dataplane.PrivateKey, error)
-	// Device is what WireGuard says, Underlay the MTU of what the tunnel runs on.
+	// Device returns the state of WireGuard. Underlay returns the MTU of the network below the tunnel.
 	Device   func() gateway.Device
 	Underlay func() (mtu int, err error)
 	Reporter Reporter
-	// Heard is told how long each answer through the tunnel took.
+	// Heard is called with the round-trip time of each answer through the tunnel.
 	Heard func(rtt time.Duration)
 	Log   *slog.Logger
 }
 
-// Reporter tells the API server of the tunnel. Nothing waits for it.
+// Reporter reports the state of the tunnel to the API server. Nothing waits for a report.
 type Reporter interface {
-	// Report is called again and again, by who speaks for the gateway; active says that it is at work.
+	// Report is called repeatedly by the replica that writes the gateway's Connection. active: this replica is the active one.
 	Report(ctx context.Context, seen gateway.Seen, active bool, peer *network.Peer)
 }
 
-// Agent is everything that runs in the container that decides.
+// Agent runs everything in the container that takes the decisions.
 type Agent struct {
 	opts     Options
-	choice   *facts.Choice // of the other peers' gateways
+	choice   *facts.Choice // which pods of other gateways are active
 	siblings *gateway.Prober
 	applier  *applier.Agent
 	pinger   *gateway.Pinger
 	resolver *gateway.Resolver
 	began    time.Time
-	problems facts.ProblemLog // of the facts
+	problems facts.ProblemLog // problems of the facts
 	settled  atomic.Bool
-	heard    chan struct{} // an answer came through the tunnel
-	left     chan struct{} // the far replica said that it is about to end
+	heard    chan struct{} // signals an answer through the tunnel
+	left     chan struct{} // signals that the far replica is about to end
 
 	mu      sync.Mutex
 	session *gateway.Session
-	// known are the last facts, mtu that of the tunnel and compiled the number of the session in what was wanted last.
+	// known holds the last facts. mtu is the MTU of the tunnel, and compiled the number of the session, in the last wanted
+	// configuration.
 	known    *network.Facts
 	mtu      int
 	compiled int
-	// keys are the problems with the own ones.
+	// keys holds the problems with the keys of this gateway.
 	keys facts.ProblemLog
-	// said is what WireGuard said when it was asked last.
+	// said is the last state read from WireGuard, asked is when it was read.
 	said  gateway.Device
 	asked time.Time
-	// leaving is when this replica began to end; zero while it does not.
+	// leaving is when this replica started to hand over the tunnel; zero if it has not.
 	leaving time.Time
 }
 
@@ -112,7 +118,8 @@ func New(opts Options) *Agent {
 			}
 			signal(a.heard)
 		},
-		// It needs a moment to become deaf; a session with the same replica again would not last.
+		// The far replica needs a moment to stop listening. A new session that starts earlier could reach it again, and would not
+		// last.
 		Left: func() { time.AfterFunc(byePause, func() { signal(a.left) }) },
 	})
 	a.siblings = gateway.NewProber(gateway.ProberOptions{Port: opts.AskPort, Interval: opts.Timing.Ask})
@@ -121,10 +128,11 @@ func New(opts Options) *Agent {
 	return a
 }
 
-// News tells that the facts may have changed. It never waits.
+// News signals that the facts may have changed. It never blocks.
 func (a *Agent) News() { a.applier.Facts() }
 
-// Run does all of it until ctx ends, and then for as long as it takes another replica to take over. With it run the others, which end when it does.
+// Run runs the agent until ctx ends, and then for as long as another replica needs to take over. It also runs the functions in
+// others, and ends them at the same time.
 func (a *Agent) Run(ctx context.Context, others ...func(context.Context) error) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -153,7 +161,7 @@ func (a *Agent) Run(ctx context.Context, others ...func(context.Context) error) 
 	return group.Wait()
 }
 
-// signal never waits: one that is on its way will do.
+// signal never blocks: a signal that is already pending is enough.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -161,7 +169,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// want is what this pod needs now, in the order that WireGuard has to see it.
+// want returns the configurations that this pod needs now, in the order in which WireGuard must get them.
 func (a *Agent) want(ctx context.Context) ([]dataplane.State, error) {
 	known, problems, err := a.opts.Facts(ctx)
 	if err != nil {
@@ -189,7 +197,7 @@ func (a *Agent) want(ctx context.Context) ([]dataplane.State, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, ok := known.Peer(a.opts.Peer); ok && !a.session.Begun() {
-		return nil, applier.ErrUnknown // it waits for its keys, or to take over from the agent before it
+		return nil, applier.ErrUnknown // waiting for the keys, or for the session of the previous agent
 	}
 	a.compiled = a.session.Replica().Session
 	var states []dataplane.State
@@ -200,17 +208,17 @@ func (a *Agent) want(ctx context.Context) ([]dataplane.State, error) {
 	return states, nil
 }
 
-// made is told that all that was wanted is there.
+// made is called when everything wanted has been applied.
 func (a *Agent) made() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.session.Made(a.compiled) {
-		a.pinger.Ask() // the new session may work already
+		a.pinger.Ask() // the new session may already work
 	}
 	a.settled.Store(true)
 }
 
-// Ready tells what is missing for this pod to carry traffic; nil when it can.
+// Ready returns nil if this pod can carry traffic, else an error that says what is missing.
 func (a *Agent) Ready() error {
 	if !a.settled.Load() {
 		return errors.New("the network of this pod is not as it should be yet")
@@ -218,16 +226,16 @@ func (a *Agent) Ready() error {
 	return nil
 }
 
-// Works tells whether the peer answers through the tunnel.
+// Works reports whether the peer answers through the tunnel.
 func (a *Agent) Works() bool {
 	pulse := a.pinger.Pulse()
 	return !pulse.Last.IsZero() && time.Since(pulse.Last) < a.opts.Timing.Lost
 }
 
-// RTT is how long the last answer through the tunnel took.
+// RTT is the round-trip time of the last answer through the tunnel.
 func (a *Agent) RTT() time.Duration { return a.pinger.Pulse().RTT }
 
-// report tells of the tunnel until ctx ends.
+// report calls the Reporter at each interval until ctx ends, if it is up to this replica.
 func (a *Agent) report(ctx context.Context) error {
 	tick := time.NewTicker(reportInterval)
 	defer tick.Stop()
@@ -251,7 +259,7 @@ func (a *Agent) report(ctx context.Context) error {
 	}
 }
 
-// tunnelMTU is that of the tunnel in a state; 0 if it has none.
+// tunnelMTU returns the MTU of the tunnel in a state; 0 if the state has no tunnel.
 func tunnelMTU(s dataplane.State) int {
 	for _, l := range s.Links {
 		if l.Name == dataplane.TunnelLink {

@@ -10,21 +10,22 @@ import (
 )
 
 const (
-	// leaveTimeout bounds how long a replica that ends waits for another one to take over; leaveInterval is how often it looks.
+	// leaveTimeout limits how long a replica that shuts down waits for another one to take over. leaveInterval is the time
+	// between two checks.
 	leaveTimeout  = 8 * time.Second
 	leaveInterval = 50 * time.Millisecond
-	// byePause is how long a client waits after a server took leave before it dials another one.
+	// byePause is how long a client waits after the shutdown notice of a server before it dials another server.
 	byePause = 100 * time.Millisecond
-	// deviceInterval is how often WireGuard is asked for handshakes when nothing is urgent.
+	// deviceInterval is how often the agent reads WireGuard when nothing is urgent.
 	deviceInterval = time.Second
 )
 
-// decide follows the tunnel and the other replicas, and has the agent change what that asks for, until ctx ends.
+// decide runs the decision loop until ctx ends. It reacts to the tunnel and to the other replicas.
 func (a *Agent) decide(ctx context.Context) error {
 	for {
 		now := time.Now()
 		wait := min(a.step(ctx, now).Sub(now), a.opts.Timing.Ask)
-		// At once when the tunnel has been silent for too long, or, where it was, when it speaks again.
+		// While the tunnel works, decide at the moment of its timeout. While it does not, decide as soon as an answer arrives.
 		heard := a.heard
 		if last := a.pinger.Pulse().Last; a.Works() {
 			wait, heard = min(wait, last.Add(a.opts.Timing.Lost).Sub(now)+time.Millisecond), nil
@@ -42,7 +43,7 @@ func (a *Agent) decide(ctx context.Context) error {
 	}
 }
 
-// step decides once and tells others; it returns when to do it again at the latest.
+// step takes one decision and announces the state of this replica. It returns the latest time for the next step.
 func (a *Agent) step(ctx context.Context, now time.Time) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -84,7 +85,7 @@ func (a *Agent) announce(now time.Time) error {
 	return gateway.Announce(a.opts.Directory, a.opts.AskPort, gateway.Standing{State: replica.State, Since: replica.Since}, now)
 }
 
-// input is what there is to decide by; false while too little is known.
+// input collects the observations for a decision. It returns false if facts or keys are missing.
 func (a *Agent) input(ctx context.Context, now time.Time) (gateway.Input, bool) {
 	if a.known == nil {
 		return gateway.Input{}, false
@@ -109,7 +110,8 @@ func (a *Agent) input(ctx context.Context, now time.Time) (gateway.Input, bool) 
 	return in, true
 }
 
-// recentDevice is what WireGuard said not long ago: of all that is decided only a change of keys, and whether the peer is there, are urgent.
+// recentDevice returns a recent state of WireGuard. It reads the state at every call only where that is urgent: before the first
+// decision, during a key change, and while the tunnel is silent.
 func (a *Agent) recentDevice(now time.Time) gateway.Device {
 	if !a.session.Begun() || a.session.Rotating() || a.session.Silent(a.pinger.Pulse(), now) || now.Sub(a.asked) >= deviceInterval {
 		a.said, a.asked = a.opts.Device(), now
@@ -117,7 +119,7 @@ func (a *Agent) recentDevice(now time.Time) gateway.Device {
 	return a.said
 }
 
-// heardSiblings asks the other pods of this gateway and returns what they said so far.
+// heardSiblings sets the other pods of this gateway as the targets of probes. It returns their last answers by name of the pod.
 func (a *Agent) heardSiblings(peer *network.Peer) map[string]network.Heard {
 	heard, siblings := a.siblings.Heard(), make(map[string]network.Heard, len(peer.Candidates))
 	var ask []netip.Addr
@@ -131,15 +133,15 @@ func (a *Agent) heardSiblings(peer *network.Peer) map[string]network.Heard {
 	return siblings
 }
 
-// leave lets another replica take over before this one ends. What is there goes on carrying traffic meanwhile. A client says that it is on
-// standby, and ends when another one is at work; a server ends when there is another one for its client to find.
+// leave lets another replica take over before this one ends. The existing tunnel carries traffic meanwhile. A client announces
+// that it is on standby, and ends when another replica is active. A server ends when its client can find another replica.
 func (a *Agent) leave(ctx context.Context) {
 	since := time.Now()
 	a.mu.Lock()
 	working := a.session.Replica().State == network.Active
 	if working && a.opts.Role == network.Client {
 		a.leaving = since
-		a.pinger.Pause() // whoever was heard last is answered
+		a.pinger.Pause() // the server sends to the replica that it last received a packet from: that must be the new one
 	}
 	a.mu.Unlock()
 	if !working {
@@ -160,7 +162,8 @@ func (a *Agent) leave(ctx context.Context) {
 	}
 }
 
-// takeLeave has the client of a server that ends look for another one at once, instead of when this one has been silent for long enough.
+// takeLeave notifies the client of a server that is about to end. The client then looks for another server at once, and not only
+// after the timeout of the tunnel.
 func (a *Agent) takeLeave(ctx context.Context) {
 	if a.opts.Role != network.Server {
 		return
@@ -172,14 +175,14 @@ func (a *Agent) takeLeave(ctx context.Context) {
 	if err := a.pinger.Leave(); err != nil {
 		a.opts.Log.Error("Shutdown notice not sent", "error", err)
 	}
-	a.applier.Facts() // becomes deaf
+	a.applier.Facts() // removes the peer from WireGuard
 	select {
 	case <-ctx.Done():
 	case <-time.After(4 * byePause):
 	}
 }
 
-// followed tells whether there is somebody to leave the tunnel to, or no tunnel is wanted any more.
+// followed reports whether another replica can have the tunnel, or the tunnel is no longer wanted.
 func (a *Agent) followed(ctx context.Context, since time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,21 +8,21 @@ import (
 	"liqo.io/liqo/internal/gateway"
 )
 
-// driverWireGuard is the value of label driver: there is no other one.
+// driverWireGuard is the only value of label "driver".
 const driverWireGuard = "wireguard"
 
-// Metrics are what a gateway tells of the way to its peer.
+// Metrics are the metrics of the tunnel to the peer.
 type Metrics struct {
 	histogram prometheus.Observer
 }
 
-// NewMetrics registers metrics that ask for their values when they are read.
+// NewMetrics registers the metrics. Most of them call device, rtt or connected at each scrape.
 func NewMetrics(registry *prometheus.Registry, peer string, device func() gateway.Device, rtt func() time.Duration, connected func() bool) *Metrics {
 	labels := prometheus.Labels{"driver": driverWireGuard, "cluster_id": peer}
 	m := &Metrics{}
 	histogram := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "liqo_peer_latency_histogram_us", Help: "Round trips through the tunnel, in microseconds.", ConstLabels: labels,
-		Buckets: prometheus.ExponentialBuckets(125, 2, 14), // to one second
+		Buckets: prometheus.ExponentialBuckets(125, 2, 14), // up to one second
 	})
 	m.histogram = histogram
 	registry.MustRegister(
@@ -49,16 +49,16 @@ func NewMetrics(registry *prometheus.Registry, peer string, device func() gatewa
 	return m
 }
 
-// Heard counts an answer through the tunnel by how long it took.
+// Heard records the round-trip time of an answer through the tunnel.
 func (m *Metrics) Heard(rtt time.Duration) { m.histogram.Observe(float64(rtt.Microseconds())) }
 
-// implementationMetric tells which WireGuard is at work, once that is known.
+// implementationMetric shows which implementation of WireGuard is in use, once that is known.
 type implementationMetric struct{}
 
-// Describe says nothing beforehand: the labels are not known yet.
+// Describe sends nothing, because the labels are not known yet.
 func (implementationMetric) Describe(chan<- *prometheus.Desc) {}
 
-// Collect gives one gauge with value 1.
+// Collect sends one gauge with value 1, or nothing while the implementation is unknown.
 func (implementationMetric) Collect(metrics chan<- prometheus.Metric) {
 	used := gateway.InUse(gateway.Directory)
 	if used == "" {

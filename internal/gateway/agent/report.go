@@ -18,24 +18,24 @@ import (
 )
 
 const (
-	// reportInterval is how often it is looked whether there is something to tell; telling takes a change.
+	// reportInterval is how often the agent checks whether the status has to change. It writes only changes.
 	reportInterval = 500 * time.Millisecond
-	// writeTimeout bounds one write.
+	// writeTimeout limits the duration of one write.
 	writeTimeout = 10 * time.Second
 )
 
-// Connections is the Reporter of real gateways: it writes the Connection, and marks the pod that is at work.
+// Connections is the Reporter of real gateways. It writes the status of the Connection and labels the active pod.
 type Connections struct {
 	Client client.Client
-	// Cache has the Connection and the pods of the gateway.
+	// Cache serves the Connection and the pods of the gateway.
 	Cache client.Reader
-	// Namespace and Name are those of the GatewayServer or GatewayClient, Pod is this one.
+	// Namespace and Name are those of the GatewayServer or GatewayClient. Pod is the name of this pod.
 	Namespace, Name, Pod string
 	Log                  *slog.Logger
-	told                 string // the last failure
+	told                 string // the last logged failure
 }
 
-// Report writes what is new, and logs a failure once, until there is another one or none.
+// Report writes the changes. It logs a failure only if the previous report did not fail the same way.
 func (r *Connections) Report(ctx context.Context, seen gateway.Seen, active bool, peer *network.Peer) {
 	text := ""
 	if err := errors.Join(r.connection(ctx, seen), r.label(ctx, active, peer)); err != nil {
@@ -47,7 +47,7 @@ func (r *Connections) Report(ctx context.Context, seen gateway.Seen, active bool
 	r.told = text
 }
 
-// connection brings the Connection up to date. It is the controller manager that makes it.
+// connection updates the status of the Connection. The controller manager creates the Connection.
 func (r *Connections) connection(ctx context.Context, seen gateway.Seen) error {
 	key := client.ObjectKey{Namespace: r.Namespace, Name: networkingv1beta1.GatewayChild(r.Name)}
 	var before networkingv1beta1.Connection
@@ -64,7 +64,8 @@ func (r *Connections) connection(ctx context.Context, seen gateway.Seen) error {
 	return kube.PatchStatus(ctx, r.Client, after, before.DeepCopy())
 }
 
-// label marks the pod at work, this one, and no other one of the gateway: for people, and for who selects pods.
+// label puts the label LabelActive on this pod, which is the active one, and removes it from all other pods of the gateway. The
+// label serves users and label selectors.
 func (r *Connections) label(ctx context.Context, active bool, peer *network.Peer) error {
 	if !active {
 		return nil

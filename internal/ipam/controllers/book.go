@@ -11,33 +11,35 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// entry is what an object was given, and which object.
+// entry is the value (a range or an address) given to an object, and the UID of that object.
 type entry struct {
 	uid   types.UID
 	value string
 }
 
-// entries by the names of the objects. Objects that were given nothing are among them too.
+// entries maps names of objects to what they were given. It includes objects without a value.
 type entries map[types.NamespacedName]entry
 
-// book tells whether the cache may be planned with: a cache that does not show what was given already would let the same be given twice.
-// It holds nothing but what this process wrote, or was told when it asked, and did not see yet; a new process asks the API server once.
+// book decides whether the cache is fresh enough for a plan: with a cache that lacks a given value, the same value could be given
+// twice. It only holds values that the cache does not show yet: the writes of this process, and the answer of the last live read.
+// A new process reads the API server once.
 type book struct {
 	mu sync.Mutex
-	// trusted tells that every write since the API server was last asked is known.
+	// trusted is true if the outcome of every write since the last live read is known.
 	trusted bool
-	// unseen are those writes, asked is what the API server said: both as far as the cache did not show them yet.
+	// unseen holds those writes, and asked holds the result of the live read. Both lack the values that the cache has shown
+	// since.
 	unseen, asked entries
-	// waits is how many passes in a row found the cache too old.
+	// waits is the number of successive passes that found the cache too old.
 	waits int
 }
 
-// patience is after how many passes the API server is asked whether what is waited for is still there: somebody may have taken it away. With
-// growing pauses between them, that is some seconds.
+// patience is the number of passes after which book reads the API server again, because the missing values may have been deleted
+// meanwhile. With the growing pauses between passes, that is some seconds.
 const patience = 10
 
-// current tells whether the cached objects show all that was given; if not, the next pass comes after the pause. live reads them from the
-// API server.
+// current reports whether the cached objects show all given values. If not, pause is the time to wait before the next pass. live
+// reads the objects from the API server.
 func (b *book) current(ctx context.Context, cached entries, live func(context.Context) (entries, error)) (current bool, pause time.Duration, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,8 +52,8 @@ func (b *book) current(ctx context.Context, cached entries, live func(context.Co
 		b.trusted, b.unseen, b.asked = true, entries{}, there
 	}
 	maps.DeleteFunc(b.asked, func(key types.NamespacedName, given entry) bool { return cached[key] == given })
-	// What is not there any more, or is another object by now, was deleted: a cache does not forget. Another value was put there by somebody
-	// else, and is newer.
+	// An object that is missing in the cache, or has another UID, was deleted: a cache does not lose objects. Another value was
+	// written by another client, and is newer.
 	maps.DeleteFunc(b.unseen, func(key types.NamespacedName, given entry) bool {
 		now, there := cached[key]
 		return !there || now.uid != given.uid || now.value != ""
@@ -66,7 +68,7 @@ func (b *book) current(ctx context.Context, cached entries, live func(context.Co
 	return false, pause, nil
 }
 
-// wrote notes the outcome of giving something to an object.
+// wrote records the outcome of writing a value to an object.
 func (b *book) wrote(key types.NamespacedName, given entry, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,11 +78,11 @@ func (b *book) wrote(key types.NamespacedName, given entry, err error) {
 			b.unseen[key] = given
 		}
 	case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err):
-		b.trusted = false // it may have been written or not
+		b.trusted = false // the outcome of the write is unknown
 	}
 }
 
-// outcomes collects what went wrong with single objects, while the others go on.
+// outcomes collects the errors of single objects, while the processing of the other objects continues.
 type outcomes struct {
 	mu     sync.Mutex
 	errs   []error
@@ -93,8 +95,8 @@ func (o *outcomes) add(err error) {
 	switch {
 	case err == nil:
 	case apierrors.IsConflict(err):
-		o.behind = true // the object changed meanwhile; the next pass sees how
-	case apierrors.IsNotFound(err): // it is gone
+		o.behind = true // the object has changed meanwhile; the next pass reads it again
+	case apierrors.IsNotFound(err): // deleted
 	default:
 		o.errs = append(o.errs, err)
 	}

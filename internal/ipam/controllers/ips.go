@@ -23,7 +23,7 @@ import (
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips/status,verbs=patch
 
-// ips gives IPs their addresses, and the Services that they ask for.
+// ips gives IPs their addresses, and creates the Services that they request.
 type ips struct {
 	client   client.Client
 	live     client.Reader
@@ -35,7 +35,7 @@ type ips struct {
 
 // Reconcile plans all IPs.
 func (r *ips) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	// They may be many, and nearly all of them are only looked at: what is changed below is copied before.
+	// There may be many IPs, and nearly all of them are only read. The code below copies an IP before changing it.
 	var list ipamv1alpha1.IPList
 	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing IPs: %w", err)
@@ -78,7 +78,7 @@ func (r *ips) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Res
 			return nil
 		})
 	}
-	_ = group.Wait() // what went wrong is in out
+	_ = group.Wait() // errors are in out
 	out.add(r.services.sweep(ctx, list.Items, made))
 	if out.behind {
 		return reconcile.Result{RequeueAfter: behindDelay}, out.err()
@@ -86,7 +86,8 @@ func (r *ips) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Res
 	return reconcile.Result{}, out.err()
 }
 
-// settled tells of the most common IP by far, without copying it, that it is as planned: with an address, no Service and no problem.
+// settled reports whether an IP already is as planned, without copying it. It only covers the most common case: an address, no
+// Service and no problem.
 func settled(ip *ipamv1alpha1.IP, plan ipam.IPPlan) bool {
 	if !ip.DeletionTimestamp.IsZero() || ip.Spec.ServiceTemplate != nil || plan.Problem != (ipam.Problem{}) || ip.Status.IP != plan.Addr.String() {
 		return false
@@ -95,15 +96,16 @@ func settled(ip *ipamv1alpha1.IP, plan ipam.IPPlan) bool {
 	return condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == ip.Generation
 }
 
-// remade tells whether an IP is made again by its maker when it is gone: those of the system and of pods are, those of users are not.
+// remade reports whether the creator of an IP recreates it after its deletion. That is so for the system's IPs and those of pods,
+// not for users' IPs.
 func remade(ip *ipamv1alpha1.IP) bool {
 	return ip.Labels[ipamv1alpha1.LabelIPType] != "" || metav1.GetControllerOf(ip) != nil
 }
 
-// give writes what was planned for an IP.
+// give writes the plan to an IP.
 func (r *ips) give(ctx context.Context, ip *ipamv1alpha1.IP, plan ipam.IPPlan, made made) error {
 	if plan.Problem.Reason == ipam.ReasonConflict && remade(ip) {
-		// What it has can't be changed, and is of no use: after an installation with another external CIDR, for example.
+		// The address cannot be changed and is useless, for example after a reinstallation with another external CIDR.
 		return kube.Delete(ctx, r.client, ip)
 	}
 	before := ip.DeepCopy()
@@ -135,7 +137,7 @@ func (r *ips) give(ctx context.Context, ip *ipamv1alpha1.IP, plan ipam.IPPlan, m
 	return failed
 }
 
-// release takes off the finalizers that other versions put on IPs: there is nothing to be done before one goes.
+// release removes the finalizers that other versions put on IPs. The deletion of an IP needs no cleanup.
 func (r *ips) release(ctx context.Context, ip *ipamv1alpha1.IP) error {
 	before := ip.DeepCopy()
 	old := controllerutil.RemoveFinalizer(ip, ipamv1alpha1.FinalizerIP)
@@ -154,7 +156,7 @@ func ipEntries(list *ipamv1alpha1.IPList) entries {
 	return out
 }
 
-// patch writes what differs, if the object is still the one that was read.
+// patch writes the difference between before and obj. It fails with a conflict if the object has changed since it was read.
 func patch(ctx context.Context, c client.Client, obj, before client.Object, what string) error {
 	if err := c.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("%s %s: %w", what, client.ObjectKeyFromObject(obj), err)
@@ -162,7 +164,8 @@ func patch(ctx context.Context, c client.Client, obj, before client.Object, what
 	return nil
 }
 
-// patchStatus writes the status if it differs, and if the object is still the one that was read; it tells whether it wrote.
+// patchStatus writes the status if it differs, and reports whether it did. It fails with a conflict if the object has changed
+// since it was read.
 func patchStatus(ctx context.Context, c client.Client, obj, before client.Object, kind string) (bool, error) {
 	if equality.Semantic.DeepEqual(obj, before) {
 		return false, nil
@@ -173,7 +176,7 @@ func patchStatus(ctx context.Context, c client.Client, obj, before client.Object
 	return true, nil
 }
 
-// tell announces a problem once.
+// tell emits an event for a problem, unless the object already had the same problem or only waits.
 func tell(to events.EventRecorder, about client.Object, before *metav1.Condition, p ipam.Problem, action string) {
 	if p == (ipam.Problem{}) || p.Reason == ipam.ReasonWaiting || before != nil && before.Reason == p.Reason && before.Message == p.Message {
 		return

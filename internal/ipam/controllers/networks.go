@@ -31,9 +31,9 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 const (
-	// reasonInUse tells that a Network can't go because of its IPs.
+	// reasonInUse means that IPs still use addresses of a Network that is being deleted.
 	reasonInUse = "InUse"
-	// reasonRemapped is that of the event which tells that a range was not free here.
+	// reasonRemapped is the reason of the event for a Network that did not get its wanted range.
 	reasonRemapped = "Remapped"
 )
 
@@ -65,7 +65,7 @@ func (r *networks) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 		return reconcile.Result{RequeueAfter: pause}, nil
 	}
 	var ips ipamv1alpha1.IPList
-	if err := r.client.List(ctx, &ips, client.UnsafeDisableDeepCopy); err != nil { // they are only looked at
+	if err := r.client.List(ctx, &ips, client.UnsafeDisableDeepCopy); err != nil { // IPs are only read
 		return reconcile.Result{}, fmt.Errorf("listing IPs: %w", err)
 	}
 	hosts, err := r.hosts(ctx)
@@ -89,14 +89,14 @@ func (r *networks) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 			return nil
 		})
 	}
-	_ = group.Wait() // what went wrong is in out
+	_ = group.Wait() // errors are in out
 	if out.behind {
 		return reconcile.Result{RequeueAfter: behindDelay}, out.err()
 	}
 	return reconcile.Result{}, out.err()
 }
 
-// Where the addresses of the API servers and of the cluster's DNS are.
+// Objects that hold the addresses of the API servers and of the cluster DNS.
 const (
 	apiServerNamespace = metav1.NamespaceDefault
 	apiServerService   = "kubernetes"
@@ -105,8 +105,8 @@ const (
 	dnsApp             = "kube-dns"
 )
 
-// hosts are the addresses of the nodes, the API servers and the cluster's DNS. The API server's own cache is new enough, and is asked for a few
-// times in the life of a peering.
+// hosts returns the addresses of the nodes, the API servers and the cluster DNS. It reads from the watch cache of the API server
+// (resourceVersion "0"), which is fresh enough; this happens only a few times in the life of a peering.
 func (r *networks) hosts(ctx context.Context) ([]ipam.Host, error) {
 	out, err := r.nodes(ctx)
 	if err != nil {
@@ -144,7 +144,7 @@ func (r *networks) hosts(ctx context.Context) ([]ipam.Host, error) {
 	return out, nil
 }
 
-// nodes are the addresses of the real nodes.
+// nodes returns the addresses of the real nodes.
 func (r *networks) nodes(ctx context.Context) ([]ipam.Host, error) {
 	var nodes corev1.NodeList
 	if err := r.live.List(ctx, &nodes, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
@@ -154,7 +154,7 @@ func (r *networks) nodes(ctx context.Context) ([]ipam.Host, error) {
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		if node.Labels[api.LabelType] == api.TypeVirtualNode {
-			continue // its address is that of a virtual kubelet's pod
+			continue // it has the address of the pod of a virtual kubelet
 		}
 		for _, address := range node.Status.Addresses {
 			if addr, err := netip.ParseAddr(address.Address); err == nil {
@@ -165,7 +165,7 @@ func (r *networks) nodes(ctx context.Context) ([]ipam.Host, error) {
 	return out, nil
 }
 
-// holders are IPs with an address of each Network, one for each.
+// holders returns one IP for each Network from which an IP has an address.
 func (r *networks) holders(ips []ipamv1alpha1.IP) map[types.NamespacedName]types.NamespacedName {
 	out := map[types.NamespacedName]types.NamespacedName{}
 	for i := range ips {
@@ -176,7 +176,7 @@ func (r *networks) holders(ips []ipamv1alpha1.IP) map[types.NamespacedName]types
 	return out
 }
 
-// give writes what was planned for a Network.
+// give writes the plan to a Network.
 func (r *networks) give(ctx context.Context, n *ipamv1alpha1.Network, plan ipam.NetworkPlan) error {
 	if n.Annotations[ipamv1alpha1.AnnotationPreinstalled] != api.True {
 		before := n.DeepCopy()
@@ -193,7 +193,7 @@ func (r *networks) give(ctx context.Context, n *ipamv1alpha1.Network, plan ipam.
 	}
 	n.Status.CIDR = given
 	if n.Status.CIDR == "" {
-		n.Status.CIDR = before.Status.CIDR // what it has, it keeps, even if it can't be read
+		n.Status.CIDR = before.Status.CIDR // a range in the status stays, even if it cannot be parsed
 	}
 	told := meta.FindStatusCondition(before.Status.Conditions, kube.ConditionReady)
 	meta.SetStatusCondition(&n.Status.Conditions, readyCondition(n.Generation, plan.Problem))
@@ -211,7 +211,7 @@ func (r *networks) give(ctx context.Context, n *ipamv1alpha1.Network, plan ipam.
 	return nil
 }
 
-// release lets a Network go that nobody has an address of.
+// release removes the finalizer of a Network unless an IP has an address of it.
 func (r *networks) release(ctx context.Context, n *ipamv1alpha1.Network, holder types.NamespacedName) error {
 	before := n.DeepCopy()
 	if holder != (types.NamespacedName{}) && controllerutil.ContainsFinalizer(n, ipamv1alpha1.FinalizerNetwork) {

@@ -24,14 +24,14 @@ import (
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch;create;patch;delete
 
 const (
-	// labelOfIP ("true") is on the Services and EndpointSlices that were made for IPs.
+	// labelOfIP (value "true") is on the Services and EndpointSlices of IPs.
 	labelOfIP = "ipam.liqo.io/of-ip"
-	// annotationRevision tells what template they were made from.
+	// annotationRevision holds the revision of the template that an object was created from.
 	annotationRevision = "ipam.liqo.io/revision"
 	// fieldManager owns the fields that the template sets, and no others.
 	fieldManager = "liqo-ipam"
 
-	// reasonServiceRefused tells that the API server does not accept the Service of an IP.
+	// reasonServiceRefused means that the API server does not accept the Service of an IP.
 	reasonServiceRefused = "ServiceRefused"
 )
 
@@ -40,16 +40,16 @@ var (
 	sliceKind   = discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
 )
 
-// services makes the Services that IPs ask for.
+// services manages the Services that IPs request.
 type services struct {
 	client client.Client
 	live   client.Reader
-	// made caches what was made.
+	// made is a cache of the Services and EndpointSlices of IPs.
 	made                client.Reader
 	labels, annotations map[string]string
 }
 
-// made are the Services and EndpointSlices of IPs.
+// made holds the Services and EndpointSlices of IPs.
 type made map[madeKey]client.Object
 
 type madeKey struct {
@@ -76,7 +76,8 @@ func (s *services) list(ctx context.Context) (made, error) {
 	return out, nil
 }
 
-// ensure makes what the IP asks for. What somebody else changes in it stays until the template changes, as long as it is there.
+// ensure creates or updates the objects that the IP requests. Changes by others to an existing object stay until the template
+// changes.
 func (s *services) ensure(ctx context.Context, ip *ipamv1alpha1.IP, known made) (ipam.Problem, error) {
 	service, slice, problem := ipam.Service(ip)
 	if service == nil || problem != (ipam.Problem{}) {
@@ -98,7 +99,8 @@ func (s *services) ensure(ctx context.Context, ip *ipamv1alpha1.IP, known made) 
 	return ipam.Problem{}, nil
 }
 
-// apply brings one object of an IP to the revision, unless somebody else made one of that name.
+// apply brings one object of an IP to the revision. It reports a problem if an object of that name exists but does not belong to
+// the IP.
 func (s *services) apply(ctx context.Context, ip *ipamv1alpha1.IP, kind schema.GroupVersionKind, obj client.Object, revision string, known made) (ipam.Problem, error) {
 	key := client.ObjectKeyFromObject(obj)
 	there, cached := known[madeKey{kind, key}]
@@ -138,7 +140,7 @@ func (s *services) apply(ctx context.Context, ip *ipamv1alpha1.IP, kind schema.G
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		return ipam.Problem{Reason: reasonServiceRefused, Message: fmt.Sprintf("spec.serviceTemplate is not accepted: %v", err)}, nil
 	}
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) { // the IP goes with it
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) { // the IP is deleted together with its namespace
 		return ipam.Problem{Reason: reasonServiceRefused, Message: fmt.Sprintf("namespace %s is on its way out, and takes no %s", key.Namespace, kind.Kind)}, nil
 	}
 	if err != nil {
@@ -147,13 +149,13 @@ func (s *services) apply(ctx context.Context, ip *ipamv1alpha1.IP, kind schema.G
 	return ipam.Problem{}, nil
 }
 
-// sweep deletes what no IP asks for any more.
+// sweep deletes Services and EndpointSlices that no IP requests any more.
 func (s *services) sweep(ctx context.Context, ips []ipamv1alpha1.IP, known made) error {
 	if len(known) == 0 {
 		return nil
 	}
 	wanted := map[madeKey]types.UID{}
-	undecided := map[types.UID]bool{} // with a template that is wrong: what a former one made stays
+	undecided := map[types.UID]bool{} // IPs with an invalid template: the objects of an earlier template stay
 	for i := range ips {
 		service, _, problem := ipam.Service(&ips[i])
 		undecided[ips[i].UID] = problem != ipam.Problem{}
@@ -176,7 +178,7 @@ func (s *services) sweep(ctx context.Context, ips []ipamv1alpha1.IP, known made)
 
 func ptr[T any](v T) *T { return &v }
 
-// stamped is the defaults under the labels or annotations of an object, and one more.
+// stamped returns the default labels or annotations, overridden by those of an object, plus one more entry.
 func stamped(defaults, own map[string]string, key, value string) map[string]string {
 	out := make(map[string]string, len(defaults)+len(own)+1)
 	for _, layer := range []map[string]string{defaults, own} {

@@ -1,7 +1,9 @@
-// Package controllers gives Networks their ranges and IPs their addresses, as package ipam plans them, and makes the Services that IPs ask for.
+// Package controllers gives Networks their ranges and IPs their addresses, as package ipam plans them, and creates the Services
+// that IPs request.
 //
-// There is one pass per kind, never two at a time: it reads all objects, plans them together and writes what changed. So a thousand IPs
-// that are made at once cost one plan, and nobody has to reserve anything: the objects are the only book of what is given.
+// Each kind has one controller, which runs one pass at a time. A pass reads all objects, plans them together and writes the
+// changes. So a thousand IPs created together need only one plan. Reservations are not needed: the objects are the only record of
+// the given values.
 package controllers
 
 import (
@@ -33,17 +35,18 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// Options of the controllers.
+// Options are the options of the controllers.
 type Options struct {
-	// LiqoNamespace is that of the installation; its Network external-cidr gives the addresses of IPs that name none.
+	// LiqoNamespace is the namespace of the installation. Its Network external-cidr gives addresses to IPs without a
+	// spec.networkRef.
 	LiqoNamespace string
-	// Pools are where remapped ranges come from; ipam.DefaultPools when empty.
+	// Pools are the ranges from which remapped ranges are chosen; ipam.DefaultPools if empty.
 	Pools []netip.Prefix
-	// Labels and Annotations are put on every object that is made.
+	// Labels and Annotations are put on every created object.
 	Labels, Annotations map[string]string
 }
 
-// Setup adds the controllers to the manager. The whole of the kinds Network and IP has to be in its cache.
+// Setup adds the controllers to the manager. The cache of the manager must hold all Networks and IPs.
 func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.LiqoNamespace == "" {
 		return errors.New("setting up address management: the Liqo namespace is empty")
@@ -84,13 +87,13 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	return nil
 }
 
-// onePass maps every event to one and the same request, so that a pass answers all that happened before it.
+// onePass maps every event to the same request, so that one pass handles all earlier events.
 func onePass() handler.EventHandler {
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}}
 	return handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
 }
 
-// holdsNetwork are the events of IPs that may let a Network go, or tell of a new node.
+// holdsNetwork selects the events of IPs that may allow the deletion of a Network, or announce a new node.
 func holdsNetwork() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool {
@@ -101,7 +104,7 @@ func holdsNetwork() predicate.Predicate {
 	}
 }
 
-// wishes leaves out that a status was written: nobody but the pass writes it, and it knows what it wrote.
+// wishes ignores updates that only change the status: only the pass writes the status, and it records its own writes.
 func wishes() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -110,7 +113,7 @@ func wishes() predicate.Predicate {
 		}})
 }
 
-// cacheOfMade holds the Services and EndpointSlices that were made for IPs, and no others: a cluster has many.
+// cacheOfMade returns a cache of only the Services and EndpointSlices of IPs, because a cluster has many others.
 func cacheOfMade(mgr ctrl.Manager) (cache.Cache, error) {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{labelOfIP: api.True})}
 	made, err := cache.New(mgr.GetConfig(), cache.Options{
@@ -128,15 +131,15 @@ func cacheOfMade(mgr ctrl.Manager) (cache.Cache, error) {
 }
 
 const (
-	// behindDelay is how long a pass waits that finds the cache older than what it wrote, at first, and longestDelay how long at most: an API server
-	// that comes back may need a minute to tell its news.
+	// behindDelay is the first pause of a pass that finds the cache older than its own writes; longestDelay is the longest. After
+	// a restart, an API server may need a minute until its watches are up to date.
 	behindDelay  = 10 * time.Millisecond
 	longestDelay = time.Second
-	// writers is how many objects are written at a time.
+	// writers is the number of objects written in parallel.
 	writers = 8
 )
 
-// readyCondition is the summary condition after a pass.
+// readyCondition returns the condition Ready after a pass.
 func readyCondition(generation int64, p ipam.Problem) metav1.Condition {
 	condition := metav1.Condition{Type: kube.ConditionReady, Status: metav1.ConditionTrue, Reason: kube.ReasonReconciled, ObservedGeneration: generation}
 	if p != (ipam.Problem{}) {

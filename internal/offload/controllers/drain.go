@@ -22,16 +22,16 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// evictionRetry is how often an eviction is tried again that a disruption budget refused: budgets are not watched.
+// evictionRetry is the delay before retrying an eviction that failed, usually because of a disruption budget: budgets are not watched.
 const evictionRetry = 3 * time.Second
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 
-// drains empties virtual nodes. The pods of a node are not cached: they are listed when a drain begins, and watched while it lasts.
+// drains removes the pods of virtual nodes. These pods are not cached: a drain lists them at its start and watches them until its end.
 type drains struct {
 	client client.WithWatch
-	// done tells the controller that a node has no pods left, or has other ones.
+	// done receives the VirtualNode to reconcile when its node has no pods left, has new ones, or when the watch ended.
 	done chan event.GenericEvent
 
 	mu      sync.Mutex
@@ -42,17 +42,17 @@ func newDrains(c client.WithWatch) *drains {
 	return &drains{client: c, done: make(chan event.GenericEvent, 1), watched: map[types.NamespacedName]bool{}}
 }
 
-// drain asks the pods of the node of that VirtualNode to leave, and returns nil when all have. Until then it returns a wait that tells for what,
-// and tells done later. Since is when the drain began: pods that have not left within their limit are removed by force, and those that not
-// even that removes are returned after a while, to be waited for no longer.
+// drain evicts the pods of the VirtualNode's node and returns nil when none is left. Until then it returns a wait error that names the remaining
+// pods, and sends the VirtualNode to done later. since is when the drain started. drain deletes pods by force when they exceed their time limit. If a pod
+// remains even after that, drain returns it in stuck and no longer waits for it.
 func (d *drains) drain(ctx context.Context, node *offloadingv1beta1.VirtualNode, unreachable bool, since, now time.Time) (stuck []string, err error) {
 	var list corev1.PodList
 	if err := d.client.List(ctx, &list, onNode(node.Name)); err != nil {
 		return nil, fmt.Errorf("listing the pods of node %s: %w", node.Name, err)
 	}
 	left := map[types.UID]bool{}
-	// All of them: a policy of the chart keeps pods of DaemonSets from coming back, and what is left of a finished one in the provider goes only
-	// while the virtual kubelet runs.
+	// Drain all pods. DaemonSet pods are included because a policy of the chart prevents their recreation. Finished pods are included because only a
+	// running virtual kubelet deletes their remains in the provider.
 	pods := list.Items
 	for i := range pods {
 		left[pods[i].UID] = true
@@ -93,10 +93,10 @@ func (d *drains) drain(ctx context.Context, node *offloadingv1beta1.VirtualNode,
 		len(pods), what, shown(stuck))
 }
 
-// drainShown is how many pods are told by name.
+// drainShown is the maximum number of pods that a message lists by name.
 const drainShown = 3
 
-// shown names the first few.
+// shown joins the first drainShown names.
 func shown(names []string) string {
 	if len(names) <= drainShown {
 		return strings.Join(names, ", ")
@@ -104,7 +104,7 @@ func shown(names []string) string {
 	return strings.Join(names[:drainShown], ", ") + ", ..."
 }
 
-// expel makes one pod go: by eviction, which respects disruption budgets, or at once.
+// expel removes one pod: by eviction, which respects disruption budgets, or with force by immediate deletion.
 func (d *drains) expel(ctx context.Context, pod *corev1.Pod, force bool) error {
 	if force {
 		return kube.Delete(ctx, d.client, pod, client.GracePeriodSeconds(0))
@@ -115,7 +115,7 @@ func (d *drains) expel(ctx context.Context, pod *corev1.Pod, force bool) error {
 	uid := pod.UID
 	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}}
 	err := d.client.SubResource("eviction").Create(ctx, pod, eviction)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another one by now
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // deleted, or replaced by another pod of its name
 		return nil
 	}
 	if err != nil {
@@ -124,8 +124,8 @@ func (d *drains) expel(ctx context.Context, pod *corev1.Pod, force bool) error {
 	return nil
 }
 
-// follow watches the pods of a node from what was listed, and tells done when those left are gone, when others have come, or when it can't
-// watch any longer. One watch per node at a time.
+// follow watches the pods of a node, starting at the resource version from. It sends the VirtualNode to done when all pods in left are gone, when a new
+// pod appears, or when the watch ends. There is at most one watch per node.
 func (d *drains) follow(ctx context.Context, node *offloadingv1beta1.VirtualNode, from string, left map[types.UID]bool) {
 	key := client.ObjectKeyFromObject(node)
 	d.mu.Lock()
@@ -133,13 +133,13 @@ func (d *drains) follow(ctx context.Context, node *offloadingv1beta1.VirtualNode
 	if d.watched[key] {
 		return
 	}
-	// The pass ends before the watch does.
+	// The watch outlives this reconciliation.
 	ctx = context.WithoutCancel(ctx)
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	options := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: from}}
 	onNode(node.Name).ApplyToList(options)
 	pods, err := d.client.Watch(ctx, &corev1.PodList{}, options)
-	if err != nil { // the limit of the drain brings the node back all the same
+	if err != nil { // no watch necessary: the time limit of the drain requeues the node as well
 		cancel()
 		return
 	}
@@ -163,10 +163,10 @@ func (d *drains) follow(ctx context.Context, node *offloadingv1beta1.VirtualNode
 	}()
 }
 
-// watchTimeout bounds a watch; a drain that lasts longer begins another one.
+// watchTimeout limits a watch; a longer drain starts another one.
 const watchTimeout = 10 * time.Minute
 
-// emptied keeps account of who is left, and tells whether somebody should look again.
+// emptied updates left with a watch event, and tells whether the node must be reconciled.
 func emptied(e watch.Event, left map[types.UID]bool) bool {
 	pod, ok := e.Object.(*corev1.Pod)
 	if !ok {

@@ -27,9 +27,9 @@ import (
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings;virtualnodes,verbs=get;list;watch
 
-// mappings keeps the NamespaceMap towards each provider: it is there while a VirtualNode of that cluster needs it, and asks for the twins of
-// all namespaces offloaded there. Its requests carry a cluster ID as name. As the map follows from the VirtualNodes that exist, not from
-// one that goes, no order of deletions can leave one behind.
+// mappings maintains the NamespaceMap for each provider. The map exists while a VirtualNode of that cluster needs it, and requests the remote
+// namespaces of all namespaces offloaded there. A reconcile request carries the cluster ID as its name. The map is derived from all existing
+// VirtualNodes, so VirtualNodes can be deleted in any order without leaving a map behind.
 type mappings struct {
 	client.Client
 	Options
@@ -62,10 +62,10 @@ func setupMapping(mgr ctrl.Manager, opts Options) error {
 		Complete(r)
 }
 
-// Reconcile keeps the NamespaceMap towards the cluster that the request names.
+// Reconcile maintains the NamespaceMap for the cluster whose ID is the name of the request.
 func (r *mappings) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	err := r.reconcile(ctx, req.Name)
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // the cache is behind: news come
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // the cache lags behind: an event follows
 		return reconcile.Result{RequeueAfter: staleDelay}, nil
 	}
 	return reconcile.Result{}, err
@@ -105,7 +105,7 @@ func (r *mappings) reconcile(ctx context.Context, cluster string) error {
 	m.Namespace, m.Name = active[0].Namespace, cluster
 	changed, err := kube.Ensure(ctx, r.Client, m, func() error {
 		if !m.DeletionTimestamp.IsZero() {
-			return nil // it comes back once it is gone
+			return nil // recreated after its deletion
 		}
 		m.Labels = merge(m.Labels, r.GlobalLabels, map[string]string{
 			api.LabelReplication: api.True, api.LabelRemoteID: cluster, api.LabelRemoteClusterID: cluster,
@@ -122,7 +122,7 @@ func (r *mappings) reconcile(ctx context.Context, cluster string) error {
 func (r *mappings) allClusters(ctx context.Context, _ client.Object) []reconcile.Request {
 	var nodes offloadingv1beta1.VirtualNodeList
 	if err := r.List(ctx, &nodes); err != nil {
-		return nil // the cache holds this kind: it can't fail once it is started
+		return nil // can't fail after the start: the cache holds this kind
 	}
 	var requests []reconcile.Request
 	for _, id := range offload.Clusters(nodes.Items) {
@@ -138,7 +138,7 @@ func clusterRequest(id string) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: id}}}
 }
 
-// nodesOf lists the VirtualNodes of a cluster, by namespace and name; of lost see selectable.
+// nodesOf returns the VirtualNodes of a cluster, sorted by namespace and name. For lost see selectable.
 func nodesOf(ctx context.Context, c client.Client, cluster string) (nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string], err error) {
 	list, lost, err := selectable(ctx, c)
 	if err != nil {
@@ -151,7 +151,7 @@ func nodesOf(ctx context.Context, c client.Client, cluster string) (nodes []offl
 	return nodes, lost, nil
 }
 
-// mapsTowards lists the NamespaceMaps of ours towards a cluster.
+// mapsTowards returns our own NamespaceMaps for a cluster.
 func mapsTowards(ctx context.Context, c client.Client, cluster string) ([]offloadingv1beta1.NamespaceMap, error) {
 	var list offloadingv1beta1.NamespaceMapList
 	if err := c.List(ctx, &list); err != nil {
@@ -172,7 +172,7 @@ func deleteMaps(ctx context.Context, c client.Client, maps []offloadingv1beta1.N
 	return nil
 }
 
-// needsMap tells whether a VirtualNode still needs the NamespaceMap towards its provider.
+// needsMap tells whether a VirtualNode still needs the NamespaceMap for its provider.
 func needsMap(ctx context.Context, c client.Client, node *offloadingv1beta1.VirtualNode) (bool, error) {
 	if node.DeletionTimestamp.IsZero() {
 		return true, nil

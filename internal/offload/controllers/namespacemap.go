@@ -26,7 +26,7 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// FinalizerNamespaceMap holds the copy of a NamespaceMap until the namespaces it made are gone.
+// FinalizerNamespaceMap holds a NamespaceMap replicated from a consumer until the namespaces created for it are gone.
 const FinalizerNamespaceMap = "namespacemap-controller.liqo.io/finalizer"
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch
@@ -37,7 +37,7 @@ const FinalizerNamespaceMap = "namespacemap-controller.liqo.io/finalizer"
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-virtual-kubelet-remote
 
-// namespaceMaps makes, on the provider, the namespaces that the replicated NamespaceMap of a consumer asks for.
+// namespaceMaps creates, on the provider, the namespaces that the replicated NamespaceMap of a consumer requests.
 type namespaceMaps struct {
 	client.Client
 	Options
@@ -76,7 +76,7 @@ func (r *namespaceMaps) finalize(ctx context.Context, m *offloadingv1beta1.Names
 	return nil
 }
 
-// enforce does what the plan says and returns the namespaces that should be gone and are not yet.
+// enforce executes the plan of offload.Enforce. It returns the namespaces that should be gone but still exist.
 func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.NamespaceMap, consumer string) ([]string, error) {
 	var namespaces corev1.NamespaceList
 	if err := r.List(ctx, &namespaces); err != nil {
@@ -95,7 +95,7 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 		ctrl.LoggerFrom(ctx).Info("Deleting a namespace that is no longer asked for", "namespace", name, "consumer", consumer)
 	}
 	var failed error
-	for _, twin := range plan.Present { // one that fails must not hold up the others
+	for _, twin := range plan.Present { // a failure must not block the other namespaces
 		meta, there := existing[twin.Remote]
 		made, err := r.present(ctx, m, twin, consumer, meta, there)
 		failed = errors.Join(failed, err)
@@ -110,7 +110,8 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 	return plan.Left, failed
 }
 
-// present keeps one twin: its namespace, and the consumer's rights there. It answers false when the namespace can't be made.
+// present creates or updates one remote namespace, its quota and the consumer's RoleBinding there. It returns false if the namespace can't be
+// created.
 func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.NamespaceMap, twin offload.Twin, consumer string, meta metav1.ObjectMeta, there bool) (bool, error) {
 	ns := &corev1.Namespace{ObjectMeta: *meta.DeepCopy()}
 	ns.Name = twin.Remote
@@ -121,7 +122,7 @@ func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.Namesp
 		err := r.Create(ctx, ns)
 		switch {
 		case apierrors.IsAlreadyExists(err), apierrors.IsInvalid(err):
-			return false, nil // if it is ours, or goes away, the watch tells
+			return false, nil // if the existing namespace is ours or is deleted, the watch reports it
 		case err != nil:
 			return false, fmt.Errorf("creating namespace %s: %w", twin.Remote, err)
 		}
@@ -131,10 +132,10 @@ func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.Namesp
 			return false, fmt.Errorf("marking namespace %s: %w", twin.Remote, err)
 		}
 	}
-	if err := r.bound(ctx, m, twin, consumer); err != nil { // before anybody may bring anything
+	if err := r.bound(ctx, m, twin, consumer); err != nil { // before the consumer can create anything there
 		return false, err
 	}
-	// The binding is called after the tenant namespace, as the contract has it.
+	// The RoleBinding has the name of the tenant namespace, as documented.
 	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: twin.Remote, Name: m.Namespace}}
 	_, err := kube.Ensure(ctx, r.Client, rights, func() error {
 		rights.Labels = merge(rights.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
@@ -143,12 +144,12 @@ func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.Namesp
 		return nil
 	})
 	if apierrors.IsAlreadyExists(err) {
-		return true, nil // made a moment ago, the cache has not heard of it yet
+		return true, nil // created a moment ago, the cache does not have it yet
 	}
 	return err == nil, err
 }
 
-// bound keeps the quota of one twin, or sees to it that there is none.
+// bound creates or updates the quota of one remote namespace, or deletes it if no quota is configured.
 func (r *namespaceMaps) bound(ctx context.Context, m *offloadingv1beta1.NamespaceMap, twin offload.Twin, consumer string) error {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: twin.Remote, Name: offload.TwinQuota}}
 	if len(r.NamespaceQuota) == 0 {
@@ -164,7 +165,7 @@ func (r *namespaceMaps) bound(ctx context.Context, m *offloadingv1beta1.Namespac
 		return nil
 	})
 	if apierrors.IsAlreadyExists(err) {
-		return nil // made a moment ago, the cache has not heard of it yet
+		return nil // created a moment ago, the cache does not have it yet
 	}
 	if err != nil {
 		return err
@@ -175,18 +176,18 @@ func (r *namespaceMaps) bound(ctx context.Context, m *offloadingv1beta1.Namespac
 	})
 }
 
-// otherQuota tells whether a quota was changed: what is used changes with every object.
+// otherQuota tells whether a quota's spec or metadata changed. Its status changes with every object in the namespace and is ignored.
 func otherQuota(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*corev1.ResourceQuota)
 	after, also := e.ObjectNew.(*corev1.ResourceQuota)
 	return !ok || !also || !sameMarks(before, after) || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 }
 
-// interested returns the NamespaceMaps that a namespace matters to: the one that made it, and those that want one of that name.
+// interested returns the NamespaceMaps that a namespace affects: the one that created it, and all that request its name.
 func (r *namespaceMaps) interested(ctx context.Context, ns client.Object) []reconcile.Request {
 	var list offloadingv1beta1.NamespaceMapList
 	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelReplicated: api.True}); err != nil {
-		return nil // the cache holds this kind: it can't fail once it is started
+		return nil // can't fail after the start: the cache holds this kind
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
@@ -202,7 +203,7 @@ func (r *namespaceMaps) interested(ctx context.Context, ns client.Object) []reco
 	return requests
 }
 
-// mapOf returns the NamespaceMap that made a RoleBinding or a ResourceQuota.
+// mapOf returns the NamespaceMap for which a RoleBinding or ResourceQuota was created.
 func mapOf(_ context.Context, made client.Object) []reconcile.Request {
 	namespace, name, ok := strings.Cut(made.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
 	if !ok {

@@ -26,7 +26,7 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// FinalizerNamespaceOffloading holds a NamespaceOffloading until its twins are gone.
+// FinalizerNamespaceOffloading holds a NamespaceOffloading until its remote namespaces are gone.
 const FinalizerNamespaceOffloading = "namespaceoffloading-controller.liqo.io/finalizer"
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch;patch;delete
@@ -34,19 +34,19 @@ const FinalizerNamespaceOffloading = "namespaceoffloading-controller.liqo.io/fin
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes;namespacemaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch
 
-// namespaceOffloadings labels offloaded namespaces and reports what became of their twins. Which twins there are to be is left to mappings.
+// namespaceOffloadings labels offloaded namespaces and reports the state of their remote namespaces. The controller mappings requests those.
 type namespaceOffloadings struct {
 	client.Client
 	Options
-	// live reads past the cache, which does not hold pods of users.
+	// live reads without the cache, which does not hold pods of users.
 	live   client.Reader
 	events events.EventRecorder
 }
 
-// admissionDelay is how long the API server may take to ask about the pods of a namespace after that was labelled.
+// admissionDelay is how long the API server may take, after a namespace was labelled, to call the webhook for its pods.
 const admissionDelay = time.Second
 
-// reasonLeft is the reason of the event that tells of pods that are older than the strategy.
+// reasonLeft is the reason of the event that lists pods created before the strategy.
 const reasonLeft = "PodsCreatedBefore"
 
 func setupNamespaceOffloading(mgr ctrl.Manager, opts Options) error {
@@ -92,15 +92,15 @@ func (r *namespaceOffloadings) sync(ctx context.Context, o *offloadingv1beta1.Na
 	if !follows || observed == o.Generation {
 		return nil
 	}
-	if labelled { // what is observed takes effect on all pods from now on: not before the API server asks about them
+	if labelled { // the observed generation promises that the strategy applies to new pods: not true until the webhook is called
 		o.Status.ObservedGeneration = observed
 		return kube.WaitFor(admissionDelay, "Labelled", "waiting for the API server to hear of the label of namespace %s", o.Namespace)
 	}
 	return r.tellLeft(ctx, o)
 }
 
-// endWithNamespace deletes the NamespaceOffloading of a namespace that is being deleted. Kubernetes would do so, but only some seconds later, and look
-// for what is left every eight seconds: the providers begin to delete their twins at once.
+// endWithNamespace deletes the NamespaceOffloading of a namespace that is being deleted, so that the providers delete the remote namespaces at once.
+// Kubernetes would delete it too, but some seconds later, and would check for remaining objects only every eight seconds.
 func (r *namespaceOffloadings) endWithNamespace(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) (bool, error) {
 	ns := &corev1.Namespace{}
 	if err := r.Get(ctx, client.ObjectKey{Name: o.Namespace}, ns); err != nil {
@@ -112,7 +112,7 @@ func (r *namespaceOffloadings) endWithNamespace(ctx context.Context, o *offloadi
 	return true, kube.Delete(ctx, r.Client, o)
 }
 
-// tellLeft tells of the pods that are older than the strategy.
+// tellLeft emits an event that lists the pods created before the strategy.
 func (r *namespaceOffloadings) tellLeft(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) error {
 	var pods corev1.PodList
 	if err := r.live.List(ctx, &pods, client.InNamespace(o.Namespace)); err != nil {
@@ -128,10 +128,10 @@ func (r *namespaceOffloadings) tellLeft(ctx context.Context, o *offloadingv1beta
 	return nil
 }
 
-// leftShown is how many pods are told by name.
+// leftShown is the maximum number of pods that the event lists by name.
 const leftShown = 5
 
-// finalize lets go when no provider holds the namespace, or is asked to hold it, any more.
+// finalize completes when no provider has the remote namespace or is requested to have it.
 func (r *namespaceOffloadings) finalize(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) error {
 	if _, err := r.label(ctx, o.Namespace, false); err != nil {
 		return err
@@ -146,8 +146,8 @@ func (r *namespaceOffloadings) finalize(ctx context.Context, o *offloadingv1beta
 	return nil
 }
 
-// refuse takes back what the providers and their virtual kubelets have of a namespace that is never offloaded, and reports why. The rights are
-// taken at once, the remote namespaces when their providers hear of it.
+// refuse withdraws the offloading of a protected namespace and reports why. It revokes the permissions of the virtual kubelets at once. The providers
+// delete the remote namespaces when the changed NamespaceMap reaches them.
 func (r *namespaceOffloadings) refuse(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading, why string) error {
 	if err := r.forbidRead(ctx, o.Namespace); err != nil {
 		return err
@@ -165,8 +165,8 @@ func (r *namespaceOffloadings) refuse(ctx context.Context, o *offloadingv1beta1.
 	return nil
 }
 
-// report compiles the status, and returns the clusters that are asked for a twin, and those that say that they have one.
-// why is the reason for which the namespace is never offloaded, if there is one.
+// report updates the status. It returns the clusters that are requested to have the remote namespace, and the clusters that report having it. why is
+// the reason why the namespace is protected, empty if it is not.
 func (r *namespaceOffloadings) report(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading, why string) (asked, held []string, err error) {
 	nodes, lost, err := selectable(ctx, r.Client)
 	if err != nil {
@@ -194,7 +194,7 @@ func (r *namespaceOffloadings) report(ctx context.Context, o *offloadingv1beta1.
 	return asked, held, nil
 }
 
-// label marks, or unmarks, a namespace as one whose pods admission looks at, and tells whether that was news.
+// label adds or removes the label that makes the API server call the webhook for the namespace's pods. It tells whether the label changed.
 func (r *namespaceOffloadings) label(ctx context.Context, name string, on bool) (bool, error) {
 	ns := &corev1.Namespace{}
 	if err := r.Get(ctx, client.ObjectKey{Name: name}, ns); err != nil {
@@ -215,8 +215,8 @@ func (r *namespaceOffloadings) label(ctx context.Context, name string, on bool) 
 	return true, nil
 }
 
-// selectable lists the VirtualNodes with the labels that their Nodes really have beside their own: a cluster selector is held against Nodes by the
-// scheduler, too. lost are the clusters of those that have none at the moment and should.
+// selectable returns the VirtualNodes with the actual labels of their Nodes merged in: the scheduler evaluates cluster selectors against Nodes, too.
+// lost are the clusters with a VirtualNode whose Node is missing at the moment although it should exist.
 func selectable(ctx context.Context, c client.Client) (nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string], err error) {
 	var list offloadingv1beta1.VirtualNodeList
 	if err := c.List(ctx, &list); err != nil {
@@ -239,19 +239,19 @@ func selectable(ctx context.Context, c client.Client) (nodes []offloadingv1beta1
 	return list.Items, lost, nil
 }
 
-// withoutNode tells whether a VirtualNode has no Node for good reason, as its controller says: it is to have none, can't have one, or that of its name is
-// another's.
+// withoutNode tells whether a VirtualNode intentionally has no Node, according to its controller: it should have none, it can't have one, or another
+// object has its name.
 func withoutNode(node *offloadingv1beta1.VirtualNode) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c offloadingv1beta1.VirtualNodeCondition) bool {
 		return c.Type == offloadingv1beta1.VirtualNodeNode && c.Status == offloadingv1beta1.VirtualNodeNone
 	})
 }
 
-// all returns every NamespaceOffloading: a virtual node that changed may be selected by any.
+// all returns every NamespaceOffloading: any of them may select a changed virtual node.
 func (r *namespaceOffloadings) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	var list offloadingv1beta1.NamespaceOffloadingList
 	if err := r.List(ctx, &list); err != nil {
-		return nil // the cache holds this kind: it can't fail once it is started
+		return nil // can't fail after the start: the cache holds this kind
 	}
 	requests := make([]reconcile.Request, 0, len(list.Items))
 	for i := range list.Items {
@@ -260,12 +260,12 @@ func (r *namespaceOffloadings) all(ctx context.Context, _ client.Object) []recon
 	return requests
 }
 
-// offloadingIn returns the NamespaceOffloading of a namespace.
+// offloadingIn returns a request for the NamespaceOffloading of a namespace.
 func offloadingIn(_ context.Context, namespace client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: namespace.GetName(), Name: offloadingv1beta1.NamespaceOffloadingName}}}
 }
 
-// offloadingsOf returns the NamespaceOffloadings that a NamespaceMap of ours speaks about.
+// offloadingsOf returns the NamespaceOffloadings of the namespaces in a NamespaceMap of this cluster.
 func offloadingsOf(_ context.Context, obj client.Object) []reconcile.Request {
 	m, ok := obj.(*offloadingv1beta1.NamespaceMap)
 	if !ok || isCopy(m) {

@@ -19,13 +19,12 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
 
-// lostPods removes the Pods of ShadowPods that Kubernetes evicted from a node of this cluster that has failed: nobody there says that they have
-// ended, so that they would stay, and nothing would run in their place, until the node is back. It is asked for, because a node that is only cut
-// off still runs them.
+// lostPods deletes the Pods of ShadowPods that Kubernetes evicted from a failed node of this cluster. No kubelet confirms their termination, so they
+// would remain, without replacement, until the node is back. The feature is optional, because a node that is only disconnected still runs them.
 type lostPods struct {
 	client.Client
 	Options
-	// live reads past the cache, which has no real nodes.
+	// live reads without the cache, which does not hold real nodes.
 	live client.Reader
 }
 
@@ -39,10 +38,10 @@ func setupLostPods(mgr ctrl.Manager, opts Options) error {
 		Complete(r)
 }
 
-// lostRetry is how often it is looked whether a node has failed on which a pod does not end.
+// lostRetry is the interval for checking whether the node of a pod that does not terminate has failed.
 const lostRetry = 30 * time.Second
 
-// Reconcile looks at one Pod that is being deleted.
+// Reconcile handles one Pod that is being deleted.
 func (r *lostPods) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod := &corev1.Pod{}
 	if err := r.Get(ctx, req.NamespacedName, pod); err != nil {

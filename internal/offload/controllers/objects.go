@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// staleDelay is how long a pass waits that found the API server ahead of the cache.
+// staleDelay is the requeue delay after a reconciliation found the cache behind the API server.
 const staleDelay = 50 * time.Millisecond
 
-// exists reads an object into obj and tells whether it is there.
+// exists reads an object into obj and tells whether it exists.
 func exists(ctx context.Context, c client.Reader, obj client.Object, key client.ObjectKey) (bool, error) {
 	err := c.Get(ctx, key, obj)
 	switch {
@@ -26,7 +26,7 @@ func exists(ctx context.Context, c client.Reader, obj client.Object, key client.
 	}
 }
 
-// merge returns one map with the entries of all, later ones on top; nil when there are none.
+// merge returns a map with the entries of all maps; later maps take precedence. It returns nil if there are no entries.
 func merge(all ...map[string]string) map[string]string {
 	var result map[string]string
 	for _, m := range all {

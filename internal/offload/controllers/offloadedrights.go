@@ -18,9 +18,10 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-virtual-kubelet-offloaded
 
-// letRead lets the virtual kubelets of the clusters that are asked for a twin read what they copy from the namespace. Those of clusters that only say
-// that they have one, in held, keep what they had and get nothing. It goes with the NamespaceOffloading, whose finalizer holds it until the twins
-// are gone.
+// letRead lets virtual kubelets read the objects that they copy from the namespace. Those of the clusters in asked, which are requested to have the
+// remote namespace, get the permission. Those of the clusters in held, which only report having it, keep the permission if they have it.
+//
+// The RoleBinding is deleted with the NamespaceOffloading, whose finalizer holds it until the remote namespaces are gone.
 func (r *namespaceOffloadings) letRead(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading, asked, held []string) error {
 	var nodes offloadingv1beta1.VirtualNodeList
 	if err := r.List(ctx, &nodes); err != nil {
@@ -29,23 +30,23 @@ func (r *namespaceOffloadings) letRead(ctx context.Context, o *offloadingv1beta1
 	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: offload.ClusterRoleOffloaded}}
 	_, err := kube.Ensure(ctx, r.Client, rights, func() error {
 		rights.Labels = merge(rights.Labels, offload.RuntimeLabels(r.GlobalLabels, ""))
-		delete(rights.Labels, api.LabelRemoteClusterID) // several clusters share it
+		delete(rights.Labels, api.LabelRemoteClusterID) // several clusters share the RoleBinding
 		rights.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "NamespaceOffloading", Name: o.Name, UID: o.UID,
 		}}
 		rights.RoleRef, rights.Subjects = offload.OffloadedRights(nodes.Items, asked, held, rights.Subjects)
 		return nil
 	})
-	if err != nil && !apierrors.IsAlreadyExists(err) { // made a moment ago, the cache has not heard of it yet
+	if err != nil && !apierrors.IsAlreadyExists(err) { // created a moment ago, the cache does not have it yet
 		return fmt.Errorf("letting virtual kubelets read namespace %s: %w", o.Namespace, err)
 	}
 	return nil
 }
 
-// forbidRead takes from all virtual kubelets what letRead gave them in a namespace.
+// forbidRead revokes the permissions that letRead gave to virtual kubelets in a namespace.
 func (r *namespaceOffloadings) forbidRead(ctx context.Context, namespace string) error {
 	rights := &rbacv1.RoleBinding{}
-	err := r.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: offload.ClusterRoleOffloaded}, rights) // letRead may just have made it
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: offload.ClusterRoleOffloaded}, rights) // uncached: letRead may have just created it
 	if apierrors.IsNotFound(err) || err == nil && len(rights.Subjects) == 0 {
 		return nil
 	}

@@ -13,15 +13,15 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// fieldOwner is under which name this program writes Pods, so that its labels and annotations can be told from those of others.
+// fieldOwner is the field manager for writes to Pods. It distinguishes our labels and annotations from those of others.
 const fieldOwner = "liqo-shadowpod"
 
-// stripPod keeps of a cached Pod what the controllers read. Of its labels and annotations only those stay that were written from the
-// ShadowPod (the API server keeps book of that): what admission, the CNI or a person put beside them is theirs. Without its containers and
-// their status, what they take is told as overhead, so that the pod counts for as much.
+// stripPod reduces a cached Pod to the fields that the controllers read. It keeps only the labels and annotations that we copied from the ShadowPod,
+// according to managedFields. Labels and annotations from admission, the CNI plugin or users are dropped. The containers are dropped, too: their
+// resource usage is stored as overhead, so that the Pod counts the same.
 func stripPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
-	if !ok || len(pod.Spec.Containers) == 0 { // every Pod has containers: this one was stripped already, an informer may do it twice
+	if !ok || len(pod.Spec.Containers) == 0 { // every Pod has containers: without them it is already stripped, since an informer may call this twice
 		return obj, nil
 	}
 	labels, annotations, err := ownedMetadata(pod.ManagedFields)
@@ -34,7 +34,7 @@ func stripPod(obj any) (any, error) {
 	}
 	status := corev1.PodStatus{Phase: pod.Status.Phase, Conditions: gates(pod)}
 	if end := kinds.End(pod); end != nil {
-		status = *end // until the ShadowPod has it
+		status = *end // kept until the ShadowPod has recorded it
 	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -47,7 +47,7 @@ func stripPod(obj any) (any, error) {
 	}, nil
 }
 
-// gates are the conditions of a Pod for its readiness gates, no more of them than their status.
+// gates returns the conditions for a Pod's readiness gates, reduced to type and status.
 func gates(pod *corev1.Pod) []corev1.PodCondition {
 	var out []corev1.PodCondition
 	for _, c := range pod.Status.Conditions {
@@ -58,7 +58,7 @@ func gates(pod *corev1.Pod) []corev1.PodCondition {
 	return out
 }
 
-// stripNode keeps of a cached Node what the controllers read.
+// stripNode reduces a cached Node to the fields that the controllers read.
 func stripNode(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -73,7 +73,7 @@ func stripNode(obj any) (any, error) {
 	}, nil
 }
 
-// ownedMetadata returns the keys of labels and annotations that this program wrote.
+// ownedMetadata returns the keys of the labels and annotations that we wrote.
 func ownedMetadata(entries []metav1.ManagedFieldsEntry) (labels, annotations map[string]bool, err error) {
 	for i := range entries {
 		if entries[i].Manager != fieldOwner || entries[i].FieldsV1 == nil {
@@ -105,7 +105,7 @@ func addKeys(keys map[string]bool, fields map[string]json.RawMessage) map[string
 	return keys
 }
 
-// only returns the entries of m whose keys are listed; nil when there are none.
+// only returns the entries of m whose keys are in keys; nil if there are none.
 func only(m map[string]string, keys map[string]bool) map[string]string {
 	var result map[string]string
 	for k, v := range m {

@@ -33,14 +33,15 @@ import (
 
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;create;delete
 
-// podIPs gives every Pod here that runs in a provider an IP, so that other peers reach it through this cluster. It costs one write per Pod.
+// podIPs creates an IP object for every Pod of this cluster that runs in a provider, so that other peers reach it through this cluster. Overhead: one
+// write per Pod.
 type podIPs struct {
 	client.Client
 	Options
 	events events.EventRecorder
 }
 
-// OffloadedPods makes the cache for Options.OffloadedPods; it runs with the manager.
+// OffloadedPods creates the cache for Options.OffloadedPods and adds it to the manager.
 func OffloadedPods(mgr ctrl.Manager) (cache.Cache, error) {
 	pods, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
@@ -57,7 +58,7 @@ func OffloadedPods(mgr ctrl.Manager) (cache.Cache, error) {
 	return pods, nil
 }
 
-// stripOffloadedPod keeps what decides about an IP.
+// stripOffloadedPod keeps the fields that decide about the Pod's IP object.
 func stripOffloadedPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -84,23 +85,23 @@ func setupPodIP(mgr ctrl.Manager, opts Options) error {
 	return kube.NewController(mgr, "podip", controller.Options{MaxConcurrentReconciles: opts.ShadowPodWorkers}).
 		WatchesRawSource(source.Kind(opts.OffloadedPods, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{},
 			predicate.TypedFuncs[*corev1.Pod]{UpdateFunc: addressChanged})).
-		// One that is gone is made again, and so is the name free that somebody else's had. One that is new was made by a pass that the next one may have
-		// followed before the cache knew, and found nothing to remove. Of changes of an IP nothing follows.
+		// Reconcile on deletion: our IP object is recreated, or the name that a foreign IP object occupied is free now. Reconcile on creation: a
+		// reconciliation right after the creation may have missed the IP object in the cache and found nothing to delete. Updates have no effect.
 		Watches(&ipamv1alpha1.IP{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 		})).
-		// Where a provider is seen, and that it is not any more, decides about all its pods.
+		// The ranges in which this cluster sees a provider, and whether they are known, affect all pods there.
 		Watches(&networkingv1beta1.Configuration{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(placeChanged)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.on), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(e event.UpdateEvent) bool {
 				return e.ObjectOld.GetLabels()[api.LabelRemoteClusterID] != e.ObjectNew.GetLabels()[api.LabelRemoteClusterID]
 			},
-			DeleteFunc: func(event.DeleteEvent) bool { return false }, // its pods go, and their IPs with them
+			DeleteFunc: func(event.DeleteEvent) bool { return false }, // its pods are deleted, and garbage collection deletes their IP objects
 		})).
 		Complete(r)
 }
 
-// placeChanged drops the news of a Configuration that leave the peer where it was.
+// placeChanged ignores updates of a Configuration that do not change the ranges of the peer.
 var placeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*networkingv1beta1.Configuration)
 	after, ok2 := e.ObjectNew.(*networkingv1beta1.Configuration)
@@ -109,12 +110,12 @@ var placeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		!equality.Semantic.DeepEqual(before.Spec, after.Spec) || before.Labels[api.LabelRemoteClusterID] != after.Labels[api.LabelRemoteClusterID]
 }}
 
-// all names every offloaded Pod.
+// all returns every offloaded Pod.
 func (r *podIPs) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.those(ctx, func(*corev1.Pod) bool { return true })
 }
 
-// on names the offloaded Pods on a virtual node.
+// on returns the offloaded Pods on a virtual node.
 func (r *podIPs) on(ctx context.Context, node client.Object) []reconcile.Request {
 	return r.those(ctx, func(p *corev1.Pod) bool { return p.Spec.NodeName == node.GetName() })
 }
@@ -122,7 +123,7 @@ func (r *podIPs) on(ctx context.Context, node client.Object) []reconcile.Request
 func (r *podIPs) those(ctx context.Context, match func(*corev1.Pod) bool) []reconcile.Request {
 	var pods corev1.PodList
 	if err := r.OffloadedPods.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
-		return nil // reading the cache fails only while the program ends
+		return nil // fails only at shutdown
 	}
 	var out []reconcile.Request
 	for i := range pods.Items {
@@ -133,7 +134,7 @@ func (r *podIPs) those(ctx context.Context, match func(*corev1.Pod) bool) []reco
 	return out
 }
 
-// views returns where the provider of a Pod is seen here; false while that is not known.
+// views returns the ranges in which this cluster sees the provider of a Pod; false while they are unknown.
 func (r *podIPs) views(ctx context.Context, pod *corev1.Pod) ([]netip.Prefix, bool, error) {
 	node := &corev1.Node{}
 	found, err := exists(ctx, r.Client, node, client.ObjectKey{Name: pod.Spec.NodeName})
@@ -148,18 +149,18 @@ func (r *podIPs) views(ctx context.Context, pod *corev1.Pod) ([]netip.Prefix, bo
 	return views, known, nil
 }
 
-// addressChanged drops the news of a Pod that nothing follows from.
+// addressChanged ignores updates of a Pod that do not affect its IP object.
 func addressChanged(e event.TypedUpdateEvent[*corev1.Pod]) bool {
 	before, after := e.ObjectOld, e.ObjectNew
 	return before.UID != after.UID || before.Status.PodIP != after.Status.PodIP || kinds.Finished(before) != kinds.Finished(after) ||
 		kinds.Offloaded(before) != kinds.Offloaded(after)
 }
 
-// Reconcile does one pass over the Pod that the request names.
+// Reconcile creates or deletes the IP object of one Pod.
 func (r *podIPs) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod := &corev1.Pod{}
 	found, err := exists(ctx, r.OffloadedPods, pod, req.NamespacedName)
-	if err != nil || !found { // the IP goes with its owner
+	if err != nil || !found { // garbage collection deletes the IP object with its owner
 		return reconcile.Result{}, err
 	}
 	have := &ipamv1alpha1.IP{}
@@ -170,7 +171,7 @@ func (r *podIPs) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		have = nil
 	}
 	views, known, err := r.views(ctx, pod)
-	if err != nil || !known { // the news of its node or of a Configuration bring us back
+	if err != nil || !known { // an event of its Node or of a Configuration triggers the next reconciliation
 		return reconcile.Result{}, err
 	}
 	switch action, want := offload.PodIP(pod, views, have); action {
@@ -179,13 +180,13 @@ func (r *podIPs) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		switch {
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return reconcile.Result{}, nil
-		case apierrors.IsAlreadyExists(err): // the cache is late, or it is somebody else's, which the next pass sees
+		case apierrors.IsAlreadyExists(err): // the cache lags behind, or the object is foreign, which the next reconciliation detects
 			return reconcile.Result{RequeueAfter: staleDelay}, nil
 		case err != nil:
 			return reconcile.Result{}, fmt.Errorf("creating IP %s: %w", req.NamespacedName, err)
 		}
 	case offload.IPDelete:
-		return reconcile.Result{}, kube.Delete(ctx, r.Client, have) // its end brings us back
+		return reconcile.Result{}, kube.Delete(ctx, r.Client, have) // the deletion event triggers the next reconciliation
 	case offload.IPForeign:
 		r.events.Eventf(have, nil, corev1.EventTypeWarning, reasonPodNameTaken, "Create",
 			"pod %s of that name runs in another cluster, and peers do not reach it while this IP, which is not of the pod, has its name", req.NamespacedName)

@@ -13,7 +13,7 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// protected returns which of the namespaces of NamespaceOffloadings are never offloaded, and why.
+// protected returns the namespaces of NamespaceOffloadings that are protected from offloading, each with the reason.
 func (o *Options) protected(ctx context.Context, c client.Reader, offloadings []offloadingv1beta1.NamespaceOffloading) (map[string]string, error) {
 	var namespaces corev1.NamespaceList
 	if err := c.List(ctx, &namespaces); err != nil {
@@ -27,12 +27,12 @@ func (o *Options) protected(ctx context.Context, c client.Reader, offloadings []
 	return policy.Protected(offloadings, func(namespace string) map[string]string { return labels[namespace] }), nil
 }
 
-// becameTenant passes the namespaces that became tenant namespaces, or are none any more: the one label that decides whether they may be offloaded.
+// becameTenant accepts updates that add or remove the label of tenant namespaces. No other label decides whether a namespace is protected.
 func becameTenant(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetLabels()[api.LabelTenantNamespace] != e.ObjectNew.GetLabels()[api.LabelTenantNamespace]
 }
 
-// becameTenantOrEnds passes those, and the namespaces that began to be deleted.
+// becameTenantOrEnds accepts the same updates, and namespaces whose deletion starts.
 func becameTenantOrEnds(e event.UpdateEvent) bool {
 	return becameTenant(e) || e.ObjectOld.GetDeletionTimestamp().IsZero() && !e.ObjectNew.GetDeletionTimestamp().IsZero()
 }

@@ -29,29 +29,29 @@ import (
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas,verbs=get;list;watch
 // +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get;list;watch
 
-// openLimit is after which time somebody looks what became of a Pod that was asked for and that the cache has not heard of.
+// openLimit is the time after which a created or resized Pod is re-read if no cache event confirmed it.
 const openLimit = 10 * time.Second
 
-// reasonQuota is why a ShadowPod has no Pod while the Quota of its creator is full, or there is none.
+// reasonQuota is the reason why a ShadowPod has no Pod while its creator has no Quota or no room in it.
 const reasonQuota = "QuotaExceeded"
 
-// errNoQuota tells that nothing is granted to a user.
+// errNoQuota reports that a user has no Quota.
 var errNoQuota = errors.New("no Quota is for its creator: it is made when the resources of a ResourceSlice are accepted")
 
-// quotas sees to it that nobody gets more Pods than granted. Admission has refused what was too much already, by what it knew; here, where one
-// process makes all the Pods, it is counted exactly: what the cache has from a complete list, and what was written since. A ShadowPod for which
-// there is no room waits here until there is.
+// quotas ensures that no user gets more Pods than granted. The admission webhook already rejects excess requests, but based on a cache that may lag.
+// Here a single process creates all Pods, so the count is exact: the Pods in the cache after a complete list, plus our own writes since. A ShadowPod
+// without room waits until there is room.
 type quotas struct {
 	client.Client
 	live   client.Reader
 	events events.EventRecorder
 	now    func() time.Time
-	// synced tells that the ledger has heard of all Pods that there were.
+	// synced tells that the ledger contains all Pods of the initial list.
 	synced func() bool
 
 	mu     sync.Mutex
 	ledger *offload.Ledger
-	// held are the ShadowPods that wait for room, with their creators.
+	// held are the ShadowPods that wait for room, each with the label value of its creator.
 	held  map[types.NamespacedName]string
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
@@ -75,7 +75,7 @@ func newQuotas(mgr ctrl.Manager, recorder events.EventRecorder, now func() time.
 	return q, nil
 }
 
-// start is told where to put the ShadowPods that may try again, and looks after those of which nothing more was heard.
+// start receives the queue for ShadowPods to retry. It also requeues ShadowPods whose writes no cache event confirmed for openLimit.
 func (q *quotas) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	q.mu.Lock()
 	q.queue = queue
@@ -99,6 +99,7 @@ func (q *quotas) start(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	return nil
 }
 
+// see records the usage of a Pod that was added to the cache or changed there.
 func (q *quotas) see(obj any) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -112,14 +113,14 @@ func (q *quotas) see(obj any) {
 	q.account(func() string { return q.ledger.See(client.ObjectKeyFromObject(pod), pod.UID, creator, usage) })
 }
 
-// creator returns on whose account a Pod is: on that of the creator of its ShadowPod, which admission wrote and nobody changes. Labels of the Pod itself may be changed
-// by whoever may change Pods here; they count only once the ShadowPod is gone, where the account does not know the Pod either.
+// creator returns the user to whose Quota a Pod counts: the creator of its ShadowPod, which admission recorded and nobody can change. The Pod's own
+// label can be changed by anyone who may change Pods. It counts only if the ShadowPod is gone and the ledger does not know the Pod.
 func (q *quotas) creator(pod *corev1.Pod) string {
 	key, sp := client.ObjectKeyFromObject(pod), &offloadingv1beta1.ShadowPod{}
 	if !offload.OfShadowPod(pod) {
 		return ""
 	}
-	// The cache answers, in no time.
+	// The cache responds immediately, so no timeout is necessary.
 	if err := q.Get(context.Background(), key, sp, client.UnsafeDisableDeepCopy); err == nil && offload.OwnedBy(pod, sp) {
 		return sp.Labels[offloadingv1beta1.LabelCreatorUser]
 	}
@@ -131,6 +132,7 @@ func (q *quotas) creator(pod *corev1.Pod) string {
 	return pod.Labels[offloadingv1beta1.LabelCreatorUser]
 }
 
+// miss removes a deleted Pod from the ledger.
 func (q *quotas) miss(obj any) {
 	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj
@@ -140,14 +142,14 @@ func (q *quotas) miss(obj any) {
 	}
 }
 
-// account changes the ledger, and lets those try again who may have room now.
+// account changes the ledger and requeues the ShadowPods that may have room now.
 func (q *quotas) account(change func() string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.wake(change())
 }
 
-// wake lets the ShadowPods of a creator who has more room try again.
+// wake requeues the waiting ShadowPods of a creator whose usage decreased.
 func (q *quotas) wake(creator string) {
 	for key, user := range q.held {
 		if user == creator && creator != "" && q.queue != nil {
@@ -156,7 +158,7 @@ func (q *quotas) wake(creator string) {
 	}
 }
 
-// changed returns the ShadowPods that wait for a Quota that changed.
+// changed returns the ShadowPods that wait for room in a changed Quota.
 func (q *quotas) changed(_ context.Context, obj client.Object) []reconcile.Request {
 	quota, ok := obj.(*offloadingv1beta1.Quota)
 	if !ok {
@@ -173,7 +175,7 @@ func (q *quotas) changed(_ context.Context, obj client.Object) []reconcile.Reque
 	return requests
 }
 
-// room puts the Pod of a ShadowPod on the account before it is made, or tells what it waits for.
+// room reserves the resources for the Pod of a ShadowPod before its creation. If there is no room, it returns a wait error with the reason.
 func (q *quotas) room(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
 	if q == nil {
 		return nil
@@ -193,8 +195,8 @@ func (q *quotas) room(ctx context.Context, sp *offloadingv1beta1.ShadowPod) erro
 	return q.take(ctx, sp, usage, usage)
 }
 
-// grow puts a Pod that is about to be resized on the account with the more of both, or tells what it waits for. What it needs less of is free when
-// the cache sees it.
+// grow reserves, before the resize of a Pod, the greater of the old and the new amount of each resource. If there is no room, it returns a wait error with
+// the reason. Resources that decrease become free only when the cache has the resized Pod.
 func (q *quotas) grow(ctx context.Context, sp *offloadingv1beta1.ShadowPod, before, after *corev1.PodSpec) error {
 	if q == nil {
 		return nil
@@ -208,13 +210,13 @@ func (q *quotas) grow(ctx context.Context, sp *offloadingv1beta1.ShadowPod, befo
 	return q.take(ctx, sp, more, usage)
 }
 
-// verdict is why a resize that has no room is pending: infeasible if it never will have, whatever else goes.
+// verdict returns the reason for the pending condition of a resize without room: Infeasible if even an otherwise unused Quota has no room for it.
 func (q *quotas) verdict(ctx context.Context, sp *offloadingv1beta1.ShadowPod, after *corev1.PodSpec) string {
 	var list offloadingv1beta1.QuotaList
 	if err := q.List(ctx, &list, client.UnsafeDisableDeepCopy); err == nil {
 		for _, quota := range offload.QuotasOf(list.Items, sp.Labels[offloadingv1beta1.LabelCreatorUser]) {
 			spec := quota.Spec.DeepCopy()
-			spec.Cordoned = nil // it may end
+			spec.Cordoned = nil // the cordon may end
 			if offload.Exceeded(spec, nil, offload.Usage(after, nil)) != nil {
 				return corev1.PodReasonInfeasible
 			}
@@ -223,14 +225,14 @@ func (q *quotas) verdict(ctx context.Context, sp *offloadingv1beta1.ShadowPod, a
 	return corev1.PodReasonDeferred
 }
 
-// grown takes note of what the API server said to the resize of grow: one that it refused takes nothing more. Of one that it did the cache tells.
+// grown records the response to a resize reserved by grow. A rejected resize releases its reservation; a successful one is confirmed by the cache.
 func (q *quotas) grown(sp *offloadingv1beta1.ShadowPod, err error) {
 	if q != nil && refusedByServer(err) {
 		q.account(func() string { return q.ledger.Failed(client.ObjectKeyFromObject(sp)) })
 	}
 }
 
-// content takes a ShadowPod that wants nothing more off the list of those that wait.
+// content removes a ShadowPod that waits for nothing any more from held.
 func (q *quotas) content(key types.NamespacedName) {
 	if q == nil {
 		return
@@ -240,7 +242,7 @@ func (q *quotas) content(key types.NamespacedName) {
 	delete(q.held, key)
 }
 
-// take puts what the Pod of a ShadowPod will take on the account, if there is room for what it wants more of.
+// take reserves usage for the Pod of a ShadowPod if there is room for more. Otherwise it adds the ShadowPod to held.
 func (q *quotas) take(ctx context.Context, sp *offloadingv1beta1.ShadowPod, more, usage corev1.ResourceList) error {
 	key, creator := client.ObjectKeyFromObject(sp), sp.Labels[offloadingv1beta1.LabelCreatorUser]
 	q.mu.Lock()
@@ -261,8 +263,8 @@ func (q *quotas) take(ctx context.Context, sp *offloadingv1beta1.ShadowPod, more
 	return kube.Wait(reasonQuota, "pod %s waits: %v", key, refused)
 }
 
-// refusal tells why a pod has no room, nil when it has. The Quotas are read under the lock: who changes one later finds this ShadowPod among
-// those held.
+// refusal returns why a pod has no room, nil if it has. The caller holds the lock while refusal reads the Quotas: if a Quota changes later, changed
+// finds this ShadowPod in held.
 func (q *quotas) refusal(ctx context.Context, key types.NamespacedName, creator string, usage corev1.ResourceList) (refused, err error) {
 	var list offloadingv1beta1.QuotaList
 	if err := q.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -280,7 +282,7 @@ func (q *quotas) refusal(ctx context.Context, key types.NamespacedName, creator 
 	return nil, nil
 }
 
-// answered takes note of what the API server said to the Pod of room. After some errors nobody knows: settle finds out.
+// answered records the response to a Pod creation reserved by room. Some errors leave the result unknown: then settle finds out.
 func (q *quotas) answered(pod *corev1.Pod, err error) {
 	switch {
 	case q == nil:
@@ -291,7 +293,7 @@ func (q *quotas) answered(pod *corev1.Pod, err error) {
 	}
 }
 
-// close takes a ShadowPod that is gone off the list of those that wait, and finds out what became of its Pod; also if long nothing was heard of it.
+// close removes a deleted ShadowPod from held and settles its reservation. It also settles the reservation of an existing ShadowPod after openLimit.
 func (q *quotas) close(ctx context.Context, key types.NamespacedName) error {
 	if q == nil || !q.known(key) {
 		return nil
@@ -306,14 +308,14 @@ func (q *quotas) close(ctx context.Context, key types.NamespacedName) error {
 	return q.settle(ctx, key)
 }
 
-// old tells whether nothing was heard for long of what was written about a Pod.
+// old tells whether a write of a Pod was not confirmed for openLimit.
 func (q *quotas) old(key types.NamespacedName) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Contains(q.ledger.Open(q.now().Add(-openLimit)), key)
 }
 
-// known tells whether anything is open about a ShadowPod.
+// known tells whether a ShadowPod waits for room or has a reservation.
 func (q *quotas) known(key types.NamespacedName) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -321,7 +323,7 @@ func (q *quotas) known(key types.NamespacedName) bool {
 	return held || q.ledger.Writing(key)
 }
 
-// settle finds out what became of a Pod that was asked for and that the cache has not heard of.
+// settle reads from the API server whether a Pod exists whose creation the cache has not confirmed, and updates the ledger.
 func (q *quotas) settle(ctx context.Context, key types.NamespacedName) error {
 	if !q.writing(key) {
 		return nil
@@ -346,13 +348,13 @@ func (q *quotas) writing(key types.NamespacedName) bool {
 	return q.ledger.Writing(key)
 }
 
-// refusedByServer tells whether an error is an answer of the API server that says that nothing was written. After others nobody knows.
+// refusedByServer tells whether the API server rejected the request (status 4xx), so that nothing was written. After other errors that is unknown.
 func refusedByServer(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError
 }
 
-// overheadOf returns what the RuntimeClass of a pod takes beside its containers.
+// overheadOf returns the pod overhead that the RuntimeClass of a pod defines, nil if none.
 func overheadOf(ctx context.Context, c client.Reader, spec *corev1.PodSpec) (corev1.ResourceList, error) {
 	if spec.RuntimeClassName == nil || *spec.RuntimeClassName == "" {
 		return nil, nil

@@ -26,8 +26,8 @@ import (
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch;create;patch;delete
 
-// sliceNodes turns granted ResourceSlices into VirtualNodes. A ResourceSlice waits for its VirtualNode to go: with it go the rights
-// that the virtual kubelet needs until its last pod is gone.
+// sliceNodes creates VirtualNodes for accepted ResourceSlices. The deletion of a ResourceSlice revokes the permissions of the virtual kubelet.
+// Therefore the ResourceSlice has a finalizer until its VirtualNode, and with it the last pod, is gone.
 type sliceNodes struct {
 	client.Client
 	Options
@@ -94,7 +94,7 @@ func (r *sliceNodes) finalize(ctx context.Context, slice *authv1beta1.ResourceSl
 	return kube.Wait("Draining", "waiting for VirtualNode %s to be gone", node.Name)
 }
 
-// sliceOf returns the ResourceSlice that an Identity was made for.
+// sliceOf returns the ResourceSlice for which an Identity was created.
 func sliceOf(_ context.Context, obj client.Object) []reconcile.Request {
 	name := obj.GetLabels()[api.LabelResourceSliceName]
 	if name == "" {

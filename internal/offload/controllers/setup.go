@@ -1,6 +1,6 @@
-// Package controllers does what package offload decides. On the consumer: NamespaceOffloadings become NamespaceMaps, ResourceSlices become
-// VirtualNodes, and these become virtual kubelets. On the provider: NamespaceMaps become namespaces, and ShadowPods become Pods.
-// Every cluster is both.
+// Package controllers executes the decisions of package offload. On the consumer, NamespaceOffloadings become NamespaceMaps, ResourceSlices become
+// VirtualNodes, and VirtualNodes become virtual kubelets. On the provider, NamespaceMaps become namespaces, and ShadowPods become Pods. Every cluster
+// runs the controllers of both roles.
 package controllers
 
 import (
@@ -24,58 +24,60 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// Options tells the controllers where they are.
+// Options configure the controllers.
 type Options struct {
-	// ClusterID of this cluster.
+	// ClusterID is the ID of this cluster.
 	ClusterID string
-	// LiqoNamespace is where Liqo is installed.
+	// LiqoNamespace is the namespace in which Liqo is installed.
 	LiqoNamespace string
-	// GlobalLabels and GlobalAnnotations are put on everything that is made.
+	// GlobalLabels and GlobalAnnotations are added to all created objects.
 	GlobalLabels, GlobalAnnotations map[string]string
-	// ShadowPodWorkers is how many ShadowPods are handled at a time; 0 means 10.
+	// ShadowPodWorkers is the number of ShadowPods reconciled in parallel; 0 means 10.
 	ShadowPodWorkers int
-	// ReplaceLostPods removes the Pods of ShadowPods that were evicted from nodes here that have failed, so that others take their place.
+	// ReplaceLostPods enables the deletion of ShadowPods' Pods that were evicted from failed nodes of this cluster, so that they are replaced.
 	ReplaceLostPods bool
-	// RefusedNamespaces are names that no consumer gets for a namespace here, as patterns; NamespaceLimit is how many each gets, 0 for any number.
+	// RefusedNamespaces are patterns of namespace names that no consumer gets here. NamespaceLimit is the maximum number of namespaces per consumer,
+	// 0 for no limit.
 	RefusedNamespaces []string
 	NamespaceLimit    int
-	// PodMetadata says which annotations and labels Pods of consumers may have here.
+	// PodMetadata defines the annotations and labels that Pods of consumers may have in this cluster.
 	PodMetadata offload.PodMetadata
-	// ProtectedNamespaces are names of namespaces here that are never offloaded, as patterns, beside those of offload.ProtectedNamespaces.
+	// ProtectedNamespaces are patterns of local namespaces that are never offloaded, in addition to those of offload.ProtectedNamespaces.
 	ProtectedNamespaces []string
-	// NamespaceQuota is what may be in each of them (spec.hard of a ResourceQuota); none when empty.
+	// NamespaceQuota is the spec.hard of a ResourceQuota for each namespace of a consumer; empty means no ResourceQuota.
 	NamespaceQuota corev1.ResourceList
-	// RuntimeClass whose pods Kubernetes itself sends to virtual nodes.
+	// RuntimeClass is the RuntimeClass whose pods Kubernetes schedules on virtual nodes by itself.
 	RuntimeClass string
-	// EnforceQuotas holds ShadowPods back that exceed what is granted to their creators.
+	// EnforceQuotas holds back ShadowPods that exceed the Quota of their creator.
 	EnforceQuotas bool
-	// Addresses knows the network; nil means that addresses are nobody's concern.
+	// Addresses gives access to the network configuration; nil disables all checks and translation of addresses.
 	Addresses Addresses
-	// RealNodes reads the nodes that are no virtual ones, of which the manager's cache has none; nil means that nothing follows from them.
+	// RealNodes is a cache of the nodes that are not virtual, which the manager's cache lacks; nil means that changes of such nodes trigger nothing.
 	RealNodes cache.Cache
-	// OffloadedPods reads the Pods here that run in providers (label liqo.io/shadowPod), of which the manager's cache has none; nil means that
-	// none gets an address for other peers.
+	// OffloadedPods is a cache of the local Pods that run in providers (label liqo.io/shadowPod), which the manager's cache lacks; nil means that
+	// these Pods get no addresses for other peers.
 	OffloadedPods cache.Cache
-	// Live reads past the cache; nil means the manager's reader.
+	// Live reads without the cache; nil means the manager's API reader.
 	Live client.Reader
-	// Now is the clock; nil means the machine's.
+	// Now returns the current time; nil means time.Now.
 	Now func() time.Time
 }
 
-// Addresses tells what addresses mean in this cluster.
+// Addresses gives access to the address ranges of this cluster and its peers.
 type Addresses interface {
-	// Own returns the ranges and addresses that belong to this cluster itself, or to others than the consumer.
+	// Own returns the ranges and addresses that belong to this cluster itself, or to peers other than the consumer.
 	Own(ctx context.Context, c client.Reader, consumer string) ([]netip.Prefix, error)
-	// Views returns the ranges in which a provider is seen here, none if no network of ours joins it; false while they are not known yet.
+	// Views returns the ranges in which this cluster sees a provider, none if no network of Liqo connects it; false while they are unknown.
 	Views(ctx context.Context, c client.Reader, provider string) ([]netip.Prefix, bool, error)
-	// Translation returns where addresses appear here that a consumer tells of, nil if they stay as they are; or what it waits for.
+	// Translation returns a function that translates a consumer's addresses into those under which this cluster sees them; nil means no translation.
+	// A non-empty waiting tells why the translation is not available yet.
 	Translation(ctx context.Context, c client.Reader, consumer string) (translate func(netip.Addr) (netip.Addr, error), waiting string, err error)
 }
 
 const defaultShadowPodWorkers = 10
 
-// Cache returns the selectors that keep the manager's cache to what these controllers need. Kinds that others read as well (Namespace,
-// and all of ours) are not restricted.
+// Cache returns the selectors that restrict the manager's cache to the objects that these controllers need. Kinds that other components read as well
+// (Namespace, and all kinds of Liqo) are not restricted.
 func Cache() map[client.Object]cache.ByObject {
 	label := func(key, value string) labels.Selector { return labels.SelectorFromSet(labels.Set{key: value}) }
 	return map[client.Object]cache.ByObject{
@@ -98,7 +100,7 @@ func Cache() map[client.Object]cache.ByObject {
 	}
 }
 
-// Setup adds the controllers to a manager whose cache has the selectors of Cache.
+// Setup adds the controllers to a manager whose cache uses the selectors of Cache.
 func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.ClusterID == "" || opts.LiqoNamespace == "" {
 		return fmt.Errorf("setting up offloading: cluster ID %q or Liqo namespace %q is empty", opts.ClusterID, opts.LiqoNamespace)
@@ -133,8 +135,8 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	return nil
 }
 
-// now is the time in the precision that the API keeps.
+// now returns the current time with the precision of the API, one second.
 func (o *Options) now() metav1.Time { return metav1.NewTime(o.Now().Truncate(time.Second)) }
 
-// isCopy tells whether an object came here from another cluster.
+// isCopy tells whether an object was replicated from another cluster.
 func isCopy(obj client.Object) bool { return obj.GetLabels()[api.LabelReplicated] == api.True }

@@ -41,8 +41,8 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
 
-// shadowEndpointSlices keeps, on the provider, the EndpointSlice of every ShadowEndpointSlice present, with the addresses that the consumer may
-// name, and not ready while it is out of reach.
+// shadowEndpointSlices maintains, on the provider, the EndpointSlice of every ShadowEndpointSlice. The EndpointSlice contains only addresses that the
+// consumer may use. Its endpoints are not ready while the consumer is unreachable.
 type shadowEndpointSlices struct {
 	client.Client
 	Options
@@ -64,7 +64,7 @@ func setupShadowEndpointSlice(mgr ctrl.Manager, opts Options) error {
 			}
 			return r.of(ctx, obj.GetName())
 		})).
-		// What is this cluster's own today may have been the consumer's yesterday.
+		// An address that belongs to this cluster now may have been accepted as the consumer's before.
 		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(rangeChanged))
 	if opts.RealNodes != nil {
 		b = b.WatchesRawSource(source.Kind(opts.RealNodes, &corev1.Node{}, handler.TypedEnqueueRequestsFromMapFunc(
@@ -77,14 +77,14 @@ func setupShadowEndpointSlice(mgr ctrl.Manager, opts Options) error {
 	return b.Complete(&kube.Reconciler[*offloadingv1beta1.ShadowEndpointSlice]{Name: "shadowendpointslice", Client: mgr.GetClient(), Sync: r.sync})
 }
 
-// rangeChanged drops the news of a Network whose range stays.
+// rangeChanged ignores updates of a Network that do not change its range.
 var rangeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*ipamv1alpha1.Network)
 	after, ok2 := e.ObjectNew.(*ipamv1alpha1.Network)
 	return !ok || !ok2 || before.Status.CIDR != after.Status.CIDR || before.Spec.CIDR != after.Spec.CIDR || !maps.Equal(before.Labels, after.Labels)
 }}
 
-// peerChanged drops the news of a ForeignCluster that nothing follows from.
+// peerChanged ignores updates of a ForeignCluster that do not affect endpoints.
 var peerChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*corev1beta1.ForeignCluster)
 	after, ok2 := e.ObjectNew.(*corev1beta1.ForeignCluster)
@@ -93,16 +93,16 @@ var peerChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		!slices.EqualFunc(before.Status.Modules.Networking.Conditions, after.Status.Modules.Networking.Conditions, sameState)
 }}
 
-// sameState tells whether two conditions differ in their wording at most.
+// sameState tells whether two conditions are equal except for reason and message.
 func sameState(a, b corev1beta1.Condition) bool {
 	return a.Type == b.Type && a.Status == b.Status && a.LastTransitionTime.Equal(&b.LastTransitionTime)
 }
 
-// of names all ShadowEndpointSlices of a consumer.
+// of returns all ShadowEndpointSlices of a consumer.
 func (r *shadowEndpointSlices) of(ctx context.Context, consumer string) []reconcile.Request {
 	var namespaces corev1.NamespaceList
 	if err := r.List(ctx, &namespaces, client.MatchingLabels{api.LabelRemoteClusterID: consumer}); err != nil {
-		return nil // reading the cache fails only while the program ends
+		return nil // fails only at shutdown
 	}
 	var out []reconcile.Request
 	for i := range namespaces.Items {
@@ -117,11 +117,11 @@ func (r *shadowEndpointSlices) of(ctx context.Context, consumer string) []reconc
 	return out
 }
 
-// all names all ShadowEndpointSlices.
+// all returns all ShadowEndpointSlices.
 func (r *shadowEndpointSlices) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	var list offloadingv1beta1.ShadowEndpointSliceList
 	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil // reading the cache fails only while the program ends
+		return nil // fails only at shutdown
 	}
 	out := make([]reconcile.Request, len(list.Items))
 	for i := range list.Items {
@@ -159,7 +159,7 @@ func (r *shadowEndpointSlices) sync(ctx context.Context, shadow *offloadingv1bet
 			err = kube.WaitFor(staleDelay, "Stale", "EndpointSlice %s/%s vanished while it was looked at", shadow.Namespace, shadow.Name)
 		}
 	case offload.EndpointSliceDelete:
-		err = kube.Delete(ctx, r.Client, have) // its end brings us back
+		err = kube.Delete(ctx, r.Client, have) // the deletion event triggers the next reconciliation
 	case offload.EndpointSliceForeign:
 		err = r.taken(shadow)
 	}
@@ -173,7 +173,7 @@ func (r *shadowEndpointSlices) sync(ctx context.Context, shadow *offloadingv1bet
 	return err
 }
 
-// facts gathers what the slices of a namespace depend on, and when they have to be looked at again.
+// facts collects the inputs for the slices of a namespace, and the time after which to reconcile them again.
 func (r *shadowEndpointSlices) facts(ctx context.Context, name string) (offload.EndpointFacts, time.Duration, error) {
 	var namespace corev1.Namespace
 	if err := r.Get(ctx, client.ObjectKey{Name: name}, &namespace); err != nil {
@@ -202,10 +202,10 @@ func (r *shadowEndpointSlices) facts(ctx context.Context, name string) (offload.
 	if f.Translate, f.Waiting, err = r.Addresses.Translation(ctx, r.Client, f.Consumer); err != nil {
 		return f, 0, fmt.Errorf("finding out where addresses of cluster %s appear here: %w", f.Consumer, err)
 	}
-	return f, after, nil // if it waits, the news of a Configuration bring us back
+	return f, after, nil // if the translation is not available yet, an event of a Configuration triggers the next reconciliation
 }
 
-// report keeps the condition that tells what is refused, which is there only while something is, and tells the news.
+// report sets the condition for refused addresses, or removes it if there are none. It emits an event when the condition changes.
 func (r *shadowEndpointSlices) report(shadow *offloadingv1beta1.ShadowEndpointSlice, reason string, refused []string) {
 	conditions := &shadow.Status.Conditions
 	if len(refused) == 0 {
@@ -225,7 +225,7 @@ func (r *shadowEndpointSlices) report(shadow *offloadingv1beta1.ShadowEndpointSl
 	}
 }
 
-// create makes the EndpointSlice. When the name is taken it finds out by whom, on the next pass if the cache is only late.
+// create creates the EndpointSlice. If the name is taken, it reads the existing object: either that is foreign, or only the cache lags behind.
 func (r *shadowEndpointSlices) create(ctx context.Context, shadow *offloadingv1beta1.ShadowEndpointSlice, want *discoveryv1.EndpointSlice) error {
 	err := r.Create(ctx, want)
 	switch {

@@ -30,13 +30,13 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// foreignRetry is how often a ShadowPod looks whether the foreign Pod that has its name is gone: such Pods are not watched.
+// foreignRetry is the interval for checking whether a foreign Pod still occupies the name of a ShadowPod. Such Pods are not watched.
 const foreignRetry = 30 * time.Second
 
-// endRetry is how often a ShadowPod that has ended looks whether the cache knows it by now. The news makes an end of it, long before as a rule.
+// endRetry is the requeue delay of a ShadowPod that needs no Pod any more while the cache does not show this yet. Usually an event comes much earlier.
 const endRetry = 30 * time.Second
 
-// reasonPodNameTaken is why a ShadowPod has no Pod while another one has its name.
+// reasonPodNameTaken is the reason why a ShadowPod has no Pod while a foreign Pod occupies its name.
 const reasonPodNameTaken = "NameTaken"
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=get;list;watch
@@ -45,24 +45,24 @@ const reasonPodNameTaken = "NameTaken"
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// shadowPods keeps, on the provider, the Pod of every ShadowPod present. It costs one write per Pod made, and one when it has come to its end.
+// shadowPods maintains, on the provider, the Pod of every ShadowPod. Overhead: one write per created Pod, and one when the Pod has finished.
 type shadowPods struct {
 	client.Client
-	// live reads past the cache, which holds only Pods of ShadowPods.
+	// live reads without the cache, which holds only Pods of ShadowPods.
 	live   client.Reader
 	events events.EventRecorder
 	now    func() metav1.Time
-	// addresses is nil where addresses are nobody's concern.
+	// addresses is nil if addresses are not translated.
 	addresses Addresses
-	// metadata says which annotations and labels Pods of consumers may have.
+	// metadata defines the annotations and labels that Pods of consumers may have.
 	metadata offload.PodMetadata
-	// quotas is nil where nothing is counted.
+	// quotas is nil if quotas are not enforced.
 	quotas *quotas
 	kind   reconcile.Reconciler
-	// had holds, by name, the UID of the ShadowPod that has or had a Pod, or for which one was asked. Only passes over that name touch it.
+	// had holds, by name, the UID of the ShadowPod for which a Pod was created or requested. Only reconciliations of that name access the entry.
 	had sync.Map
-	// ended holds, by name, the last state of a Pod that had finished when it was deleted, until the ShadowPod has recorded it: the events of the end and of the
-	// deletion often arrive together.
+	// ended holds, by name, the last state of a Pod that had finished before its deletion, until the ShadowPod has recorded it. The events of the end
+	// and of the deletion often arrive together.
 	ended sync.Map
 }
 
@@ -71,7 +71,7 @@ func setupShadowPod(mgr ctrl.Manager, opts Options) error {
 	r.kind = &kube.Reconciler[*offloadingv1beta1.ShadowPod]{Name: "shadowpod", Client: mgr.GetClient(), Sync: r.sync}
 	pods := kube.NewController(mgr, "shadowpod", controller.Options{
 		MaxConcurrentReconciles: opts.ShadowPodWorkers,
-		// A pod refused for want of quota comes soon after some is free.
+		// The delays are short: a pod rejected by a ResourceQuota is retried soon after resources become free.
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, foreignRetry),
 	})
 	if opts.EnforceQuotas {
@@ -88,7 +88,7 @@ func setupShadowPod(mgr ctrl.Manager, opts Options) error {
 		Complete(r)
 }
 
-// Reconcile does one pass over a ShadowPod; of one that is gone the account is closed, and it is forgotten.
+// Reconcile handles one ShadowPod. For a deleted one, it settles the quota ledger and drops the state in memory.
 func (r *shadowPods) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if err := r.quotas.close(ctx, req.NamespacedName); err != nil {
 		return reconcile.Result{}, err
@@ -99,7 +99,7 @@ func (r *shadowPods) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.kind.Reconcile(ctx, req)
 }
 
-// forget drops what is kept in memory of a ShadowPod that is gone. The end of its Pod may arrive after its own.
+// forget drops the state in memory of a deleted ShadowPod. The final event of its Pod may arrive after that of the ShadowPod.
 func (r *shadowPods) forget(ctx context.Context, key types.NamespacedName) error {
 	_, had := r.had.Load(key)
 	_, ended := r.ended.Load(key)
@@ -114,7 +114,7 @@ func (r *shadowPods) forget(ctx context.Context, key types.NamespacedName) error
 	return err
 }
 
-// podChanged drops the news of a Pod that nothing follows from: most of what kubelet reports.
+// podChanged ignores updates of a Pod without consequences, which are most of the kubelet's status updates.
 var podChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*corev1.Pod)
 	after, ok2 := e.ObjectNew.(*corev1.Pod)
@@ -124,7 +124,7 @@ var podChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		!slices.Equal(before.Status.Conditions, after.Status.Conditions)
 }}
 
-// keepEnd keeps the end of a Pod that is gone.
+// keepEnd records the last state of a finished Pod that was deleted.
 func (r *shadowPods) keepEnd(e event.DeleteEvent) bool {
 	if pod, ok := e.Object.(*corev1.Pod); ok && offload.Finished(pod.Status.Phase) && offload.OfShadowPod(pod) {
 		r.ended.Store(client.ObjectKeyFromObject(pod), pod)
@@ -143,7 +143,7 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 		if last, ok := r.ended.Load(client.ObjectKeyFromObject(sp)); ok && offload.OwnedBy(last.(*corev1.Pod), sp) {
 			pod = last.(*corev1.Pod)
 			if _, phase := offload.Shadow(sp, pod, r.metadata); !offload.Finished(phase) {
-				pod = nil // it is made again
+				pod = nil // the Pod is recreated
 			}
 		}
 	} else if r.ended.Delete(client.ObjectKeyFromObject(sp)); offload.OwnedBy(pod, sp) {
@@ -156,7 +156,7 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 	if pod != nil && offload.Finished(phase) && !offload.Finished(sp.Status.Phase) {
 		sp.Status.Pod = kinds.End(pod)
 	} else if action != offload.PodChange && !offload.Finished(phase) {
-		sp.Status.Pod = nil // a resize was taken back
+		sp.Status.Pod = nil // a resize was reverted
 	}
 	sp.Status.Phase = phase
 	switch action {
@@ -175,17 +175,17 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 		return kube.Delete(ctx, r.Client, pod)
 	}
 	if pod != nil && offload.OwnedBy(pod, sp) {
-		r.quotas.content(client.ObjectKeyFromObject(sp)) // a resize was taken back
+		r.quotas.content(client.ObjectKeyFromObject(sp)) // a resize was reverted
 	}
 	if pod != nil && !offload.OwnedBy(pod, sp) && sp.DeletionTimestamp.IsZero() && !offload.Finished(phase) {
-		// Anybody can put our label on a Pod; the end of such a one is no news of any ShadowPod's.
+		// Anybody can set our label on a Pod, and the deletion of such a Pod triggers no reconciliation.
 		return kube.WaitFor(foreignRetry, reasonPodNameTaken, "pod %s/%s exists and is not of this ShadowPod", sp.Namespace, sp.Name)
 	}
 	return nil
 }
 
-// create makes the Pod. When the name is taken it finds out by whom: a Pod of this ShadowPod, or of an earlier one, is only news that the
-// cache does not have yet; anything else is foreign and left alone.
+// create creates the Pod. If the name is taken, it reads the existing Pod. A Pod of this or an earlier ShadowPod only means that the cache lags
+// behind. Any other Pod is foreign and stays untouched.
 func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
 	if err := r.again(ctx, sp); err != nil {
 		return err
@@ -224,8 +224,9 @@ func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 	return kube.WaitFor(foreignRetry, reasonPodNameTaken, "pod %s/%s exists and is not ours", sp.Namespace, sp.Name)
 }
 
-// again tells whether the Pod of a ShadowPod is to be made once more. Most often it is gone because the ShadowPod is, and either of the two deletion
-// events may arrive first: the Pod would run again until Kubernetes collects it. So the API server is asked, which first Pods are not worth.
+// again returns a wait error if the Pod of a ShadowPod must not be recreated. Usually a Pod is gone because its ShadowPod is deleted, and either of
+// the two deletion events may arrive first. A recreated Pod would then run until garbage collection deletes it. So again reads the ShadowPod from the
+// API server. The first Pod of a ShadowPod needs no such read.
 func (r *shadowPods) again(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
 	key := client.ObjectKeyFromObject(sp)
 	if uid, _ := r.had.Load(key); uid != sp.UID {

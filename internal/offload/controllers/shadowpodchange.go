@@ -20,8 +20,8 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=pods/ephemeralcontainers;pods/resize;pods/status,verbs=patch
 
-// change gives the Pod what changed of the specification, part by part. What this cluster refuses of it is told, and tried again, with the Pod running on as
-// it is and the other parts changed. What admission made here of a part that did not change stays.
+// change applies changes of the specification to the Pod, part by part. If this cluster rejects a part, change reports that and retries it later; the
+// Pod continues to run and the other parts are applied. In parts without changes, modifications by this cluster's admission stay.
 func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
 	pod := &corev1.Pod{}
 	there, err := exists(ctx, r.live, pod, client.ObjectKeyFromObject(sp))
@@ -32,16 +32,16 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 		return kube.WaitFor(staleDelay, "Stale", "pod %s/%s is another one by now", sp.Namespace, sp.Name)
 	}
 	before, wanted := pod.Annotations[kinds.AnnotationSpec], sp.Annotations[kinds.AnnotationSpec]
-	leftOut := map[string]string{} // what stays noted of a part
+	leftOut := map[string]string{} // for each part that was not applied, the recorded version to keep
 	var problems []error
 	sp.Status.Pod = nil
 	refused := func(reason string, err error) {
 		sp.Status.Pod = &corev1.PodStatus{Conditions: []corev1.PodCondition{kinds.ResizeRefused(reason, err.Error())}}
-		if sp.Status.Phase == "" { // a status has one
+		if sp.Status.Phase == "" { // a recorded status needs a phase
 			sp.Status.Phase = corev1.PodUnknown
 		}
 	}
-	var full error // not among the problems: of those some are to be tried again soon, and a wait among errors is a wait
+	var full error // not part of problems: those need a quick retry, and a wait error joined with them would turn all of them into a wait
 	for _, part := range kinds.SpecParts(&sp.Spec.Pod) {
 		spec, differs := part.Over(&pod.Spec)
 		if !differs || kinds.Noted(before, part.Field) == kinds.Noted(wanted, part.Field) {
@@ -60,18 +60,18 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 			r.quotas.grown(sp, err)
 		}
 		switch {
-		case apierrors.IsNotFound(err) && part.Subresource != "": // nor will it be known later
+		case apierrors.IsNotFound(err) && part.Subresource != "": // permanent: the API server does not have the subresource
 			r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update "+part.Field,
 				"%s of a pod can't be changed in this cluster: its API server knows no pods/%s", part.Field, part.Subresource)
 		case client.IgnoreNotFound(err) != nil:
-			// Events of one action are told as one, with the words of any of them.
+			// Events with the same action are aggregated, with the message of any one of them.
 			r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update "+part.Field, "changing %s of the pod: %v", part.Field, err)
 			problems = append(problems, fmt.Errorf("changing %s of pod %s/%s: %w", part.Field, sp.Namespace, sp.Name, err))
 			leftOut[part.Field] = ""
 			if resize && refusedByServer(err) {
 				refused(corev1.PodReasonInfeasible, err)
 			}
-			if refusedByServer(err) { // else it may be done all the same, and to be taken back
+			if refusedByServer(err) { // otherwise the change may have been applied and may have to be reverted
 				leftOut[part.Field] = kinds.Noted(before, part.Field)
 			}
 		}
@@ -91,18 +91,18 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 	return full
 }
 
-// rewrite changes a Pod through a subresource, or none if that is empty.
+// rewrite patches a Pod through a subresource, or the Pod itself if subresource is empty.
 func (r *shadowPods) rewrite(ctx context.Context, pod *corev1.Pod, subresource string, change func(*corev1.Pod)) error {
 	with := pod.DeepCopy()
 	change(with)
-	patch := client.StrategicMergeFrom(pod) // names what is new, and leaves what stands beside it
+	patch := client.StrategicMergeFrom(pod) // contains only the changes, and leaves other list items unchanged
 	if subresource == "" {
 		return r.Patch(ctx, with, patch, client.FieldOwner(fieldOwner))
 	}
 	return r.SubResource(subresource).Patch(ctx, with, patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{FieldManager: fieldOwner}})
 }
 
-// gates sets conditions beside those of the kubelet.
+// gates sets the conditions of the readiness gates and leaves those of the kubelet unchanged.
 func (r *shadowPods) gates(ctx context.Context, sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {
 	conditions := offload.Gates(sp, pod)
 	for i := range conditions {

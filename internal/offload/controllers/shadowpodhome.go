@@ -13,10 +13,10 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// translationRetry is how often a Pod that waits to hear where its consumer's API server is looks again: Configurations change seldom.
+// translationRetry is the requeue delay while the address of the consumer's API server is unknown. Configurations seldom change.
 const translationRetry = 2 * time.Second
 
-// leadHome gives a Pod that is about to be made the address under which its consumer's API server is seen here.
+// leadHome (home: the consumer's cluster) sets, in a Pod to be created, the address under which this cluster sees the consumer's API server.
 func (r *shadowPods) leadHome(ctx context.Context, sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {
 	if r.addresses == nil || !offload.CallsHome(pod) {
 		return nil
@@ -32,7 +32,7 @@ func (r *shadowPods) leadHome(ctx context.Context, sp *offloadingv1beta1.ShadowP
 	}
 	if err := offload.LeadHome(pod, translate); err != nil {
 		r.events.Eventf(sp, nil, corev1.EventTypeWarning, "FailedCreatePod", "Create", "%v", err)
-		// Not for ever: it may be the Configuration that is late.
+		// Retry, because the Configuration may only lag behind.
 		return kube.WaitFor(foreignRetry, offloadingv1beta1.ReasonAddressRefused, "%v", err)
 	}
 	return nil

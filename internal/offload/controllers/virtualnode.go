@@ -28,8 +28,8 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// FinalizerVirtualNode holds a VirtualNode until its pods, its virtual kubelet and its Node are gone, and the ResourceSlice that it was made
-// from until the VirtualNode is.
+// FinalizerVirtualNode holds a VirtualNode until its pods, its virtual kubelet and its Node are gone. It also holds the ResourceSlice from which the
+// VirtualNode was created until the VirtualNode is gone.
 const FinalizerVirtualNode = "virtualnode-controller.liqo.io/finalizer"
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch;patch
@@ -45,11 +45,11 @@ const FinalizerVirtualNode = "virtualnode-controller.liqo.io/finalizer"
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 
-// virtualNodes runs the virtual kubelet of every VirtualNode, and takes it away again without losing a pod.
+// virtualNodes runs the virtual kubelet of every VirtualNode and, on deletion, drains the pods before it removes the virtual kubelet.
 type virtualNodes struct {
 	client.Client
 	Options
-	// live reads past the cache, which holds only our Nodes.
+	// live reads without the cache, which holds only virtual Nodes.
 	live   client.Reader
 	drains *drains
 	events events.EventRecorder
@@ -150,10 +150,10 @@ func (r *virtualNodes) condition(node *offloadingv1beta1.VirtualNode, t offloadi
 	offload.SetCondition(node, t, s, reason, message, r.now())
 }
 
-// reasonNameTaken is why a VirtualNode whose name another node has gets no virtual kubelet.
+// reasonNameTaken is the reason why a VirtualNode gets no virtual kubelet if another node has its name.
 const reasonNameTaken = "NodeNameTaken"
 
-// namesake returns the VirtualNode that had the name of node first, nil if there is none.
+// namesake returns the earlier VirtualNode with the same name in another namespace, nil if there is none.
 func namesake(ctx context.Context, c client.Client, node *offloadingv1beta1.VirtualNode) (*offloadingv1beta1.VirtualNode, error) {
 	var list offloadingv1beta1.VirtualNodeList
 	if err := c.List(ctx, &list); err != nil {
@@ -162,17 +162,17 @@ func namesake(ctx context.Context, c client.Client, node *offloadingv1beta1.Virt
 	return offload.Namesake(list.Items, node), nil
 }
 
-// refuse tells why there is no virtual kubelet.
+// refuse records in the conditions why the VirtualNode gets no virtual kubelet and no Node.
 func (r *virtualNodes) refuse(node *offloadingv1beta1.VirtualNode, reason, message string) error {
 	r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeNone, reason, message)
 	r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeNone, reason, message)
 	if reason == reasonNameTaken {
-		return kube.WaitFor(time.Minute, reason, "%s", message) // foreign nodes are not watched
+		return kube.WaitFor(time.Minute, reason, "%s", message) // requeue, since foreign nodes are not watched
 	}
 	return kube.Invalid(reason, "%s", message)
 }
 
-// label lets the VirtualNode be found by its cluster.
+// label sets the label with the cluster ID, by which the VirtualNode can be listed.
 func (r *virtualNodes) label(ctx context.Context, node *offloadingv1beta1.VirtualNode) error {
 	if node.Spec.ClusterID == "" || node.Labels[api.LabelRemoteClusterID] == node.Spec.ClusterID {
 		return nil
@@ -209,11 +209,11 @@ func (r *virtualNodes) missing(node *offloadingv1beta1.VirtualNode, key client.O
 	return kube.Wait("NoOptions", "%s", message)
 }
 
-// host returns the Node of that name, nil when there is none.
+// host returns the Node with the name of the VirtualNode, nil if there is none.
 func (r *virtualNodes) host(ctx context.Context, node *offloadingv1beta1.VirtualNode) (*corev1.Node, error) {
 	host := &corev1.Node{}
 	found, err := exists(ctx, r.Client, host, client.ObjectKey{Name: node.Name})
-	if err == nil && !found { // the cache holds virtual ones only
+	if err == nil && !found { // the cache holds only virtual Nodes
 		found, err = exists(ctx, r.live, host, client.ObjectKey{Name: node.Name})
 	}
 	if err != nil || !found {
@@ -222,7 +222,7 @@ func (r *virtualNodes) host(ctx context.Context, node *offloadingv1beta1.Virtual
 	return host, nil
 }
 
-// kubelet makes what a virtual kubelet needs, and itself; it tells whether one is available.
+// kubelet creates or updates the virtual kubelet's Deployment and the objects that it needs. It tells whether a replica is available.
 func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate) (bool, error) {
 	labels := offload.KubeletLabels(node, r.GlobalLabels)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: node.Namespace, Name: node.Name}}
@@ -240,7 +240,8 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 	}); err != nil {
 		return false, err
 	}
-	// The cache may be behind, which must not start a virtual kubelet twice, or leave out a Secret that was made by hand.
+	// The cache holds only labeled Secrets and may lag behind, so read a missing Secret from the API server. Without the Secret, the Deployment would be
+	// wrong, and its correction later would restart the virtual kubelet.
 	identity, key := &corev1.Secret{}, client.ObjectKey{Namespace: node.Namespace, Name: node.Spec.KubeconfigSecretRef.Name}
 	err := r.Get(ctx, key, identity)
 	if apierrors.IsNotFound(err) {
@@ -273,7 +274,8 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 	return deployment.Status.AvailableReplicas > 0 && deployment.Status.ObservedGeneration == deployment.Generation, nil
 }
 
-// refreshIdentity has the kubelet bring a renewed identity into the running pods of a virtual kubelet now, not at its next sync.
+// refreshIdentity annotates the running pods of a virtual kubelet, so that the node's kubelet updates their mounted identity now, not at its next
+// sync.
 func (r *virtualNodes) refreshIdentity(ctx context.Context, node *offloadingv1beta1.VirtualNode, hash string) error {
 	pods := &corev1.PodList{}
 	if err := r.live.List(ctx, pods, client.InNamespace(node.Namespace), client.MatchingLabels(offload.KubeletSelector(node))); err != nil {
@@ -290,7 +292,7 @@ func (r *virtualNodes) refreshIdentity(ctx context.Context, node *offloadingv1be
 	return nil
 }
 
-// ensure is kube.Ensure; an object that the cache has not heard of yet is not an error, its news bring the VirtualNode back.
+// ensure is kube.Ensure, except that an existing object missing in the cache is no error but a wait.
 func (r *virtualNodes) ensure(ctx context.Context, obj client.Object, mutate func() error) error {
 	_, err := kube.Ensure(ctx, r.Client, obj, mutate)
 	if apierrors.IsAlreadyExists(err) {

@@ -21,14 +21,15 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// mapLimit is how long, after the drain, a VirtualNode waits for its provider to give the namespaces back. The NamespaceMap has a
-// finalizer of its own and goes on waiting alone.
+// mapLimit is how long, after the drain, a VirtualNode waits for its provider to delete the remote namespaces. The NamespaceMap has a finalizer of
+// its own, which holds it longer if necessary.
 const mapLimit = 30 * time.Second
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=delete
 
-// finalize takes a virtual node away in the order in which nothing is lost: no new pods, the pods, the virtual kubelet that sees them off, the
-// Node, what the kubelet needed, and with the last virtual node of a cluster the NamespaceMap.
+// finalize removes a virtual node in an order that loses nothing: it cordons the Node, drains the pods, and stops the virtual kubelet, which has
+// handled their termination. Then it deletes the Node and the permissions of the virtual kubelet. With the last virtual node of a cluster it deletes
+// the NamespaceMap.
 func (r *virtualNodes) finalize(ctx context.Context, node *offloadingv1beta1.VirtualNode) error {
 	host, err := r.host(ctx, node)
 	if err != nil {
@@ -39,7 +40,7 @@ func (r *virtualNodes) finalize(ctx context.Context, node *offloadingv1beta1.Vir
 		return err
 	}
 	if first != nil || host != nil && host.Labels[api.LabelType] != api.TypeVirtualNode {
-		host = nil // somebody else's
+		host = nil // the Node belongs to another VirtualNode or is not virtual
 	}
 	unreachable, err := r.unreachable(ctx, node.Spec.ClusterID)
 	if err != nil {
@@ -79,7 +80,7 @@ func (r *virtualNodes) finalize(ctx context.Context, node *offloadingv1beta1.Vir
 		return kube.WaitFor(endLimit, "NodeDeleting", "waiting for node %s to be gone", node.Name)
 	}
 	r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeNone, "NodeDeleted", "")
-	if first == nil { // else they are those of the other
+	if first == nil { // otherwise the permissions belong to the other VirtualNode
 		if err := r.revoke(ctx, node); err != nil {
 			return err
 		}
@@ -87,16 +88,16 @@ func (r *virtualNodes) finalize(ctx context.Context, node *offloadingv1beta1.Vir
 	return r.releaseMap(ctx, node, unreachable)
 }
 
-// endLimit is how long the virtual kubelet and the Node may take to be gone. Something of somebody else's holds them then: a finalizer, or a node
-// that died with the pod of the virtual kubelet on it.
+// endLimit is how long the deletion of the virtual kubelet and of the Node may take. After that, a foreign finalizer probably holds them, or the node
+// that ran the pod of the virtual kubelet has failed.
 const endLimit = time.Minute
 
-// past tells whether something that is being deleted has had its time.
+// past tells whether an object's deletion started at least endLimit ago.
 func (r *virtualNodes) past(deleted *metav1.Time) bool {
 	return deleted != nil && r.Now().Sub(deleted.Time) >= endLimit
 }
 
-// revoke takes the rights of the virtual kubelet away.
+// revoke deletes the ClusterRoleBinding of the virtual kubelet.
 func (r *virtualNodes) revoke(ctx context.Context, node *offloadingv1beta1.VirtualNode) error {
 	return kube.Delete(ctx, r.Client, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: offload.KubeletBinding(node.Name)}})
 }
@@ -115,8 +116,8 @@ func (r *virtualNodes) cordon(ctx context.Context, host *corev1.Node) error {
 	return nil
 }
 
-// stopKubelet waits until the virtual kubelet has stopped, so that it can't make the Node again. If that takes too long it loses its rights, which
-// does as well; own tells that they are not another's.
+// stopKubelet waits until the virtual kubelet has stopped, so that it can't recreate the Node. If that takes longer than endLimit, it revokes the
+// virtual kubelet's permissions instead. own tells that the permissions do not belong to another VirtualNode.
 func (r *virtualNodes) stopKubelet(ctx context.Context, node *offloadingv1beta1.VirtualNode, own bool) error {
 	deployment := &appsv1.Deployment{}
 	found, err := exists(ctx, r.Client, deployment, client.ObjectKey{Namespace: node.Namespace, Name: offload.KubeletName(node.Name)})
@@ -143,8 +144,8 @@ func (r *virtualNodes) stopKubelet(ctx context.Context, node *offloadingv1beta1.
 	return kube.WaitFor(endLimit, "VkDeleting", "%s", message)
 }
 
-// releaseMap waits for the NamespaceMap to be gone when no other virtual node of that cluster needs it. Of several that go together each one
-// that comes here last sees the others gone or done, so one of them deletes it whatever the order.
+// releaseMap deletes the NamespaceMap and waits until it is gone, if no other virtual node of that cluster needs it. If several virtual nodes are
+// deleted together, the last one to get here finds that no other needs it. So one of them deletes it, whatever the order.
 func (r *virtualNodes) releaseMap(ctx context.Context, node *offloadingv1beta1.VirtualNode, unreachable bool) error {
 	siblings, _, err := nodesOf(ctx, r.Client, node.Spec.ClusterID)
 	if err != nil {
@@ -179,7 +180,7 @@ func (r *virtualNodes) releaseMap(ctx context.Context, node *offloadingv1beta1.V
 	return kube.WaitFor(left, offloadingv1beta1.ReasonTerminating, "waiting for cluster %s to give back the namespaces", node.Spec.ClusterID)
 }
 
-// unreachable tells whether the provider is known not to answer. A cluster that nothing is known of counts as one that answers.
+// unreachable tells whether the provider is known to be unreachable. A cluster without a ForeignCluster counts as reachable.
 func (r *virtualNodes) unreachable(ctx context.Context, cluster string) (bool, error) {
 	fc := &corev1beta1.ForeignCluster{}
 	found, err := exists(ctx, r.Client, fc, client.ObjectKey{Name: cluster})

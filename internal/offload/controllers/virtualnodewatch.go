@@ -16,27 +16,27 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// nodeChanged drops the heartbeats of Nodes.
+// nodeChanged ignores updates of Nodes, such as heartbeats, unless the Node was replaced or its deletion started.
 var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*corev1.Node)
 	after, ok2 := e.ObjectNew.(*corev1.Node)
 	return !ok || !ok2 || before.UID != after.UID || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
 }}
 
-// goneOnly passes deletions alone.
+// goneOnly accepts only deletions.
 var goneOnly = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(event.UpdateEvent) bool { return false },
 }
 
-// identityChanged passes the news of another kubeconfig.
+// identityChanged ignores updates of Secrets that do not change the kubeconfig.
 var identityChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*corev1.Secret)
 	after, ok2 := e.ObjectNew.(*corev1.Secret)
 	return !ok || !ok2 || !bytes.Equal(before.Data[authv1beta1.KubeconfigSecretKey], after.Data[authv1beta1.KubeconfigSecretKey])
 }}
 
-// reachabilityChanged passes the news that a provider answers, or no longer does.
+// reachabilityChanged accepts updates that change whether a provider is reachable, and deletions.
 var reachabilityChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -46,11 +46,11 @@ var reachabilityChanged = predicate.Funcs{
 	},
 }
 
-// nodes returns the VirtualNodes that match.
+// nodes returns the matching VirtualNodes.
 func (r *virtualNodes) nodes(ctx context.Context, match func(*offloadingv1beta1.VirtualNode) bool) []reconcile.Request {
 	var list offloadingv1beta1.VirtualNodeList
 	if err := r.List(ctx, &list); err != nil {
-		return nil // the cache holds this kind: it can't fail once it is started
+		return nil // can't fail after the start: the cache holds this kind
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {

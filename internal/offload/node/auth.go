@@ -19,13 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// How long verdicts are remembered, as a kubelet does, and how often at most the client CA is read again.
+// How long answers of the API server are cached, with the defaults of a kubelet, and how often at most the client CA is re-read.
 const (
 	allowTTL  = 5 * time.Minute
 	denyTTL   = 30 * time.Second
 	tokenTTL  = 2 * time.Minute
 	caRefresh = 10 * time.Second
-	// verdicts bounds the memory; beyond it everything is forgotten.
+	// verdicts limits the entries of each cache; a full cache is cleared.
 	verdicts = 1000
 )
 
@@ -33,8 +33,9 @@ const (
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// Gate lets through who may speak to this node's kubelet API, as a kubelet decides it: a client certificate of the cluster's client CA, or
-// a bearer token that the API server knows, and the right to the subresource of this node that the request is about (see subresources).
+// Gate authenticates and authorizes requests to this node's kubelet API, with the rules of a kubelet. A client needs a certificate of the cluster's
+// client CA or a bearer token that the API server accepts. It also needs permission for the subresource of this node that the path requires (see
+// subresources).
 type Gate struct {
 	client client.Client
 	node   string
@@ -47,19 +48,19 @@ type Gate struct {
 	rights map[string]verdict
 }
 
-// verdict is an answer of the API server, for a while.
+// verdict is a cached answer of the API server.
 type verdict struct {
 	user    authenticationv1.UserInfo
 	ok      bool
 	expires time.Time
 }
 
-// NewGate makes the Gate of a node.
+// NewGate returns the Gate of a node.
 func NewGate(c client.Client, node string, time clock.Clock) *Gate {
 	return &Gate{client: c, node: node, clock: time, tokens: map[[sha256.Size]byte]verdict{}, rights: map[string]verdict{}}
 }
 
-// Wrap returns next behind the gate.
+// Wrap returns a handler that calls next only for authorized requests.
 func (g *Gate) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
@@ -98,7 +99,7 @@ func (g *Gate) authenticate(ctx context.Context, r *http.Request) (authenticatio
 	return authenticationv1.UserInfo{}, errAnonymous
 }
 
-// certificate verifies a client certificate against the cluster's client CA, which is read again when the one at hand does not fit.
+// certificate verifies a client certificate against the cluster's client CA. If the cached CA does not match, it re-reads the CA.
 func (g *Gate) certificate(ctx context.Context, chain []*x509.Certificate) (authenticationv1.UserInfo, error) {
 	opts := x509.VerifyOptions{
 		Intermediates: x509.NewCertPool(), CurrentTime: g.clock.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
@@ -155,9 +156,9 @@ func (g *Gate) token(ctx context.Context, token string) (authenticationv1.UserIn
 	return known.user, nil
 }
 
-// subresources are those of this node of which one must be granted for a path, as kubelets have it since Kubernetes 1.33 (KubeletFineGrainedAuthz): one
-// that is about little, which is asked for first, or nodes/proxy, by which everything can be done. Statistics and logs of the node have one of their own
-// since long, which nodes/proxy does not include.
+// subresources returns the subresources of this node for a path; permission for one of them is enough. Kubelets do the same since Kubernetes 1.33
+// (KubeletFineGrainedAuthz): they check a fine-grained subresource first and then nodes/proxy, which permits everything of this group. Metrics,
+// statistics, logs and checkpoints already had subresources of their own before, which nodes/proxy does not include.
 func subresources(path string) []string {
 	within := func(root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
 	switch {
@@ -179,7 +180,7 @@ func subresources(path string) []string {
 	return []string{"proxy"}
 }
 
-// authorize asks whether the user may use that subresource of this node.
+// authorize tells whether the user may use that subresource of this node.
 func (g *Gate) authorize(ctx context.Context, user authenticationv1.UserInfo, method, about string) (bool, error) {
 	key := strings.Join(append([]string{verb(method), about, user.Username, user.UID, fmt.Sprint(user.Extra)}, user.Groups...), "\x00")
 	known, found := recall(g, g.rights, key)
@@ -223,7 +224,7 @@ func remember[K comparable](g *Gate, m map[K]verdict, key K, v verdict) {
 	m[key] = v
 }
 
-// verb is the right that a method needs on nodes/proxy.
+// verb returns the RBAC verb on a subresource of nodes that an HTTP method needs.
 func verb(method string) string {
 	switch method {
 	case http.MethodPost:

@@ -26,31 +26,35 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// How long to wait for somebody to approve and sign, as a kubelet does, and before asking again after the first failure and after many. Every
-// attempt leaves a request behind, which the cluster keeps for a day when nobody decides on it.
+// Limits for certificate signing requests. signingTimeout is how long to wait for approval and signature, as a kubelet does. signingRetry is the
+// delay after the first failure, signingLastRetry the maximum after many. Each attempt leaves a request behind, which the cluster keeps for a day if
+// it is neither approved nor denied.
 const (
 	signingTimeout   = 15 * time.Minute
 	signingRetry     = 5 * time.Second
 	signingLastRetry = 30 * time.Minute
-	// signingPatience is how long whoever calls waits for the first one: as a rule it is signed within a second, and a caller that verifies would fail.
+	// signingPatience is how long TLS handshakes wait for the first signed certificate. It is usually signed within a second. Without the wait, a
+	// client that verifies the certificate would fail.
 	signingPatience = 5 * time.Second
 )
 
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=create;watch
 
-// Certificate is the serving certificate of the kubelet API: requested from this cluster's signer for kubelets, renewed at two thirds of
-// its life, its key never outside this process. If it is not signed within a moment a self-signed one serves, as with any kubelet: an API server
-// that does not verify kubelets can fetch logs then, one that does has to wait.
+// Certificate is the serving certificate of the kubelet API. The cluster's signer for kubelet serving certificates issues it, it is renewed after two
+// thirds of its lifetime, and its key never leaves this process.
+//
+// If it is not signed within signingPatience, a self-signed certificate serves in the meantime, as with any kubelet. An API server that does not verify
+// kubelets can then fetch logs; an API server that verifies them has to wait.
 type Certificate struct {
 	node    *Node
 	current atomic.Pointer[tls.Certificate]
-	// certified is closed when one is signed; nobody waits for that after the deadline.
+	// certified is closed when the first certificate is signed. After the deadline, handshakes no longer wait for it.
 	certified chan struct{}
 	once      sync.Once
 	deadline  time.Time
 }
 
-// NewCertificate makes the Certificate of a Node; Run makes it work.
+// NewCertificate returns the Certificate of a Node, self-signed until Run obtains a signed one.
 func NewCertificate(n *Node) (*Certificate, error) {
 	c := &Certificate{node: n, certified: make(chan struct{}), deadline: n.opts.Clock.Now().Add(signingPatience)}
 	own, err := c.selfSigned()
@@ -61,7 +65,7 @@ func NewCertificate(n *Node) (*Certificate, error) {
 	return c, nil
 }
 
-// Get returns the certificate to serve with; it fits tls.Config.GetCertificate. In the beginning it waits for one that is signed.
+// Get returns the current certificate; use it as tls.Config.GetCertificate. During the first signingPatience it waits for a signed certificate.
 func (c *Certificate) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.serving(hello.Context())
 }
@@ -78,7 +82,7 @@ func (c *Certificate) serving(ctx context.Context) (*tls.Certificate, error) {
 	return c.current.Load(), nil
 }
 
-// Run requests and renews until ctx ends, and returns nil then.
+// Run requests and renews the certificate until ctx ends and then returns nil.
 func (c *Certificate) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -112,13 +116,13 @@ func (c *Certificate) Run(ctx context.Context) error {
 	}
 }
 
-// take serves with a signed certificate from now on.
+// take makes a signed certificate the current one.
 func (c *Certificate) take(signed *tls.Certificate) {
 	c.current.Store(signed)
 	c.once.Do(func() { close(c.certified) })
 }
 
-// signingDelay is how long to wait after an attempt that failed, when failures others failed just before it.
+// signingDelay returns the delay after a failed attempt that followed the given number of consecutive failures.
 func signingDelay(failures int) time.Duration {
 	delay := signingRetry
 	for ; failures > 0 && delay < signingLastRetry; failures-- {
@@ -127,7 +131,7 @@ func signingDelay(failures int) time.Duration {
 	return min(delay, signingLastRetry)
 }
 
-// request has a new key certified.
+// request generates a new key and has it certified.
 func (c *Certificate) request(ctx context.Context) (*tls.Certificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, signingTimeout)
 	defer cancel()
@@ -149,7 +153,7 @@ func (c *Certificate) request(ctx context.Context) (*tls.Certificate, error) {
 			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
 		},
 	}
-	if n := c.node.Object(); n != nil { // so that it goes with the node, and nobody has to remove it
+	if n := c.node.Object(); n != nil { // so that garbage collection deletes it with the node
 		csr.OwnerReferences = []metav1.OwnerReference{{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: n.Name, UID: n.UID}}
 	}
 	if err := c.node.opts.Local.Create(ctx, csr); err != nil {
@@ -162,7 +166,7 @@ func (c *Certificate) request(ctx context.Context) (*tls.Certificate, error) {
 	return pair(chain, key)
 }
 
-// signed waits until somebody approved and somebody signed.
+// signed waits until the request is approved and signed, and returns the certificate chain in PEM.
 func (c *Certificate) signed(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	events, err := c.node.opts.Local.Watch(ctx, &certificatesv1.CertificateSigningRequestList{}, &client.ListOptions{Raw: &metav1.ListOptions{
 		FieldSelector: "metadata.name=" + csr.Name, ResourceVersion: csr.ResourceVersion,
@@ -195,7 +199,7 @@ func (c *Certificate) signed(ctx context.Context, csr *certificatesv1.Certificat
 	}
 }
 
-// subject is what the signer for kubelets demands.
+// subject returns the subject that the signer for kubelet serving certificates requires.
 func (c *Certificate) subject() pkix.Name {
 	return pkix.Name{CommonName: "system:node:" + c.node.opts.Name, Organization: []string{"system:nodes"}}
 }
@@ -229,7 +233,7 @@ func (c *Certificate) selfSigned() (*tls.Certificate, error) {
 	return pair(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key)
 }
 
-// pair joins a certificate chain in PEM with its key.
+// pair combines a certificate chain in PEM with its key. It returns an error if they do not match.
 func pair(chain []byte, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
 	out := &tls.Certificate{PrivateKey: key}
 	for block, rest := pem.Decode(chain); block != nil; block, rest = pem.Decode(rest) {

@@ -1,5 +1,5 @@
-// Package node is the virtual node: the Node object that shows a provider here, its heartbeat, and the kubelet API through which logs,
-// exec, attach and port-forward of its pods reach the provider.
+// Package node implements the virtual node: the Node object that represents a provider in this cluster, its heartbeat, and its kubelet API. The
+// kubelet API forwards logs, exec, attach and port-forward of the node's pods to the provider.
 package node
 
 import (
@@ -20,10 +20,10 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// annotationApplied, on a Node, holds what we put on it (see applied), so that it can be taken away again.
+// annotationApplied, on a Node, lists the labels, annotations and taints that we set (see applied), so that we can remove them later.
 const annotationApplied = "offloading.liqo.io/applied"
 
-// defaultPods is the capacity for pods of a VirtualNode that does not say: what a kubelet says.
+// defaultPods is the pod capacity of a VirtualNode that sets none. It is the default of a kubelet.
 const defaultPods = "110"
 
 // Reasons of the conditions of a virtual node.
@@ -35,44 +35,44 @@ const (
 	reasonNetworkDown = "LiqoNetworkingDown"
 )
 
-// facts is what the Node of a VirtualNode follows from.
+// facts are the inputs from which a Node is derived.
 type facts struct {
 	// virtual is the VirtualNode.
 	virtual *offv1.VirtualNode
-	// name of the Node.
+	// name is the name of the Node.
 	name string
-	// ip and port are where its kubelet API is.
+	// ip and port are the address of the node's kubelet API.
 	ip   string
 	port int32
-	// version is that of the provider's API server, empty until it told.
+	// version is the version of the provider's API server, empty until it is known.
 	version string
-	// problem is why the provider can't run pods, nil when it can.
+	// problem is why the provider can't run pods, nil if it can.
 	problem error
-	// revoked tells that it refuses access to every remote namespace.
+	// revoked tells that the provider refuses access to every remote namespace.
 	revoked bool
-	// networkChecked tells that the network counts, networkUp that it works.
+	// networkChecked tells that the network affects readiness, networkUp that the network works.
 	networkChecked, networkUp bool
-	// extraLabels and extraAnnotations are those of the virtual kubelet's options.
+	// extraLabels and extraAnnotations come from the options of the virtual kubelet.
 	extraLabels, extraAnnotations map[string]string
 	now                           time.Time
 }
 
-// applied is what of a Node is ours, beside its status.
+// applied lists the parts of a Node, except its status, that belong to us.
 type applied struct {
 	Labels      []string `json:"labels,omitempty"`
 	Annotations []string `json:"annotations,omitempty"`
 	Taints      []string `json:"taints,omitempty"`
 }
 
-// desired returns have (nil if there is no Node) as it should be: our labels, annotations and taints, the status whole. What others
-// put on it stays.
+// desired returns the desired state of have, or of a new Node if have is nil. It replaces our labels, annotations and taints and sets the status.
+// Labels, annotations and taints of others stay.
 func desired(have *corev1.Node, f facts) *corev1.Node {
 	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.name}}
 	if have != nil {
 		out = have.DeepCopy()
 	}
 	var before applied
-	// A Node that says nothing, or nonsense, had nothing of ours.
+	// If the annotation is missing or invalid, nothing on the Node is ours.
 	_ = json.Unmarshal([]byte(out.Annotations[annotationApplied]), &before)
 
 	labels := offload.NodeLabels(f.virtual)
@@ -104,7 +104,7 @@ func desired(have *corev1.Node, f facts) *corev1.Node {
 	return out
 }
 
-// replace takes the keys of ours out of have and puts want in.
+// replace removes the keys in ours from a copy of have and adds want.
 func replace(have map[string]string, ours []string, want map[string]string) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, have)
@@ -125,7 +125,7 @@ func replaceTaints(have []corev1.Taint, ours []string, want []corev1.Taint) []co
 			out = append(out, t)
 		}
 	}
-	// Same taints in another order are the same: keep theirs.
+	// If only the order of the taints differs, keep the existing order.
 	if len(out) == len(have) && !slices.ContainsFunc(out, func(t corev1.Taint) bool {
 		return !slices.ContainsFunc(have, func(h corev1.Taint) bool { return equality.Semantic.DeepEqual(h, t) })
 	}) {
@@ -134,7 +134,7 @@ func replaceTaints(have []corev1.Taint, ours []string, want []corev1.Taint) []co
 	return out
 }
 
-// taintKey is what tells two taints of a Node apart.
+// taintKey returns the key and effect, which identify a taint of a Node.
 func taintKey(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 
 func status(out *corev1.Node, f facts) {
@@ -150,7 +150,7 @@ func status(out *corev1.Node, f facts) {
 	s.Images = f.virtual.Spec.Images
 	s.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: f.ip}}
 	s.DaemonEndpoints.KubeletEndpoint.Port = f.port
-	labels := out.Labels // set before
+	labels := out.Labels // desired has already set them
 	s.NodeInfo.OperatingSystem, s.NodeInfo.Architecture = labels[corev1.LabelOSStable], labels[corev1.LabelArchStable]
 	if f.version != "" {
 		s.NodeInfo.KubeletVersion = f.version
@@ -179,8 +179,8 @@ func status(out *corev1.Node, f facts) {
 	s.Conditions = conditions(s.Conditions, want, f.now)
 }
 
-// conditions lays want over have. One that says the same as before keeps its times and its message: the wording of an error changes from
-// one attempt to the next without being news. Types that only others set stay, except for the network condition, which is ours.
+// conditions merges want into have. A condition with the same status and reason keeps its times and its message: error messages vary between attempts
+// without a change of state. Conditions of types that only others set stay. NodeNetworkUnavailable is ours, so it is removed if want lacks it.
 func conditions(have, want []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
 	out := make([]corev1.NodeCondition, 0, len(want))
 	find := func(list []corev1.NodeCondition, t corev1.NodeConditionType) int {
@@ -205,10 +205,10 @@ func conditions(have, want []corev1.NodeCondition, now time.Time) []corev1.NodeC
 	return out
 }
 
-// foreign tells whether a Node of our name is somebody else's.
+// foreign tells whether a Node with our name is not a virtual node.
 func foreign(n *corev1.Node) bool { return n.Labels[api.LabelType] != api.TypeVirtualNode }
 
-// portOf reads the port of a listen address, host:port.
+// portOf returns the port of a listen address, host:port.
 func portOf(listen string) (int32, error) {
 	port, err := strconv.ParseUint(listen[strings.LastIndexByte(listen, ':')+1:], 10, 16)
 	return int32(port), err

@@ -12,21 +12,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The heartbeat of a kubelet: the control plane waits for the duration before it calls the node unknown.
+// Heartbeat intervals of a kubelet. After leaseDuration without renewal, the control plane may consider the node unreachable.
 const (
 	leaseDuration = 40 * time.Second
 	leaseRenewal  = 10 * time.Second
 	leaseRetry    = time.Second
 )
 
-// Lost tells that the Lease was ours and could not be renewed for as long as it lasts. The cluster takes this process for dead then, and may have
-// another one at work in its place.
+// Lost tells that we held the Lease and could not renew it for its whole duration. The cluster then considers this process dead and may run another
+// one in its place.
 func (n *Node) Lost() bool {
 	renewed := n.renewed.Load()
 	return renewed != 0 && n.opts.Clock.Since(time.Unix(0, renewed)) > leaseDuration
 }
 
-// RunLease renews the Node's Lease until ctx ends, and returns nil then. It tells that this process lives, whether or not the provider does.
+// RunLease renews the Node's Lease until ctx ends and then returns nil. The Lease proves that this process is alive, whether or not the provider is
+// reachable.
 func (n *Node) RunLease(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -62,7 +63,7 @@ func (n *Node) RunLease(ctx context.Context) error {
 	}
 }
 
-// renew writes the time into the lease, read or made first if it is nil. It returns the lease as it is now.
+// renew writes the current time into the lease. If lease is nil, it reads or creates the Lease first. It returns the written Lease.
 func (n *Node) renew(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseRenewal)
 	defer cancel()
@@ -88,7 +89,7 @@ func (n *Node) renew(ctx context.Context, lease *coordinationv1.Lease) (*coordin
 	return lease, nil
 }
 
-// fill makes the lease ours, and the Node's: it goes when the Node goes.
+// fill sets us as the holder of the lease and the Node as its owner: garbage collection deletes the Lease with the Node.
 func (n *Node) fill(lease *coordinationv1.Lease, now metav1.MicroTime) {
 	seconds := int32(leaseDuration.Seconds())
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &n.opts.Name, &seconds, &now

@@ -21,49 +21,49 @@ import (
 	"liqo.io/liqo/internal/offload/reflect"
 )
 
-// Options make a Node.
+// Options configure a Node.
 type Options struct {
-	// Local reaches this cluster, without a cache.
+	// Local is an uncached client of this cluster.
 	Local client.WithWatch
-	// Health tells whether the provider answers.
+	// Health tells whether the provider is reachable.
 	Health reflect.Health
-	// Name of the Node.
+	// Name is the name of the Node.
 	Name string
-	// Virtual is the VirtualNode it shows, in Namespace.
+	// Virtual is the name of the VirtualNode that the Node represents, Namespace its namespace.
 	Virtual, Namespace string
-	// ForeignCluster is the ID of the provider.
+	// ForeignCluster is the cluster ID of the provider.
 	ForeignCluster string
-	// IP and Listen are where the kubelet API is.
+	// IP and Listen are the node's address and the listen address, host:port, of the kubelet API.
 	IP, Listen string
-	// Create tells whether there is a Node at all; without one only the VirtualNode is read.
+	// Create tells whether to create and maintain a Node; if false, only the VirtualNode is read.
 	Create bool
-	// SkipNetworkCheck keeps the Node ready while the network does not work.
+	// SkipNetworkCheck keeps the Node ready even if the network does not work.
 	SkipNetworkCheck bool
-	// RefusedSince is since when the provider refuses access to the remote namespaces, zero while it does not; may be nil.
+	// RefusedSince returns the time since which the provider has refused access to the remote namespaces, zero while it allows access; may be nil.
 	RefusedSince func() time.Time
-	// ExtraLabels and ExtraAnnotations are put on the Node.
+	// ExtraLabels and ExtraAnnotations are added to the Node.
 	ExtraLabels, ExtraAnnotations map[string]string
-	// AvailabilityChanged is called, once Run works, when Unavailable changes; may be nil.
+	// AvailabilityChanged is called from Run when Unavailable changes; may be nil.
 	AvailabilityChanged func()
 	// LeaseRegained is called when the Lease is renewed after it was Lost; may be nil.
 	LeaseRegained func()
-	// Version asks the provider for the version of its API server.
+	// Version returns the version of the provider's API server.
 	Version func(context.Context) (string, error)
 	Log     *slog.Logger
-	// Clock is time itself unless a test says otherwise.
+	// Clock is the time source; nil means the system clock.
 	Clock clock.Clock
 }
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update
-// By this right, which nobody uses, a policy of the chart tells virtual kubelets from others.
+// No request uses the verb kubelet. A policy of the chart recognizes virtual kubelets by this permission.
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=kubelet
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 
-// Node keeps the Node of a VirtualNode the way the VirtualNode and the provider are. It writes only what changed; that it lives is told
-// by a Lease. It never removes the Node: whoever removes the VirtualNode does.
+// Node keeps the Node object up to date with its VirtualNode and with the state of the provider. It writes only changes; a Lease serves as the
+// heartbeat. It never deletes the Node object: the controller that deletes the VirtualNode does.
 type Node struct {
 	opts    Options
 	port    int32
@@ -71,18 +71,18 @@ type Node struct {
 
 	virtuals, nodes, clusters *reflect.View
 	wake                      chan struct{}
-	// exists is closed when the Node was seen or made for the first time.
+	// exists is closed when the Node object was first observed or created.
 	exists      chan struct{}
 	known       bool
 	unavailable atomic.Bool
-	// renewed is when the Lease was, in nanoseconds; zero before the first time.
+	// renewed is the time of the last Lease renewal in nanoseconds since the Unix epoch; zero before the first renewal.
 	renewed atomic.Int64
-	// loaded is closed when the VirtualNode, and the Node if there is one, was read for the first time.
+	// loaded is closed when the VirtualNode, and the Node object if it exists, were read for the first time.
 	loaded chan struct{}
 	read   bool
 }
 
-// New makes a Node; Run makes it work.
+// New returns a Node that does nothing until Run is called. It returns an error if Listen has no valid port.
 func New(opts Options) (*Node, error) {
 	port, err := portOf(opts.Listen)
 	if err != nil {
@@ -101,25 +101,25 @@ func New(opts Options) (*Node, error) {
 	return n, nil
 }
 
-// VirtualNode returns what is shown, nil until it was read.
+// VirtualNode returns the represented VirtualNode, nil until it was read.
 func (n *Node) VirtualNode() *offv1.VirtualNode {
 	v, _ := n.virtuals.Get(n.opts.Namespace, n.opts.Virtual).(*offv1.VirtualNode)
 	return v
 }
 
-// Object returns the Node, nil while there is none.
+// Object returns the Node object, nil while there is none.
 func (n *Node) Object() *corev1.Node {
 	have, _ := n.nodes.Get("", n.opts.Name).(*corev1.Node)
 	return have
 }
 
-// Exists is closed when the Node is there for the first time.
+// Exists returns a channel that is closed when the Node object exists for the first time.
 func (n *Node) Exists() <-chan struct{} { return n.exists }
 
-// Loaded is closed when VirtualNode returned something for the first time.
+// Loaded returns a channel that is closed when the VirtualNode, and the Node object if it exists, were read for the first time.
 func (n *Node) Loaded() <-chan struct{} { return n.loaded }
 
-// Run works until ctx ends, and returns nil then.
+// Run maintains the Node object until ctx ends and then returns nil.
 func (n *Node) Run(ctx context.Context) error {
 	health := n.opts.Health.Subscribe()
 	group, ctx := errgroup.WithContext(ctx)
@@ -150,11 +150,11 @@ func (n *Node) Run(ctx context.Context) error {
 				continue
 			case ctx.Err() != nil:
 				return nil
-			case err.Error() != told: // the same again and again is no news
+			case err.Error() != told: // do not log the same error repeatedly
 				told = err.Error()
 				n.opts.Log.Error("Updating the node", "node", n.opts.Name, "error", err)
 			}
-			if !errors.Is(err, errForeign) { // the end of the other node is announced
+			if !errors.Is(err, errForeign) { // a watch event reports the deletion of the foreign node
 				retry = n.opts.Clock.After(time.Second)
 			}
 		}
@@ -162,17 +162,17 @@ func (n *Node) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// errForeign says that the name is taken.
+// errForeign reports that a Node with our name exists and is not a virtual node.
 var errForeign = errors.New("a node of that name exists and is not a virtual node: it is left alone")
 
-// reconcile compares the Node with what it should be, and writes the difference. It returns after which time to do so again, zero if only
-// news matter.
+// reconcile compares the Node object with its desired state and writes the difference. It returns after which time to reconcile again, zero if only
+// events matter.
 func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 	virtual := n.VirtualNode()
 	if virtual != nil && n.nodes.Synced() && !n.read {
 		n.read = true
 		if have := n.Object(); have != nil && !foreign(have) {
-			// What the process before this one said of the pods holds until there is a verdict.
+			// The readiness that the previous process reported stays valid until there is a new result.
 			n.unavailable.Store(notReady(have, corev1.ConditionFalse))
 		}
 		close(n.loaded)
@@ -223,10 +223,11 @@ func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 	return again, n.update(ctx, have, want)
 }
 
-// revokedPatience is how long the provider must refuse access to all remote namespaces before the Node is not ready for it.
+// revokedPatience is how long the provider must refuse access to all remote namespaces before the Node becomes NotReady.
 const revokedPatience = time.Minute
 
-// revoked tells whether the provider has revoked the rights of this cluster, or in which time that is to be decided, zero for never.
+// revoked tells whether the provider has revoked the permissions of this cluster. If this is undecided yet, in is the time until the decision,
+// otherwise zero.
 func (n *Node) revoked(now time.Time) (revoked bool, in time.Duration) {
 	if n.opts.RefusedSince == nil {
 		return false, 0
@@ -239,7 +240,7 @@ func (n *Node) revoked(now time.Time) (revoked bool, in time.Duration) {
 	return rest <= 0, min(max(rest, 0), revokedPatience)
 }
 
-// Check has the Node compared with the provider once more: RefusedSince may have changed.
+// Check triggers a reconciliation of the Node. Call it when the result of RefusedSince may have changed.
 func (n *Node) Check() {
 	select {
 	case n.wake <- struct{}{}:
@@ -247,17 +248,17 @@ func (n *Node) Check() {
 	}
 }
 
-// Unavailable tells that the Node is NotReady: Services must not send to its pods.
+// Unavailable tells that the Node is not ready, so that Services must not send traffic to its pods.
 func (n *Node) Unavailable() bool { return n.unavailable.Load() }
 
-// notReady tells whether the Ready condition is one of those.
+// notReady tells whether the status of the Ready condition is among those.
 func notReady(node *corev1.Node, those ...corev1.ConditionStatus) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && slices.Contains(those, c.Status)
 	})
 }
 
-// judge takes note of whether node is ready.
+// judge records whether node is ready and calls AvailabilityChanged if that changed.
 func (n *Node) judge(node *corev1.Node) {
 	unavailable := notReady(node, corev1.ConditionFalse, corev1.ConditionUnknown)
 	if n.unavailable.Swap(unavailable) != unavailable && n.opts.AvailabilityChanged != nil {
@@ -265,11 +266,11 @@ func (n *Node) judge(node *corev1.Node) {
 	}
 }
 
-// update writes what differs, metadata and taints apart from the status. A conflict is no error: the newer Node is on its way to us.
+// update writes the differences: first metadata and taints, then the status. A conflict is no error, since a watch event with the newer Node follows.
 func (n *Node) update(ctx context.Context, have, want *corev1.Node) error {
 	if !equality.Semantic.DeepEqual(have.ObjectMeta, want.ObjectMeta) || !equality.Semantic.DeepEqual(have.Spec, want.Spec) {
 		patched := want.DeepCopy()
-		// The list of taints is written whole, so it must be the one we read.
+		// The patch replaces the whole list of taints, so it must apply to exactly the version that we read.
 		patch := client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})
 		if err := n.opts.Local.Patch(ctx, patched, patch); err != nil {
 			return conflict(fmt.Errorf("patching node %s: %w", want.Name, err))
@@ -296,12 +297,12 @@ func conflict(err error) error {
 	return err
 }
 
-// networkGrace is how long a network that worked may be down before the Node says so: a tunnel that moves from one gateway to the next is no
-// reason to write every pod twice.
+// networkGrace is how long a working network may fail before the Node becomes NotReady. A failover of the tunnel to another gateway is shorter and
+// must not cause two status writes per pod.
 const networkGrace = 5 * time.Second
 
-// network tells whether the network to the provider counts, and whether it works; have is the Node as it is. again, if not zero, is when to ask
-// once more.
+// network tells whether the network to the provider affects readiness, and whether it works. have is the current Node. again is the time after which
+// to check again, zero if that is not necessary.
 func (n *Node) network(have *corev1.Node, now time.Time) (checked, up bool, again time.Duration) {
 	cluster, _ := n.clusters.Get("", n.opts.ForeignCluster).(*corev1beta1.ForeignCluster)
 	if n.opts.SkipNetworkCheck || cluster == nil || !cluster.Status.Modules.Networking.Enabled {
@@ -324,7 +325,7 @@ func (n *Node) network(have *corev1.Node, now time.Time) (checked, up bool, agai
 	return true, false, 0
 }
 
-// seen notes that the Node is there.
+// seen records that the Node object exists.
 func (n *Node) seen() {
 	if !n.known {
 		n.known = true

@@ -26,17 +26,17 @@ import (
 	"liqo.io/liqo/internal/remote"
 )
 
-// Pods tells the kubelet API what it needs to know about the pods of the node.
+// Pods gives the kubelet API access to the pods of the node.
 type Pods interface {
-	// RemoteNamespace returns the twin of a local namespace, false if it has none.
+	// RemoteNamespace returns the remote namespace of a local namespace, false if it has none.
 	RemoteNamespace(local string) (string, bool)
-	// Local returns the objects of a kind that are here.
+	// Local returns the local objects of a kind.
 	Local(kind string) []client.Object
 }
 
-// Server is the kubelet API of a virtual node. Logs, exec, attach and port-forward are requests that the provider's API server
-// understands too, under other names: the Server renames them and passes the streams through untouched, whatever protocol runs inside
-// them. Nothing is decoded here, so terminal sizes, exit codes and half-closed streams arrive as they were sent.
+// Server is the kubelet API of a virtual node. It translates requests for logs, exec, attach and port-forward into requests to the provider's API
+// server, which has the same operations under other paths and parameters. Streams pass unmodified and undecoded, whatever their protocol. Terminal
+// sizes, exit codes and half-closed streams therefore arrive as they were sent.
 type Server struct {
 	pods  Pods
 	kind  string
@@ -46,7 +46,7 @@ type Server struct {
 	log   *slog.Logger
 }
 
-// NewServer makes the kubelet API of a node for its pods, which Local knows under kind; identity reaches the provider's API server.
+// NewServer returns the kubelet API of a node. pods.Local returns the node's pods for kind, and identity gives access to the provider's API server.
 func NewServer(identity *remote.Identity, pods Pods, node, kind string, log *slog.Logger) (*Server, error) {
 	transport, err := identity.Transport(streaming)
 	if err != nil {
@@ -56,18 +56,18 @@ func NewServer(identity *remote.Identity, pods Pods, node, kind string, log *slo
 	if err != nil {
 		return nil, err
 	}
-	// Without a slash JoinPath makes a relative path, and that is no request line.
+	// Without a leading slash, JoinPath returns a relative path, which is invalid in a request line.
 	base.Path = "/" + strings.TrimPrefix(base.Path, "/")
 	s := &Server{pods: pods, kind: kind, base: base, log: log}
 	s.stats = &stats{
 		pods: pods, kind: kind, node: node, base: base, log: log, clock: clock.RealClock{},
-		// A provider must not send us anywhere, with what we are known by.
+		// Do not follow redirects: the provider must not send our credentials to other servers.
 		http: http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}
 	s.proxy = &httputil.ReverseProxy{
-		Rewrite:        func(*httputil.ProxyRequest) {}, // done before: the target is already in the request
+		Rewrite:        func(*httputil.ProxyRequest) {}, // nothing to do: pass has already set the target
 		Transport:      transport,
-		FlushInterval:  -1, // a line of a followed log must not wait for the next one
+		FlushInterval:  -1, // flush at once: a line of a followed log must not wait for the next one
 		ModifyResponse: plainError,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if errors.Is(err, context.Canceled) {
@@ -81,7 +81,7 @@ func NewServer(identity *remote.Identity, pods Pods, node, kind string, log *slo
 	return s, nil
 }
 
-// streaming is a transport that can upgrade connections, which HTTP/2 can't.
+// streaming returns an HTTP/1.1 transport: HTTP/2 can't upgrade connections.
 func streaming(cfg *rest.Config) (http.RoundTripper, error) {
 	tlsConfig, err := rest.TLSConfigFor(cfg)
 	if err != nil {
@@ -106,7 +106,7 @@ func streaming(cfg *rest.Config) (http.RoundTripper, error) {
 	})
 }
 
-// Handler returns the routes of a kubelet that a virtual node has.
+// Handler returns the handler of the kubelet API's endpoints, as far as a virtual node supports them.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
@@ -140,7 +140,7 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// streams translates the query of exec and attach from the kubelet's words to the API server's.
+// streams translates the query parameters of exec and attach from the kubelet's names to those of the API server.
 func streams(r *http.Request, command []string) url.Values {
 	out := url.Values{"container": {r.PathValue("container")}}
 	for kubelet, api := range map[string]string{"input": "stdin", "output": "stdout", "error": "stderr", "tty": "tty"} {
@@ -154,7 +154,7 @@ func streams(r *http.Request, command []string) url.Values {
 	return out
 }
 
-// pass sends the request to the subresource of the remote Pod. Only pods of this node are passed on.
+// pass forwards the request to the subresource of the remote Pod. It rejects pods that are not on this node.
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, subresource string, query url.Values) {
 	namespace, name := r.PathValue("namespace"), r.PathValue("pod")
 	remote, mapped := s.pods.RemoteNamespace(namespace)
@@ -167,7 +167,7 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, subresource string
 	out.URL = target.JoinPath("api", "v1", "namespaces", remote, "pods", name, subresource)
 	out.URL.RawQuery = query.Encode()
 	out.Host = out.URL.Host
-	// The caller's credentials are for this cluster, and who it claims to be must not be claimed there.
+	// The caller's credentials are for this cluster only, and the provider must not accept the caller's identity headers.
 	for header := range out.Header {
 		if header == "Authorization" || header == "Cookie" || strings.HasPrefix(header, "Impersonate-") || strings.HasPrefix(header, "X-Remote-") {
 			out.Header.Del(header)
@@ -185,7 +185,7 @@ func (s *Server) has(namespace, name string) bool {
 	return false
 }
 
-// list answers with the pods of the node, as they are known here.
+// list responds with the pods of the node from the local cache.
 func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
 	list := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: []corev1.Pod{}}
 	for _, obj := range s.pods.Local(s.kind) {
@@ -199,7 +199,7 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// configuration answers with what of a kubelet's configuration is true of a virtual node, in the form of /configz.
+// configuration responds with the kubelet settings that hold for a virtual node, in the format of /configz.
 func (s *Server) configuration(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	err := json.NewEncoder(w).Encode(map[string]any{"kubeletconfig": map[string]any{
@@ -215,10 +215,10 @@ func (s *Server) configuration(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// plainError turns an error of the provider's API server, a Status, into the plain text that a kubelet answers with.
+// plainError turns an error response of the provider's API server, a Status, into plain text, as a kubelet responds. It rejects redirects.
 func plainError(resp *http.Response) error {
 	if resp.StatusCode >= http.StatusMultipleChoices && resp.StatusCode < http.StatusBadRequest {
-		// The caller is the API server of this cluster, with its own credentials: a provider must not send it anywhere.
+		// The caller is the API server of this cluster, with its own credentials: the provider must not redirect it.
 		return fmt.Errorf("the remote cluster answered with a redirection, %s", resp.Status)
 	}
 	if resp.StatusCode < http.StatusBadRequest {
@@ -240,7 +240,7 @@ func plainError(resp *http.Response) error {
 	return nil
 }
 
-// Serve answers on listen, behind the gate, until ctx ends, and returns nil then.
+// Serve serves the kubelet API on listen, protected by gate, until ctx ends and then returns nil.
 func (s *Server) Serve(ctx context.Context, listen string, gate *Gate, certificate *Certificate) error {
 	server := &http.Server{
 		Addr:              listen,
@@ -248,7 +248,7 @@ func (s *Server) Serve(ctx context.Context, listen string, gate *Gate, certifica
 		ReadHeaderTimeout: 10 * time.Second,
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12, GetCertificate: certificate.Get,
-			// Certificates are verified by the gate, whose CA may change; a client with a token has none.
+			// The gate verifies client certificates, since its CA may change. A client with a token has no certificate.
 			ClientAuth: tls.RequestClientCert,
 		},
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),

@@ -27,15 +27,15 @@ import (
 )
 
 const (
-	// statsAge is how old an answer may be: the provider measures every 15 s at most.
+	// statsAge is the maximum age of cached metrics. The provider's metrics server measures at most every 15 s.
 	statsAge = 5 * time.Second
-	// statsTimeout bounds all questions to the provider for one answer.
+	// statsTimeout limits all requests to the provider that serve one request.
 	statsTimeout = 8 * time.Second
-	// statsLimit bounds the answer of a provider about one namespace.
+	// statsLimit is the maximum size, in bytes, of the provider's response for one namespace.
 	statsLimit = 32 << 20
 )
 
-// stats tells what the pods of a virtual node use, as a kubelet does, from what the provider's metrics API says.
+// stats serves the resource usage of a virtual node's pods in the formats of a kubelet. It reads the usage from the provider's metrics API.
 type stats struct {
 	pods  Pods
 	kind  string
@@ -51,7 +51,7 @@ type stats struct {
 	failed string
 }
 
-// podMetrics is a list of metrics.k8s.io/v1beta1 PodMetrics, as far as it is read.
+// podMetrics contains the fields that we read of a metrics.k8s.io/v1beta1 PodMetricsList.
 type podMetrics struct {
 	Items []struct {
 		Metadata   metav1.ObjectMeta `json:"metadata"`
@@ -64,8 +64,8 @@ type podMetrics struct {
 	} `json:"items"`
 }
 
-// look returns what is used now and the pods here by name, and whether the provider told all of it. The caller must not keep what is returned: it is
-// called back with it.
+// look calls tell with the current usage, the local pods by name, and whether the provider failed to report some of the usage. It holds a lock during
+// the call, so tell must not keep u.
 func (s *stats) look(ctx context.Context, tell func(u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool)) {
 	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
 	defer cancel()
@@ -93,7 +93,7 @@ func (s *stats) look(ctx context.Context, tell func(u *usage, pods map[types.Nam
 	tell(&s.usage, pods, s.failed != "")
 }
 
-// report logs that the provider tells nothing, once, and that it does again.
+// report logs the first failure to read metrics, each new error message, and the recovery.
 func (s *stats) report(err error) {
 	text := ""
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *stats) report(err error) {
 	}
 }
 
-// ask returns what the containers of this node's pods in one namespace use.
+// ask returns the usage of the containers of this node's pods in one local namespace.
 func (s *stats) ask(ctx context.Context, namespace string) ([]sample, error) {
 	remote, mapped := s.pods.RemoteNamespace(namespace)
 	if !mapped {
@@ -152,7 +152,7 @@ func (s *stats) ask(ctx context.Context, namespace string) ([]sample, error) {
 	return out, nil
 }
 
-// resource answers as the /metrics/resource of a kubelet, in the text format of Prometheus.
+// resource serves a kubelet's /metrics/resource, in the text format of Prometheus.
 func (s *stats) resource(w http.ResponseWriter, r *http.Request) {
 	var out bytes.Buffer
 	s.look(r.Context(), func(u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool) {
@@ -162,7 +162,7 @@ func (s *stats) resource(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(out.Bytes())
 }
 
-// writeResource writes the metrics in the order of their names.
+// writeResource writes the metrics, sorted by name.
 func writeResource(out io.Writer, u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool) {
 	keys := slices.SortedFunc(maps.Keys(u.containers), func(a, b containerKey) int {
 		return cmp.Or(cmp.Compare(a.pod.String(), b.pod.String()), cmp.Compare(a.container, b.container))
@@ -206,7 +206,7 @@ func writeResource(out io.Writer, u *usage, pods map[types.NamespacedName]*corev
 	family("resource_scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise", one(trouble, time.Time{}))
 }
 
-// started is when a container of a Pod began, zero if it does not run.
+// started returns when a container of a Pod was started, the zero time if it is not running.
 func started(pod *corev1.Pod, container string) time.Time {
 	if pod == nil {
 		return time.Time{}

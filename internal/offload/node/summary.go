@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// summary is the answer of a kubelet's /stats/summary (k8s.io/kubelet/pkg/apis/stats/v1alpha1), as far as a virtual node can give it.
+// summary is the response of a kubelet's /stats/summary (k8s.io/kubelet/pkg/apis/stats/v1alpha1), with the fields that a virtual node can provide.
 type summary struct {
 	Node nodeSummary  `json:"node"`
 	Pods []podSummary `json:"pods"`
@@ -67,7 +67,7 @@ func (r *reading) memory() memorySummary {
 
 func nano(x float64) uint64 { return uint64(math.Round(x * 1e9)) }
 
-// summary answers as the /stats/summary of a kubelet.
+// summary serves a kubelet's /stats/summary.
 func (s *stats) summary(w http.ResponseWriter, r *http.Request) {
 	var out summary
 	s.look(r.Context(), func(u *usage, pods map[types.NamespacedName]*corev1.Pod, _ bool) { out = summarize(s.node, u, pods) })
@@ -77,7 +77,7 @@ func (s *stats) summary(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// summarize adds containers up to their pods.
+// summarize sums up the usage of the containers of each pod.
 func summarize(node string, u *usage, pods map[types.NamespacedName]*corev1.Pod) summary {
 	out := summary{Node: nodeSummary{NodeName: node, CPU: u.node.cpu(), Memory: u.node.memory()}, Pods: []podSummary{}}
 	totals := map[types.NamespacedName]*reading{}
@@ -110,7 +110,7 @@ func summarize(node string, u *usage, pods map[types.NamespacedName]*corev1.Pod)
 	return out
 }
 
-// when is a time that may not have come.
+// when converts t to a metav1.Time, nil for the zero time.
 func when(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil

@@ -6,17 +6,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// sample is what a container used, as the provider's metrics API tells it: on average over a window that ends at a time.
+// sample is a container's usage as reported by the provider's metrics API: the average over a time window. The field at is the end of the window.
 type sample struct {
-	pod       types.NamespacedName // here
+	pod       types.NamespacedName // namespace and name in this cluster
 	container string
 	at        time.Time
 	window    time.Duration
-	// cores and bytes of the working set.
+	// cores is the CPU usage, bytes the memory of the working set.
 	cores, bytes float64
 }
 
-// reading is what a kubelet tells of something: the CPU it has used since some time, of which only differences count, and the memory it uses.
+// reading is the usage as a kubelet reports it. seconds is the CPU time consumed since some start, of which only differences matter; cores is the
+// current CPU usage; bytes is the current memory usage.
 type reading struct {
 	at      time.Time
 	seconds float64
@@ -24,13 +25,13 @@ type reading struct {
 	bytes   float64
 }
 
-// Nothing is told as a little: who scrapes a kubelet takes a zero for a number that is missing.
+// Minimum values that are reported instead of zero: clients that scrape a kubelet interpret zero as a missing value.
 const (
 	leastSeconds = 1e-3
 	leastBytes   = 1
 )
 
-// add takes a later sample into account; the same one again, or an earlier one, changes nothing. It returns the CPU seconds since the one before.
+// add records a newer sample and returns the CPU seconds since the previous one. The same sample or an older one changes nothing.
 func (r *reading) add(s *sample) float64 {
 	past := s.window
 	if !r.at.IsZero() {
@@ -47,19 +48,19 @@ func (r *reading) add(s *sample) float64 {
 	return used
 }
 
-// containerKey is one container.
+// containerKey identifies a container.
 type containerKey struct {
 	pod       types.NamespacedName
 	container string
 }
 
-// usage is what is known of a node and the containers on it. The provider tells rates, and a kubelet totals: they are added up here.
+// usage is the known usage of a node and its containers. The provider reports rates and a kubelet reports totals, so usage adds the rates up.
 type usage struct {
 	node       reading
 	containers map[containerKey]*reading
 }
 
-// take replaces what is known by the samples of one moment. A container that is not among them is forgotten; what it used stays with the node.
+// take replaces the usage by the samples of one moment. It drops containers without a sample; their CPU time remains in the total of the node.
 func (u *usage) take(samples []sample, now time.Time) {
 	old := u.containers
 	u.containers = make(map[containerKey]*reading, len(samples))

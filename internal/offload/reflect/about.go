@@ -5,15 +5,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// subject is the value by which what is about an object of the provider is found.
+// subject returns the index value of remote objects that refer to the object with that kind and name.
 func subject(kind, name string) string { return kind + "/" + name }
 
-// bySubject indexes objects of the provider by what they are about.
+// bySubject indexes remote objects by the object that they refer to.
 func bySubject(about func(client.Object) (kind, name string)) func(client.Object) []string {
 	return func(obj client.Object) []string { return []string{subject(about(obj))} }
 }
 
-// pair finds what an object of the provider is about, here and there.
+// pair returns the local and the remote object that a remote object refers to; each may be nil.
 func (e *Engine) pair(t *twin, obj client.Object, about func(client.Object) (kind, name string)) (here, there client.Object) {
 	kind, name := about(obj)
 	for _, r := range e.kinds {
@@ -24,8 +24,8 @@ func (e *Engine) pair(t *twin, obj client.Object, about func(client.Object) (kin
 	return nil, nil
 }
 
-// enqueueAbout has everything looked at that is about the object of that name in the provider: when it came, that object, or its pair here, may
-// have been unknown, and then it was about nothing. Nothing is kept for that: what the provider still has is in the store.
+// enqueueAbout enqueues all objects that refer to the remote object with that name. When they arrived, that object or its local counterpart may have
+// been unknown, so that they referred to nothing. No extra state is necessary: the store still holds every object that the provider has.
 func (r *reflector) enqueueAbout(t *twin, name string) {
 	for _, other := range r.engine.kinds {
 		if other.About == nil {
@@ -37,7 +37,7 @@ func (r *reflector) enqueueAbout(t *twin, name string) {
 	}
 }
 
-// arrivedHere does so for an object here.
+// arrivedHere returns a callback that calls enqueueAbout for a new local object.
 func (r *reflector) arrivedHere(t *twin) func(types.NamespacedName) {
 	return func(key types.NamespacedName) {
 		if name := r.remoteName(0, key.Name); name != "" {
@@ -46,7 +46,7 @@ func (r *reflector) arrivedHere(t *twin) func(types.NamespacedName) {
 	}
 }
 
-// arrivedAnywhere does so for an object here of a kind that is not Mapped, if its namespace has a twin.
+// arrivedAnywhere calls enqueueAbout for a new local object of a kind that is not Mapped, if its namespace has a remote namespace.
 func (r *reflector) arrivedAnywhere(key types.NamespacedName) {
 	r.engine.mu.Lock()
 	t := r.engine.twins[key.Namespace]

@@ -6,10 +6,10 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// ConfigMapKind is the name of the kind that ConfigMaps makes.
+// ConfigMapKind is the Kind.Name of ConfigMaps.
 const ConfigMapKind = "ConfigMap"
 
-// ConfigMaps reflects the ConfigMaps of offloaded namespaces.
+// ConfigMaps returns the Kind that reflects the ConfigMaps of offloaded namespaces.
 func ConfigMaps(workers int, options func() kinds.CopyOptions) Kind {
 	kind := plain(ConfigMapKind, workers, &corev1.ConfigMap{}, options, func(local *corev1.ConfigMap, namespace string) (*corev1.ConfigMap, string) {
 		return kinds.ConfigMap(local, namespace, options())

@@ -9,20 +9,20 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// Names of the kinds that follow an offloaded namespace.
+// Kind.Name of Services and EndpointSlices.
 const (
 	ServiceKind       = "Service"
 	EndpointSliceKind = "EndpointSlice"
 )
 
-// copies returns the Kind of objects of which there are copies in the provider, and of which nothing comes back. The options are asked for
-// at every decision; the cluster IDs in them must not change.
+// copies returns a Kind whose objects are copied to the provider and whose remote state is not reflected back. Its callers read their options at
+// every decision; the cluster IDs in the options must not change.
 func copies(name string, workers int, o kinds.CopyOptions, local, remote client.Object, next func(Facts) offload.Step) Kind {
 	ours := labels.Set{api.LabelOrigin: o.Origin, api.LabelDestination: o.Destination}
 	return Kind{
 		Name: name, Workers: workers, Mapped: true,
 		Local: Resource{Object: local},
-		// One that is not ours is let through when it is read by name: Next must see that the name is taken.
+		// Labels restricts only the watch. A read by name also returns an object of another creator, so that Next sees that the name is in use.
 		Remote: []Resource{{Object: remote, Labels: ours.String(), Counted: name}},
 		Next:   next,
 		Refused: func(_ client.Object, action offload.Action, message string) (offload.Step, bool) {
@@ -31,7 +31,7 @@ func copies(name string, workers int, o kinds.CopyOptions, local, remote client.
 	}
 }
 
-// object is obj, or nothing at all: an interface that holds none must not look like one that holds something.
+// object converts obj, and turns a nil client.Object into a nil offload.Object.
 func object(obj client.Object) offload.Object {
 	if obj == nil {
 		return nil
@@ -39,7 +39,7 @@ func object(obj client.Object) offload.Object {
 	return obj
 }
 
-// merge gives a function of one type the shape that CopyRules has.
+// merge adapts a merge function of one type to the signature in offload.CopyRules.
 func merge[T offload.Object](f func(have, want T) (T, kinds.Change)) func(have, want offload.Object) (offload.Object, kinds.Change) {
 	return func(have, want offload.Object) (offload.Object, kinds.Change) {
 		h, ok := have.(T)

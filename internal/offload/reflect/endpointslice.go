@@ -15,20 +15,22 @@ import (
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch
 
-// EndpointSliceOptions are the facts about EndpointSlices that are not in their namespace.
+// EndpointSliceOptions are the inputs of decisions about EndpointSlices that are not objects in their namespace.
 type EndpointSliceOptions struct {
 	kinds.EndpointSliceOptions
-	// Service tells about the Services that the slices follow.
+	// Service are the options of the Services to which the slices belong.
 	Service kinds.CopyOptions
-	// Translate tells that addresses are translated: as they are where Native says so, and otherwise as an IP object of the namespace says.
+	// Translate enables address translation: an address stays unchanged if Native returns true, otherwise an IP object of the namespace gives the
+	// remote address.
 	Translate bool
-	// OfNode tells whether an address is that of a node of this cluster: a pod in its network is exposed to peers by nobody but the user.
+	// OfNode tells whether an address is that of a node of this cluster. For such an address (a host-network pod) no IP object is created
+	// automatically: only the user can expose it to peers.
 	OfNode func(address string) bool
-	// Native tells whether the provider's network knows an address of ours as it is.
+	// Native tells whether an address of this cluster is valid in the provider's network without translation; nil means none is.
 	Native func(address string) bool
 }
 
-// EndpointSlices reflects the EndpointSlices of offloaded namespaces as ShadowEndpointSlices.
+// EndpointSlices returns the Kind that reflects the EndpointSlices of offloaded namespaces as ShadowEndpointSlices.
 func EndpointSlices(workers int, options func() EndpointSliceOptions) Kind {
 	kind := copies(EndpointSliceKind, workers, options().CopyOptions, &discoveryv1.EndpointSlice{}, &offv1.ShadowEndpointSlice{}, func(f Facts) offload.Step {
 		o := options()
@@ -60,7 +62,7 @@ func EndpointSlices(workers int, options func() EndpointSliceOptions) Kind {
 	return kind
 }
 
-// Values in the index of EndpointSlices.
+// Prefixes of the values in the index of EndpointSlices.
 const (
 	byService = "service/"
 	byAddress = "address/"
@@ -81,7 +83,7 @@ func indexSlice(obj client.Object) []string {
 	return out
 }
 
-// addressOf is the address here that an IP object is for.
+// addressOf returns the local address for which an IP object exists.
 func addressOf(obj client.Object) string {
 	ip, ok := obj.(*ipamv1alpha1.IP)
 	if !ok {
@@ -90,14 +92,14 @@ func addressOf(obj client.Object) string {
 	return ip.Spec.IP
 }
 
-// stripService keeps of a Service what decides about its EndpointSlices.
+// stripService keeps only the metadata of a Service, which decides whether its EndpointSlices are copied.
 func stripService(obj client.Object) {
 	if service, ok := obj.(*corev1.Service); ok {
 		service.Spec, service.Status = corev1.ServiceSpec{}, corev1.ServiceStatus{}
 	}
 }
 
-// copy follows the Service: a slice of a Service that stays here stays, too.
+// copy decides how to copy a slice. If its Service is not copied, the slice is not copied either.
 func (o EndpointSliceOptions) copy(slice *discoveryv1.EndpointSlice, namespace string, services, ips Neighbours) offload.Copy {
 	service, _ := services.Get(slice.Labels[discoveryv1.LabelServiceName]).(*corev1.Service)
 	if service == nil {
@@ -128,7 +130,7 @@ func (o EndpointSliceOptions) copy(slice *discoveryv1.EndpointSlice, namespace s
 	return offload.Copy{Want: want, Problem: problem}
 }
 
-// addresses reads IP objects.
+// addresses converts objects to IP objects.
 func addresses(objects []client.Object) []*ipamv1alpha1.IP {
 	var out []*ipamv1alpha1.IP
 	for _, obj := range objects {

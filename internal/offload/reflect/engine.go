@@ -1,9 +1,9 @@
-// Package reflect is the one engine that obeys the decisions of package offload, for every kind: it watches both clusters, asks for the
-// next step about every object that changed on either side, and does it.
+// Package reflect runs the decisions of package offload for every reflected kind. It watches both clusters, asks package offload for the next step of
+// each object that changed on either side, and executes that step.
 //
-// It remembers nothing that it could not read again: started anew, it lists both sides and goes on where it was. While the provider
-// does not answer, its watches are dropped and nothing is concluded about it; when it answers again they begin with complete lists, and
-// every object is looked at once.
+// The engine keeps no state that it could not read again. After a restart it lists both clusters and continues. While the provider is unreachable,
+// the engine stops its watches there and draws no conclusions about it. When the provider responds again, the watches start with complete lists and
+// the engine reconciles every object once.
 package reflect
 
 import (
@@ -27,156 +27,160 @@ import (
 	"liqo.io/liqo/internal/remote"
 )
 
-// Facts is what a Kind decides on about one object.
+// Facts is the input of a Kind's decision about one object.
 type Facts struct {
-	// Local is the object here, nil if there is none.
+	// Local is the object in this cluster, nil if there is none.
 	Local client.Object
-	// Remote holds what the provider has under the same name, in the order of Kind.Remote; nil where there is none.
+	// Remote holds the objects with the corresponding name in the provider, in the order of Kind.Remote. A missing object is nil.
 	Remote []client.Object
-	// Since is when the first of Remote became known, the zero time if it is not or Kind.Waits is not set. A restart forgets it.
+	// Since is when the engine first observed the object in Remote[0]. It is the zero time if there is no such object or Kind.Waits is not set. The
+	// value does not survive a restart.
 	Since time.Time
-	// Mapping tells where the twin of the object's namespace is.
+	// Mapping is the state and the name of the remote namespace of the object's namespace.
 	Mapping offload.Mapping
-	// RemoteSynced tells that Remote is the whole truth; of a Mapped kind, that Local and Beside are, too.
+	// RemoteSynced tells that the caches behind Remote are complete. For a Mapped kind, it covers the caches behind Local and Beside as well.
 	RemoteSynced bool
-	// RefusedSince is since when the provider refuses reads of the first of Remote, zero while it does not, or where Kind.Revoked is not set. With
-	// RemoteSynced only a confirming read was refused.
+	// RefusedSince is the time since which the provider has refused reads of Remote[0]. It is the zero time while the provider allows them, or if
+	// Kind.Revoked is not set. If RemoteSynced is also true, the provider refused only a confirming read and the cache is still complete.
 	RefusedSince time.Time
-	// Beside is what Kind.Beside found in the object's namespace, in that order; nil while the namespace has no twin.
+	// Beside holds the objects of each Kind.Beside in the object's namespace, in that order. It is nil while there is no remote namespace.
 	Beside []Neighbours
-	// About is the object here that Kind.About named, and Twin what the provider has of it in the first place; nil where there is none.
+	// About is the local object that Kind.About names, and Twin is its counterpart in the provider (Remote[0] of that kind). Each may be nil.
 	About, Twin client.Object
-	// Now is the time here.
+	// Now is the current time of this cluster.
 	Now time.Time
-	// LeftOut are the parts of steps that the provider refused just now; see offload.Step.
+	// LeftOut are the parts of this object's steps that the provider has just refused; see offload.Step.Part.
 	LeftOut []string
-	// Refusals are the answers to them, by part.
+	// Refusals are the provider's error messages for those parts, by part.
 	Refusals map[string]string
 }
 
-// Kind is how one kind of object is reflected.
+// Kind defines how the engine reflects one kind of object.
 type Kind struct {
-	// Name is the kind as metrics and logs call it.
+	// Name is the name of the kind in metrics and logs.
 	Name string
-	// Announced tells users of every write in the provider. It costs a write here, so it is for objects that seldom change.
+	// Announced makes the engine call Options.Announce after every create or patch in the provider. Each call needs a write in this cluster, so set
+	// it only for objects that seldom change.
 	Announced bool
-	// Workers is how many objects are handled at a time; 0 turns the kind off.
+	// Workers is the number of objects that are reconciled in parallel; 0 disables the kind.
 	Workers int
-	// Local is what is watched here, in all namespaces.
+	// Local is the set of objects to watch in this cluster, in all namespaces.
 	Local Resource
-	// Mapped restricts that to the namespaces that have a twin, while the provider answers: for kinds of which nothing is shown here.
+	// Mapped restricts Local to namespaces that have a remote namespace, and to the time while the provider is reachable. It is for kinds whose
+	// remote state is not shown in this cluster.
 	Mapped bool
-	// Everywhere tells that decisions depend on where all namespaces have their twins, not only the object's own.
+	// Everywhere tells that decisions depend on the mappings of all namespaces, not only on the mapping of the object's own namespace.
 	Everywhere bool
-	// Beside is what else decisions depend on, watched here in the same namespaces; only for Mapped kinds.
+	// Beside lists further local objects that decisions depend on, watched in the same namespaces as Local. Only for Mapped kinds.
 	Beside []Beside
-	// Remote is what is watched in every twin namespace.
+	// Remote lists the sets of objects to watch in every remote namespace.
 	Remote []Resource
-	// RemoteName is the name, there, of the twin of an object of that name here, and LocalName the way back; empty where there can't be one.
-	// Nil means the same name.
+	// RemoteName converts a local name into the name of the remote object, and LocalName converts it back. They return an empty string if there is no
+	// such name. Nil means that both names are the same.
 	RemoteName, LocalName func(string) string
-	// About returns the kind and the name of the object that the first of Remote, which is there, is about. For kinds that are about objects of
-	// others; may be nil.
+	// About returns the Kind.Name and the remote name of the object that a remote object refers to. The engine calls it only with an existing object
+	// of Remote[0]. It is for kinds like Event whose objects describe other objects; may be nil.
 	About func(remote client.Object) (kind, name string)
-	// Waits tells that decisions depend on how long the first of Remote has been known.
+	// Waits tells that decisions depend on Facts.Since: how long the engine has known the object in Remote[0].
 	Waits bool
-	// Revoked tells that decisions depend on whether the provider refuses reads of the first of Remote.
+	// Revoked tells that decisions depend on Facts.RefusedSince: whether the provider refuses reads of Remote[0].
 	Revoked bool
-	// PerSecond bounds the writes, but for a burst of five seconds' worth; 0 does not. What waits meanwhile is written as it is then.
+	// PerSecond limits the writes per second, with bursts of five seconds' worth; 0 means no limit. An object that waits is written in its latest
+	// state.
 	PerSecond float32
-	// Yields lets what is written for other kinds go before: while something is, an object waits, but no longer than yieldMost. It is for what
-	// only tells of things.
+	// Yields gives the writes of other kinds priority: while there are any, an object of this kind waits, but no longer than yieldMost. It is for
+	// objects that only inform the user, such as Events.
 	Yields bool
-	// Complete puts into an object that is about to be written to the provider what no decision can know, since it takes a request here; local
-	// is what the object is for. May be nil.
+	// Complete fills an object in just before the engine writes it to the provider. It is for content that takes a request to this cluster and that
+	// Next therefore can't provide. local is the local object, obj the object to write. May be nil.
 	Complete func(ctx context.Context, here client.Client, local, obj client.Object, now time.Time) error
-	// Next decides; see offload.Next. It must not change the facts.
+	// Next returns the next step; see offload.Next. It must not change the facts.
 	Next func(Facts) offload.Step
-	// Refused is the step that tells the user that the provider refused an action, false if nobody is told. May be nil.
+	// Refused returns the step that reports a refused action to the user. It returns false if there is nothing to report. May be nil.
 	Refused func(local client.Object, action offload.Action, message string) (offload.Step, bool)
 }
 
-// Health tells whether the provider answers; *remote.Health is one.
+// Health reports whether the provider is reachable; *remote.Health implements it.
 type Health interface {
 	State() remote.State
 	Subscribe() <-chan struct{}
 }
 
-// Options make an Engine.
+// Options configure an Engine.
 type Options struct {
-	// Local and Remote reach the two clusters, without caches.
+	// Local and Remote are uncached clients of the two clusters.
 	Local, Remote client.WithWatch
 	Health        Health
-	// Namespace and Map name the NamespaceMap with the twins of our namespaces, here.
+	// Namespace and Map are the namespace and name of the local NamespaceMap that lists our remote namespaces.
 	Namespace, Map string
 	Kinds          []Kind
 	Log            *slog.Logger
-	// Clock is time itself unless a test says otherwise.
+	// Clock is the time source; nil means the system clock.
 	Clock clock.Clock
-	// Warn tells the user about an object; may be nil.
+	// Warn reports a warning about a local object to the user; may be nil.
 	Warn func(obj client.Object, message string)
-	// Announce tells the user that the provider has obj as it is now; may be nil.
+	// Announce reports to the user that the provider now has the current state of obj; may be nil.
 	Announce func(obj client.Object)
-	// Reflected is called for every object of a kind (of a kind that Resource.Counted names, where it does) that was created or changed in the other
-	// cluster, with its namespace here; may be nil.
+	// Reflected is called after every write that creates or changes an object in either cluster. kind is the Resource.Counted of a remote object, or
+	// Kind.Name if that is not set. namespace is the local namespace. May be nil.
 	Reflected func(kind, namespace string)
-	// Failed is told about every step that failed; may be nil.
+	// Failed is called for every step that failed; may be nil.
 	Failed func(kind, namespace string)
-	// Stale tells that what is known of this cluster may be out of date, and another process at work in our place: then nothing is decided, until Look is
-	// called. May be nil.
+	// Stale tells that the local caches may be outdated and that another process may be active in our place. While it returns true, the engine
+	// decides nothing. When it returns false again, the caller must call Look. May be nil.
 	Stale func() bool
-	// AccessChanged is called when the provider begins or stops to refuse access to a remote namespace; see RefusedSince. May be nil.
+	// AccessChanged is called when the provider starts or stops refusing access to a remote namespace; see RefusedSince. May be nil.
 	AccessChanged func()
-	// RequestTimeout bounds every request but watches; 15 s if zero.
+	// RequestTimeout limits the duration of one reconciliation, with all its requests; watches are not limited. Zero means 15 s.
 	RequestTimeout time.Duration
 }
 
-// Engine reflects the kinds it was made for.
+// Engine reflects a set of kinds between this cluster and one provider.
 type Engine struct {
 	opts  Options
 	kinds []*reflector
 	nsmap *store
-	// wake has the watches in the provider compared with the map and the link.
+	// wake triggers settle, which adjusts the watches in the provider to the NamespaceMap and to the provider's health.
 	wake chan struct{}
-	// listed is done when the local objects of all kinds are known.
+	// listed is done when the local lists of all kinds that are not Mapped are complete.
 	listed sync.WaitGroup
 
-	// wrote is when something was last written for a kind that does not yield, by the clock, in nanoseconds.
+	// wrote is the time of the last write for a kind that does not yield, in nanoseconds since the Unix epoch.
 	wrote atomic.Int64
 
 	mu    sync.Mutex
 	twins map[string]*twin // by local namespace
 }
 
-// reflector is one kind at work.
+// reflector is the running state of one kind.
 type reflector struct {
 	Kind
 	engine *Engine
-	// local is nil for a Mapped kind, which has one per twin.
+	// local is nil for a Mapped kind, which has one local store per remote namespace instead.
 	local *store
 	queue queue
 
-	// pace is nil without a bound.
+	// pace is nil if PerSecond is 0.
 	pace flowcontrol.RateLimiter
 
 	mu sync.Mutex
-	// told is what the user heard last about an object.
+	// told is the last warning that the user received about each object, prefixed with the object's UID.
 	told map[types.NamespacedName]string
 }
 
-// Retries of an object whose step failed.
+// Bounds of the backoff after a failed step.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 30 * time.Second
 )
 
-// How long nothing may have been written before a kind that yields goes on, and how long it waits for that at most.
+// yieldQuiet is how long other kinds must not have written before a yielding kind continues. yieldMost is how long it waits for that at most.
 const (
 	yieldQuiet = 500 * time.Millisecond
 	yieldMost  = 5 * time.Second
 )
 
-// New makes an Engine; Run makes it work.
+// New returns an Engine that does nothing until Run is called.
 func New(opts Options) *Engine {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
@@ -229,7 +233,7 @@ func New(opts Options) *Engine {
 	return e
 }
 
-// Run works until ctx ends, and returns nil then.
+// Run reflects until ctx ends and then returns nil.
 func (e *Engine) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return watchInto(ctx, e.opts.Local, e.opts.Namespace, e.nsmap) })
@@ -242,7 +246,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	go func() { e.listed.Wait(); close(listed) }()
 	health := e.opts.Health.Subscribe()
 	group.Go(func() error {
-		select { // an absent local object means nothing before the lists are complete
+		select { // until the lists are complete, a missing local object means nothing
 		case <-listed:
 		case <-ctx.Done():
 			return nil
@@ -272,7 +276,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Look has every object of the kinds of those names looked at once more: something that they depend on and that is not watched here changed.
+// Look enqueues all objects of the kinds with those names. Call it when something changed that they depend on and that the engine does not watch.
 func (e *Engine) Look(kinds ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -293,16 +297,16 @@ func (e *Engine) Look(kinds ...string) {
 	}
 }
 
-// add has an object looked at that the watch told of.
+// add enqueues an object after a watch event.
 func (r *reflector) add(key types.NamespacedName, _, _ client.Object) { r.queue.Add(key) }
 
-// enqueue has an object looked at now, whatever failed before.
+// enqueue resets the backoff of an object and enqueues it.
 func (r *reflector) enqueue(key types.NamespacedName) {
 	r.queue.Forget(key)
 	r.queue.Add(key)
 }
 
-// enqueueAll has everything in a store of local objects looked at.
+// enqueueAll enqueues all objects of a store of local objects.
 func (r *reflector) enqueueAll(s *store) {
 	for _, key := range s.keys() {
 		r.enqueue(key)
@@ -314,7 +318,7 @@ func (e *Engine) namespaceMap() *offv1.NamespaceMap {
 	return m
 }
 
-// mapping tells where the twin of a namespace is, and its watches if it has any.
+// mapping returns the mapping of a local namespace, and the watches of its remote namespace, nil if there are none.
 func (e *Engine) mapping(namespace string) (offload.Mapping, *twin) {
 	if !e.nsmap.hasSynced() {
 		return offload.Mapping{}, nil
@@ -323,14 +327,14 @@ func (e *Engine) mapping(namespace string) (offload.Mapping, *twin) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t := e.twins[namespace]
-	if t != nil && t.remote != at.Namespace { // the map changed this instant
+	if t != nil && t.remote != at.Namespace { // the NamespaceMap has just changed and settle did not run yet
 		t = nil
 	}
 	return at, t
 }
 
-// RefusedSince is since when the provider refuses access to every remote namespace that has pods of ours, zero while it does not: then the tenant
-// is drained or removed. A single namespace that is refused among others is no sign of that.
+// RefusedSince returns the time since which the provider has refused access to every remote namespace that has pods of ours: it drained or removed the
+// tenant. RefusedSince returns the zero time as long as at least one such namespace is readable, because a single refused namespace proves nothing.
 func (e *Engine) RefusedSince() time.Time {
 	e.mu.Lock()
 	twins := maps.Clone(e.twins)
@@ -353,18 +357,18 @@ func (e *Engine) RefusedSince() time.Time {
 	return since
 }
 
-// RemoteNamespace returns the twin of a local namespace, false if it has none.
+// RemoteNamespace returns the remote namespace of a local namespace, false if it has none.
 func (e *Engine) RemoteNamespace(local string) (string, bool) {
 	at, _ := e.mapping(local)
 	return at.Namespace, at.Namespace != ""
 }
 
-// Reflected tells how many objects of each kind the provider has at this moment for each local namespace, as far as is known; nothing of namespaces
-// without a twin, nor while the provider does not answer.
+// Reflected calls tell with the number of objects in the provider, per kind and local namespace, as far as the caches know. It reports nothing for
+// namespaces without a remote namespace, nor while the provider is unreachable.
 func (e *Engine) Reflected(tell func(kind, namespace string, count int)) {
 	e.mu.Lock()
 	twins := maps.Clone(e.twins)
-	e.mu.Unlock() // every decision waits for it
+	e.mu.Unlock() // every decision waits for this lock
 	for namespace, t := range twins {
 		for _, r := range e.kinds {
 			for i := range r.Remote {
@@ -376,7 +380,7 @@ func (e *Engine) Reflected(tell func(kind, namespace string, count int)) {
 	}
 }
 
-// Local returns all objects of a kind that are here; nothing of a Mapped kind. They must not be changed.
+// Local returns all local objects of a kind, nil for a Mapped kind. They must not be changed.
 func (e *Engine) Local(kind string) []client.Object {
 	for _, r := range e.kinds {
 		if r.Name == kind && !r.Mapped {
@@ -386,7 +390,8 @@ func (e *Engine) Local(kind string) []client.Object {
 	return nil
 }
 
-// LocalOf returns an object of a kind that is here, in a namespace that has a remote one; nil if it is not known. It must not be changed.
+// LocalOf returns a local object of a kind. It returns nil if the object is unknown; for a Mapped kind also if its namespace has no remote namespace.
+// The object must not be changed.
 func (e *Engine) LocalOf(kind, namespace, name string) client.Object {
 	_, t := e.mapping(namespace)
 	for _, r := range e.kinds {
@@ -397,5 +402,5 @@ func (e *Engine) LocalOf(kind, namespace, name string) client.Object {
 	return nil
 }
 
-// errUnknownAction is a decision this engine can't obey: a programming error.
+// errUnknownAction reports an action that this engine does not implement: a programming error.
 func errUnknownAction(a offload.Action) error { return fmt.Errorf("no such action: %d", a) }

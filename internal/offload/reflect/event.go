@@ -10,13 +10,13 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// EventKind is the name of the kind that Events makes.
+// EventKind is the Kind.Name of Events.
 const EventKind = "Event"
 
-// eventsPerSecond bounds what the events of a provider cost here, however many it tells.
+// eventsPerSecond limits the writes for a provider's Events in this cluster, however many Events the provider has.
 const eventsPerSecond = 20
 
-// Events shows here what the provider tells about the twins of objects of ours.
+// Events returns the Kind that copies the provider's Events about our reflected objects into this cluster.
 func Events(workers int, options func() kinds.CopyOptions) Kind {
 	o := options()
 	return Kind{

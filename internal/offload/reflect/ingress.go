@@ -7,10 +7,10 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// IngressKind is the name of the kind that Ingresses makes.
+// IngressKind is the Kind.Name of Ingresses.
 const IngressKind = "Ingress"
 
-// Ingresses reflects the Ingresses of offloaded namespaces.
+// Ingresses returns the Kind that reflects the Ingresses of offloaded namespaces.
 func Ingresses(workers int, options func() kinds.IngressOptions) Kind {
 	kind := plain(IngressKind, workers, &networkingv1.Ingress{}, func() kinds.CopyOptions { return options().CopyOptions },
 		func(local *networkingv1.Ingress, namespace string) (*networkingv1.Ingress, string) {
@@ -21,7 +21,7 @@ func Ingresses(workers int, options func() kinds.IngressOptions) Kind {
 	return kind
 }
 
-// stripIngressStatus drops what never crosses.
+// stripIngressStatus drops the status, which is never copied in either direction.
 func stripIngressStatus(obj client.Object) {
 	if ingress, ok := obj.(*networkingv1.Ingress); ok {
 		ingress.Status = networkingv1.IngressStatus{}

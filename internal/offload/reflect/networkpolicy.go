@@ -7,10 +7,10 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// NetworkPolicyKind is the name of the kind that NetworkPolicies makes.
+// NetworkPolicyKind is the Kind.Name of NetworkPolicies.
 const NetworkPolicyKind = "NetworkPolicy"
 
-// NetworkPolicies reflects the NetworkPolicies of offloaded namespaces.
+// NetworkPolicies returns the Kind that reflects the NetworkPolicies of offloaded namespaces.
 func NetworkPolicies(workers int, options func() kinds.NetworkPolicyOptions) Kind {
 	kind := copies(NetworkPolicyKind, workers, options().CopyOptions, &networkingv1.NetworkPolicy{}, &networkingv1.NetworkPolicy{}, func(f Facts) offload.Step {
 		o := options()

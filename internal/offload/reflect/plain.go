@@ -8,13 +8,13 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// Kinds returns the names of all kinds that are reflected.
+// Kinds returns the names of all reflected kinds.
 func Kinds() []string {
 	return []string{PodKind, ServiceKind, EndpointSliceKind, IngressKind, ConfigMapKind, SecretKind, EventKind, NetworkPolicyKind, PodDisruptionBudgetKind}
 }
 
-// plain returns the Kind of objects whose copies are of the same type and depend on nothing else. problem is what the user should know of a copy; may
-// be nil.
+// plain returns a Kind whose copies have the same type as the originals and depend on no other objects. problem returns what the user should know
+// about a copy, and may be nil.
 func plain[T client.Object](name string, workers int, empty T, options func() kinds.CopyOptions, forward func(local T, namespace string) (T, string), differ func(have, want T) (T, kinds.Change),
 	problem func(local T) error) Kind {
 	return copies(name, workers, options(), empty, empty, func(f Facts) offload.Step {

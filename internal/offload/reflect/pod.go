@@ -16,7 +16,7 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// PodKind is the name of the kind Pods makes.
+// PodKind is the Kind.Name of Pods.
 const PodKind = "Pod"
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
@@ -24,8 +24,8 @@ const PodKind = "Pod"
 // +kubebuilder:rbac:groups="",resources=events,verbs=create
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch
 
-// Pods reflects the pods of a virtual node as ShadowPods, and the state of the Pods that the provider makes of them back. The facts about
-// the node are asked for at every decision, since they may change; its name and the two cluster IDs must not.
+// Pods returns the Kind that reflects the pods of a virtual node as ShadowPods, and the status of the resulting remote Pods back to this cluster.
+// options is called at every decision, since its values may change. The node name and the two cluster IDs must not change.
 func Pods(workers int, options func() kinds.PodOptions) Kind {
 	o := options()
 	ours := labels.Set{api.LabelOrigin: o.Origin, offv1.LabelNodeName: o.Node}
@@ -45,12 +45,12 @@ func Pods(workers int, options func() kinds.PodOptions) Kind {
 			Strip: stripLocalPod,
 		},
 		Remote: []Resource{
-			// A ShadowPod of another maker is let through when it is read by name: Next must see that the name is taken.
+			// Labels restricts only the watch. A read by name also returns a ShadowPod of another creator, so that Next sees that the name is in use.
 			{Object: &offv1.ShadowPod{}, Labels: ours.String(), Strip: stripShadowPod, Counted: PodKind},
 			{Object: &corev1.Pod{}, Labels: pods.String(), Strip: stripRemotePod, Matches: func(obj client.Object) bool {
 				return labels.SelectorFromSet(pods).Matches(labels.Set(obj.GetLabels()))
 			}},
-			// One that holds no tokens is let through as well.
+			// A read by name also returns a Secret without the token labels.
 			{Object: &corev1.Secret{}, Labels: ours.String() + "," + kinds.LabelServiceAccount, Counted: "ServiceAccount", Strip: stripTokens, Name: kinds.TokenSecret, Former: kinds.FormerTokenSecret, LocalName: kinds.PodOfTokens},
 		},
 		Complete: func(ctx context.Context, here client.Client, local, obj client.Object, now time.Time) error {
@@ -79,15 +79,15 @@ func Pods(workers int, options func() kinds.PodOptions) Kind {
 				return offload.Step{}, false
 			case action == offload.CreateRemote && !kinds.Offloaded(local):
 				return offload.Refuse(local, message), true
-			default: // it runs on as it is
+			default: // the remote pod continues unchanged
 				return offload.Step{Why: message, Warning: message}, true
 			}
 		},
 	}
 }
 
-// stripLocalPod keeps, of a Pod that is offloaded, only what its state depends on and what tells that its specification changed; before that its
-// whole spec is needed.
+// stripLocalPod reduces an offloaded Pod to the fields that its status depends on and the fields that show a change of its specification. A Pod that
+// is not offloaded yet keeps its whole spec.
 func stripLocalPod(obj client.Object) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok || !kinds.Offloaded(pod) {
@@ -116,14 +116,14 @@ func stripLocalPod(obj client.Object) {
 	pod.OwnerReferences = nil
 }
 
-// stripShadowPod drops the spec, which is never compared: an annotation tells whether it is the one of its Pod.
+// stripShadowPod drops the spec. It is never compared: an annotation tells whether it matches the Pod's spec.
 func stripShadowPod(obj client.Object) {
 	if shadow, ok := obj.(*offv1.ShadowPod); ok {
 		shadow.Spec = offv1.ShadowPodSpec{}
 	}
 }
 
-// stripRemotePod keeps the status, and what tells whose it is.
+// stripRemotePod keeps the status and the metadata that identifies the Pod and its owner.
 func stripRemotePod(obj client.Object) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {

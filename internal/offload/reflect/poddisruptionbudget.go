@@ -10,24 +10,25 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// PodDisruptionBudgetKind is the name of the kind that PodDisruptionBudgets makes.
+// PodDisruptionBudgetKind is the Kind.Name of PodDisruptionBudgets.
 const PodDisruptionBudgetKind = "PodDisruptionBudget"
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 
-// PodDisruptionBudgetOptions are the facts that decide what becomes of PodDisruptionBudgets.
+// PodDisruptionBudgetOptions are the inputs of decisions about PodDisruptionBudgets that are not objects in their namespace.
 type PodDisruptionBudgetOptions struct {
 	kinds.CopyOptions
-	// Node is the virtual node of this virtual kubelet; its Pods are not watched for this kind.
+	// Node is the virtual node of this virtual kubelet. The Pods on it are not watched for this kind.
 	Node string
-	// AtTarget tells whether a node stands for the provider.
+	// AtTarget tells whether a node is a virtual node of the provider.
 	AtTarget func(node string) bool
 }
 
-// everyBudget is the value in the index of PodDisruptionBudgets, and of Pods, that all have: any Pod may be of any of them.
+// everyBudget is an index value that all PodDisruptionBudgets and all Pods share, because any budget may select any Pod.
 const everyBudget = "any"
 
-// PodDisruptionBudgets reflects the PodDisruptionBudgets of offloaded namespaces, with the numbers that the Pods in other places leave to the provider.
+// PodDisruptionBudgets returns the Kind that reflects the PodDisruptionBudgets of offloaded namespaces. The limits of a copy take into account the
+// healthy Pods that run outside the provider.
 func PodDisruptionBudgets(workers int, options func() PodDisruptionBudgetOptions) Kind {
 	first := options()
 	kind := copies(PodDisruptionBudgetKind, workers, first.CopyOptions, &policyv1.PodDisruptionBudget{}, &policyv1.PodDisruptionBudget{}, func(f Facts) offload.Step {
@@ -76,7 +77,7 @@ func podsElsewhere(objects []client.Object, atTarget func(node string) bool) []*
 	return out
 }
 
-// stripCountedPod keeps of a Pod what tells whether it counts as healthy.
+// stripCountedPod keeps the fields of a Pod that decide whether it counts as healthy.
 func stripCountedPod(obj client.Object) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {

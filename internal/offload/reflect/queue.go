@@ -7,9 +7,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// queue holds the objects that wait to be looked at, each once, those of which the provider told something apart from the rest: of a thousand pods
-// that are made at once the first ones run long before the last ones have their ShadowPod, and would look as if they did not. The two take turns of
-// some objects each: neither waits for more than that of the other, and states are shown many at a time, which costs those who follow them less.
+// queue holds the objects to reconcile, each once. Objects with updates from the provider have a separate lane. Otherwise, of a thousand pods created
+// at once, the first would run long before the last have their ShadowPods, but their status would not show it.
+//
+// The two lanes alternate after a fixed number of objects (see turn), so neither waits for more than one turn of the other. Status updates are
+// written in batches as a result, which reduces the load on controllers that watch the pods.
 type queue struct {
 	workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	lanes *lanes
@@ -29,35 +31,35 @@ func newQueue() queue {
 	}
 }
 
-// addTold adds an object of which the provider told something.
+// addTold enqueues an object after an update from the provider.
 func (q queue) addTold(key types.NamespacedName) {
 	q.lanes.tell(key)
 	q.Add(key)
 }
 
-// The lanes, and how many there are.
+// Lanes of a queue, and their number.
 const (
 	laneRest = iota
 	laneTold
 	laneCount
 )
 
-// turn is how many objects of a lane come one after the other while there are others in the other one. For each state of a pod that its ReplicaSet hears of,
-// Kubernetes counts all its pods and writes what it counted, and so does the Deployment; for thirty at once it does so a few times.
+// turn is the number of consecutive objects from one lane while the other lane has objects. A ReplicaSet that observes a pod's status counts all its
+// pods and writes its own status, and then its Deployment does the same. For about thirty pods at once they do so only a few times.
 const turn = 32
 
-// lanes is a workqueue.Queue.
+// lanes implements workqueue.Queue.
 type lanes struct {
 	mu sync.Mutex
-	// told are those that belong into the lane of that name when they are pushed, or already wait.
+	// told holds the objects that belong in laneTold. They are about to be pushed or wait already.
 	told map[types.NamespacedName]struct{}
 
-	// What follows is guarded by the workqueue.
+	// The fields below are guarded by the workqueue.
 
-	// lane is where an object waits. What waits in another lane was moved, and is passed over there.
+	// lane is the lane in which an object waits. If the object was moved, its entry in the other lane is stale and is skipped.
 	lane  map[types.NamespacedName]int
 	order [laneCount][]types.NamespacedName
-	// at is the lane whose turn it is, left how many more that turn has.
+	// at is the current lane, left the number of objects that remain in its turn.
 	at, left int
 }
 
@@ -67,7 +69,7 @@ func (l *lanes) tell(key types.NamespacedName) {
 	l.told[key] = struct{}{}
 }
 
-// of returns where an object that is added belongs.
+// of returns the lane of an object that is added.
 func (l *lanes) of(key types.NamespacedName) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,10 +80,10 @@ func (l *lanes) of(key types.NamespacedName) int {
 	return laneTold
 }
 
-// Push is part of workqueue.Queue.
+// Push implements workqueue.Queue.
 func (l *lanes) Push(key types.NamespacedName) { l.append(key, l.of(key)) }
 
-// Touch is part of workqueue.Queue: key waits already.
+// Touch implements workqueue.Queue. It is called when key is added while it waits already.
 func (l *lanes) Touch(key types.NamespacedName) {
 	if to := l.of(key); to == laneTold && l.lane[key] != to {
 		l.append(key, to)
@@ -93,10 +95,10 @@ func (l *lanes) append(key types.NamespacedName, to int) {
 	l.order[to] = append(l.order[to], key)
 }
 
-// Len is part of workqueue.Queue.
+// Len implements workqueue.Queue.
 func (l *lanes) Len() int { return len(l.lane) }
 
-// Pop is part of workqueue.Queue.
+// Pop implements workqueue.Queue.
 func (l *lanes) Pop() types.NamespacedName {
 	for range laneCount + 1 {
 		if l.left > 0 {
@@ -107,10 +109,10 @@ func (l *lanes) Pop() types.NamespacedName {
 		}
 		l.at, l.left = (l.at+1)%laneCount, turn
 	}
-	return types.NamespacedName{} // nobody pops from an empty queue
+	return types.NamespacedName{} // never reached: the workqueue does not pop from an empty queue
 }
 
-// take removes the first object that waits in a lane, false if there is none.
+// take removes the first waiting object of a lane, false if there is none.
 func (l *lanes) take(from int) (types.NamespacedName, bool) {
 	for len(l.order[from]) > 0 {
 		key := l.order[from][0]

@@ -6,10 +6,10 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// SecretKind is the name of the kind that Secrets makes.
+// SecretKind is the Kind.Name of Secrets.
 const SecretKind = "Secret"
 
-// Secrets reflects the Secrets of offloaded namespaces.
+// Secrets returns the Kind that reflects the Secrets of offloaded namespaces.
 func Secrets(workers int, options func() kinds.CopyOptions) Kind {
 	return plain(SecretKind, workers, &corev1.Secret{}, options, func(local *corev1.Secret, namespace string) (*corev1.Secret, string) {
 		return kinds.Secret(local, namespace, options())

@@ -10,7 +10,7 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch
 
-// Services reflects the Services of offloaded namespaces.
+// Services returns the Kind that reflects the Services of offloaded namespaces.
 func Services(workers int, options func() kinds.ServiceOptions) Kind {
 	kind := copies(ServiceKind, workers, options().CopyOptions, &corev1.Service{}, &corev1.Service{}, func(f Facts) offload.Step {
 		o := options()
@@ -30,12 +30,12 @@ func Services(workers int, options func() kinds.ServiceOptions) Kind {
 			Merge: merge(kinds.MergeService),
 		})
 	})
-	kind.Announced, kind.Everywhere = true, true // an external name may be that of a Service in another namespace
+	kind.Announced, kind.Everywhere = true, true // an ExternalName may refer to a Service in another namespace
 	kind.Local.Strip, kind.Remote[0].Strip = stripServiceStatus, stripServiceStatus
 	return kind
 }
 
-// stripServiceStatus drops what never crosses.
+// stripServiceStatus drops the status, which is never copied in either direction.
 func stripServiceStatus(obj client.Object) {
 	if service, ok := obj.(*corev1.Service); ok {
 		service.Status = corev1.ServiceStatus{}

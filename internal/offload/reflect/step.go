@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// work takes objects from the queue, one after the other, until it is shut down.
+// work reconciles objects from the queue one by one until the queue is shut down.
 func (r *reflector) work(ctx context.Context) error {
 	for {
 		key, shutdown := r.queue.Get()
@@ -35,8 +35,8 @@ func (r *reflector) work(ctx context.Context) error {
 	}
 }
 
-// yield waits until nothing is written for kinds that do not yield, but no longer than yieldMost. The worker is held up by it, so that of those that
-// yield each worker writes one in that time.
+// yield waits until the kinds that do not yield stop writing, but no longer than yieldMost. It blocks the calling worker, so each worker of a
+// yielding kind writes one object in that time.
 func (e *Engine) yield(ctx context.Context) {
 	for end := e.opts.Clock.Now().Add(yieldMost); ; {
 		now := e.opts.Clock.Now()
@@ -52,7 +52,7 @@ func (e *Engine) yield(ctx context.Context) {
 	}
 }
 
-// handle does one step about one object and sees to it that the object is looked at again if it must be.
+// handle executes one step of an object and requeues the object if necessary.
 func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
 	ctx, cancel := context.WithTimeout(ctx, r.engine.opts.RequestTimeout)
 	defer cancel()
@@ -67,7 +67,7 @@ func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.Canceled):
 	case errors.As(err, new(refusal)):
-		if step.Action != offload.Nothing { // said once: the user was told just now
+		if step.Action != offload.Nothing { // log it only once: the user was warned just now
 			log.Warn("The provider refused an object", "error", err)
 		}
 		r.queue.AddRateLimited(key)
@@ -79,7 +79,7 @@ func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
 		if step.Action != offload.Nothing {
 			log.Info("Step done", "step", step.Action.String(), "why", step.Why)
 			if r.pace != nil {
-				_ = r.pace.Wait(ctx) // in vain only when everything ends
+				_ = r.pace.Wait(ctx) // fails only at shutdown or after RequestTimeout
 			}
 		}
 		switch {
@@ -91,13 +91,13 @@ func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
 	}
 }
 
-// pass decides and obeys. What the provider refuses of a step in parts is left out, and the rest decided on without it.
+// pass decides and executes one step. If the provider refuses a part of the object, pass leaves that part out and decides again without it.
 func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload.Step, error) {
 	facts, t := r.facts(key)
 	var refusals []string
 	for read := false; ; {
 		step := r.Next(facts)
-		if step.Confirm && !read { // once: what is refused changes nothing
+		if step.Confirm && !read { // read only once: a refusal does not change the facts
 			var err error
 			if facts, err = r.read(ctx, t, key, facts); err != nil {
 				return step, err
@@ -114,7 +114,7 @@ func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload
 		case err == nil:
 			return step, nil
 		case step.Action == offload.CreateRemote && apierrors.IsAlreadyExists(err):
-			// Either the process before this one made it and the watch is late, or it is somebody else's: look.
+			// Either a previous process created it and the watch lags behind, or the object belongs to another creator. Read it to find out.
 			facts, err := r.read(ctx, t, key, facts)
 			if err != nil {
 				return step, err
@@ -146,18 +146,18 @@ func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload
 	}
 }
 
-// refusal is an error that the user was told about.
+// refusal is an error that the user was already warned about.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
 
-// refused tells whether the other API server understood the request and said no.
+// refused tells whether the provider's API server rejected the content of a request or denied permission. A terminating namespace does not count.
 func refused(err error) bool {
 	return (apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) &&
 		!apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// facts gathers, from memory, what is known about an object.
+// facts collects from the caches everything that is known about an object.
 func (r *reflector) facts(key types.NamespacedName) (Facts, *twin) {
 	at, t := r.engine.mapping(key.Namespace)
 	if stale := r.engine.opts.Stale; stale != nil && stale() {
@@ -184,7 +184,7 @@ func (r *reflector) facts(key types.NamespacedName) (Facts, *twin) {
 		}
 		if i == 0 {
 			facts.Since = s.arrivedAt(there)
-			if !s.hasSynced() { // else only a read was refused, and the next one tells
+			if !s.hasSynced() { // while the cache is complete, only a read was refused, and the next read shows it again
 				facts.RefusedSince = s.refusedAt()
 			}
 		}
@@ -195,7 +195,8 @@ func (r *reflector) facts(key types.NamespacedName) (Facts, *twin) {
 	return facts, t
 }
 
-// read replaces the objects in facts by what the API servers have now. Where the provider refuses that, what is known of it stays, and facts say so.
+// read replaces the objects in facts by their current state on both API servers. If the provider refuses the read, the cached remote objects stay and
+// facts.RefusedSince is set.
 func (r *reflector) read(ctx context.Context, t *twin, key types.NamespacedName, facts Facts) (Facts, error) {
 	var err error
 	if facts.Local, err = get(ctx, r.engine.opts.Local, key, r.Local); err != nil {
@@ -224,7 +225,7 @@ func (r *reflector) read(ctx context.Context, t *twin, key types.NamespacedName,
 			if err != nil {
 				return facts, fmt.Errorf("reading remote %s: %w", remoteKey, err)
 			}
-			if former != nil && selects(resource.Labels, former) { // the user may have one of that name
+			if former != nil && selects(resource.Labels, former) { // the user may have an object with that name
 				facts.Remote[i] = former
 			}
 		}
@@ -232,13 +233,13 @@ func (r *reflector) read(ctx context.Context, t *twin, key types.NamespacedName,
 	return facts, nil
 }
 
-// selects tells whether an object is among those of a selector of labels.
+// selects tells whether an object matches a label selector.
 func selects(selector string, obj client.Object) bool {
 	parsed, err := labels.Parse(selector)
 	return err == nil && parsed.Matches(labels.Set(obj.GetLabels()))
 }
 
-// get reads one object; nil means that the set of the resource does not have it.
+// get reads one object. It returns nil if the object does not exist or does not belong to the resource's set.
 func get(ctx context.Context, c client.Client, key types.NamespacedName, resource Resource) (client.Object, error) {
 	obj, ok := resource.Object.DeepCopyObject().(client.Object)
 	if !ok {
@@ -257,7 +258,8 @@ func get(ctx context.Context, c client.Client, key types.NamespacedName, resourc
 	}
 }
 
-// do obeys a step about the object of that name, and tells the user what the step wants him to hear. That an object to be deleted is gone is fine.
+// do executes a step of the object with that name and reports the step's warning to the user. If an object to delete no longer exists, that is no
+// error.
 func (r *reflector) do(ctx context.Context, t *twin, key types.NamespacedName, local client.Object, step offload.Step) error {
 	if step.Action != offload.Nothing {
 		obj, ok := step.Object.(client.Object)
@@ -274,7 +276,8 @@ func (r *reflector) do(ctx context.Context, t *twin, key types.NamespacedName, l
 		}
 		r.count(step.Action, obj, key.Namespace)
 	}
-	// Once it is written: a write that fails is tried again, and would be told again. What was told before a write that has nothing to tell may be so still.
+	// Warn only after the write: a failed write is retried and would repeat the warning. A successful write without a warning does not clear the
+	// previous warning, which may still be valid.
 	if step.Warning != "" || step.Action == offload.Nothing || local == nil {
 		r.tell(key, local, step.Warning)
 	}
@@ -284,7 +287,7 @@ func (r *reflector) do(ctx context.Context, t *twin, key types.NamespacedName, l
 	return nil
 }
 
-// count reports what a step reflected; a deletion reflects nothing.
+// count reports a create or patch to Options.Reflected. Deletions are not counted.
 func (r *reflector) count(action offload.Action, obj client.Object, namespace string) {
 	switch action {
 	case offload.CreateRemote, offload.PatchRemote:
@@ -300,7 +303,7 @@ func (r *reflector) count(action offload.Action, obj client.Object, namespace st
 	}
 }
 
-// tell warns the user about a local object, unless that is what he heard last about it.
+// tell warns the user about a local object, unless the same warning was the last one about this object. An empty warning clears the record.
 func (r *reflector) tell(key types.NamespacedName, local client.Object, warning string) {
 	r.mu.Lock()
 	if warning == "" || local == nil {
@@ -317,7 +320,7 @@ func (r *reflector) tell(key types.NamespacedName, local client.Object, warning 
 	}
 }
 
-// write does the one write of a step, about obj.
+// write executes the single write of a step on obj.
 func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj client.Object) error {
 	opts := r.engine.opts
 	switch step.Action {
@@ -346,7 +349,7 @@ func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj c
 		if err != nil {
 			return err
 		}
-		// The answer goes into an empty object: what is not in it must not survive from the question.
+		// Decode the response into an empty object: fields that the response lacks must not survive from the request.
 		answer, ok := r.Local.Object.DeepCopyObject().(client.Object)
 		if !ok {
 			return fmt.Errorf("obeying %s: %T is not an object", step.Action, r.Local.Object)
@@ -361,7 +364,7 @@ func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj c
 	case offload.CreateLocal:
 		if err := opts.Local.Create(ctx, obj, client.FieldOwner(api.FieldManager)); err != nil {
 			if apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-				return nil // if the one that is there is ours, the watch will tell; what can't be here won't be able to later
+				return nil // if the existing object is ours, the watch reports it; otherwise a retry can't succeed
 			}
 			return err
 		}
@@ -385,7 +388,7 @@ func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj c
 	}
 }
 
-// patch turns old into obj, on condition that it is still that very object: one of its name may be somebody else's.
+// patch turns old into obj, on condition that the object still has the UID of old: another object may have its name by now.
 func patch(ctx context.Context, c client.Client, old, obj client.Object) error {
 	data, err := client.MergeFrom(old).Data(obj)
 	if err != nil {
@@ -407,7 +410,7 @@ func patch(ctx context.Context, c client.Client, old, obj client.Object) error {
 	return c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), client.FieldOwner(api.FieldManager))
 }
 
-// statusPatch turns old into obj, on condition that it is still that very object.
+// statusPatch returns the strategic merge patch that turns old into obj, on condition that the object still has the same UID.
 func statusPatch(old, obj client.Object) ([]byte, error) {
 	before, err := withUID(old, "")
 	if err != nil {
@@ -437,14 +440,14 @@ func withUID(obj client.Object, uid types.UID) ([]byte, error) {
 	return data, nil
 }
 
-// remove deletes that very object; that it is gone is fine.
+// remove deletes the object with exactly that UID. If it no longer exists, that is no error.
 func remove(ctx context.Context, c client.Client, obj client.Object, opts ...client.DeleteOption) error {
 	uid := obj.GetUID()
 	opts = append(opts, client.Preconditions(metav1.Preconditions{UID: &uid}))
 	return gone(c.Delete(ctx, obj, opts...))
 }
 
-// gone forgives that an object vanished, or that another one has its name by now: the watch will tell.
+// gone ignores that an object no longer exists or that another object has its name by now: the watch reports it.
 func gone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
@@ -452,21 +455,21 @@ func gone(err error) error {
 	return err
 }
 
-// wrote notes what a write of ours made of a remote object.
+// wrote records the result of our own write of a remote object.
 func (r *reflector) wrote(t *twin, obj client.Object) {
 	if s := r.storeOf(t, obj); s != nil {
 		s.wrote(obj)
 	}
 }
 
-// deleted notes that a remote object is on its way out by our doing.
+// deleted records that we have deleted a remote object, which is terminating from now on.
 func (r *reflector) deleted(t *twin, obj client.Object, now time.Time) {
 	if s := r.storeOf(t, obj); s != nil {
 		s.deleted(obj, now)
 	}
 }
 
-// storeOf finds the store of the kind of obj.
+// storeOf returns the store of remote objects of the type of obj, nil if there is none.
 func (r *reflector) storeOf(t *twin, obj client.Object) *store {
 	if t == nil {
 		return nil

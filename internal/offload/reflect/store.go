@@ -23,63 +23,64 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Resource is one set of objects that is watched in a cluster.
+// Resource is a set of objects to watch in a cluster.
 type Resource struct {
 	// Object is an empty object of the kind.
 	Object client.Object
 	// Labels and Fields restrict the set, as in a list request; empty means all.
 	Labels, Fields string
-	// Matches tells whether an object that was read by name belongs to the set; nil means any does.
+	// Matches tells whether an object that was read by name belongs to the set; nil means that every object does.
 	Matches func(client.Object) bool
-	// Name is the name, there, of the object that belongs to one of that name here, and LocalName the way back, empty where there is none. Nil means
-	// as the Kind says. Only for what is watched in the provider.
+	// Name converts a local name into the name of the object in the provider, and LocalName converts it back, returning an empty string if there is
+	// none. Nil means the functions of the Kind. Only for sets that are watched in the provider.
 	Name, LocalName func(string) string
-	// Former is the name that earlier releases gave it, where there is none of that name; nil for none.
+	// Former returns the name that earlier releases gave the object. It is tried if no object has the current name; nil means none.
 	Former func(string) string
-	// Counted is the kind as which the objects count that are reflected here; empty if they do not. Their labels must be kept.
+	// Counted is the kind under which these objects are counted as reflected; empty means that they are not counted. Strip must keep their labels.
 	Counted string
-	// Strip removes from an object, in place, what nobody reads, before it is kept; nil keeps all.
+	// Strip removes, in place, the fields that are never read, before the object is stored; nil keeps everything.
 	Strip func(client.Object)
-	// Index returns the values by which an object, stripped, is found beside its name; nil for none.
+	// Index returns the values by which a stripped object can be looked up besides its name; nil means none.
 	Index func(client.Object) []string
 }
 
-// store keeps a Resource of one cluster in memory and says which objects changed. Beside the watch it takes what our own writes
-// returned, so that nothing is decided on a state that we know is past.
+// store caches a Resource of one cluster and reports which objects changed. In addition to watch events, it stores the responses to our own writes,
+// so that no decision relies on a state that we know to be outdated.
 type store struct {
 	resource Resource
-	// changed is told the name of an object with what was known and what is known now, nil where there is none: when the watch tells of it, and when we
-	// took it away.
+	// changed is called with the previous and the current state of an object, nil where there is none. The store calls it on watch events and after
+	// our own deletions that removed the object.
 	changed func(key types.NamespacedName, before, now client.Object)
-	// arrived, if set, is told the name of an object that was not known before, or was another one of its name, whoever told of it: the watch, or the
-	// answer to a write of ours.
+	// arrived, if set, is called with the name of an object that is new, or that replaced another object of its name. The source may be the watch or
+	// the response to our own write.
 	arrived func(types.NamespacedName)
-	// complete is called when the content is known whole for the first time.
+	// complete is called when the store has the complete list for the first time, and again after a refused list made the store incomplete.
 	complete func()
 
-	// now, if set, is asked for the time when an object comes.
+	// now, if set, returns the time to record for a new object.
 	now func() time.Time
 
-	// refusals, if set, is asked for the time when a read is refused, and accessChanged is called when that begins or ends.
+	// refusals, if set, returns the time to record for a refused read. accessChanged is called when the refusals start or end,
+	// and when a refused list makes the store incomplete.
 	refusals      func() time.Time
 	accessChanged func()
 
 	mu sync.RWMutex
-	// refused is since when reads are refused, zero while they are not.
+	// refused is the time of the first refused read, the zero time while reads are allowed.
 	refused time.Time
-	// since is when what is known of an object, by UID, became known; of those that are, and only if now is set.
+	// since is when each known object was first observed, with its UID; filled only if now is set.
 	since   map[types.NamespacedName]arrival
 	objects map[types.NamespacedName]client.Object
-	// index holds the names of the objects that have a value.
+	// index maps each index value to the names of the objects that have it.
 	index  map[string]map[types.NamespacedName]struct{}
 	synced bool
-	// version is up to where the watch has told.
+	// version is the resource version of the last list or watch event.
 	version string
-	// written are the objects whose last news was the answer to a write of ours, since the present list was asked for: it may have been made before the write.
+	// written are the objects that our own writes changed since the current list was requested. That list may be older than the write.
 	written map[types.NamespacedName]struct{}
 }
 
-// arrival is when an object became known.
+// arrival is the time when an object was first observed.
 type arrival struct {
 	uid types.UID
 	at  time.Time
@@ -93,21 +94,21 @@ func newStore(r Resource, changed func(key types.NamespacedName, before, now cli
 	}
 }
 
-// listing notes that a list is asked for: it holds what was written before.
+// listing records that a list is requested now: it will contain all earlier writes.
 func (s *store) listing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.written)
 }
 
-// arrivedAt is when the object became known, the zero time if there is none or nobody asks.
+// arrivedAt returns when the object was first observed, the zero time if there is no such object or now is not set.
 func (s *store) arrivedAt(key types.NamespacedName) time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.since[key].at
 }
 
-// put keeps obj, which is stripped already; nil removes what has that name. The caller holds the lock.
+// put stores obj, which must be stripped already; nil removes the object with that name. The caller holds the lock.
 func (s *store) put(key types.NamespacedName, obj client.Object) {
 	if have := s.objects[key]; have != nil && s.resource.Index != nil {
 		for _, value := range s.resource.Index(have) {
@@ -137,14 +138,14 @@ func (s *store) put(key types.NamespacedName, obj client.Object) {
 	}
 }
 
-// with returns the names of the objects that have a value.
+// with returns the names of the objects that have an index value.
 func (s *store) with(value string) []types.NamespacedName {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Collect(maps.Keys(s.index[value]))
 }
 
-// announce tells of an object that was put where before was, once the lock is given back.
+// announce calls arrived if now is a new object in the place of before. Call it without holding the lock.
 func (s *store) announce(key types.NamespacedName, before, now client.Object) {
 	if s.arrived != nil && now != nil && (before == nil || before.GetUID() != now.GetUID()) {
 		s.arrived(key)
@@ -169,11 +170,11 @@ func (s *store) keys() []types.NamespacedName {
 	return out
 }
 
-// count returns how many of the objects belong to the set; others were read by name.
+// count returns the number of objects that match the resource's labels. Objects that were read by name may not match.
 func (s *store) count() int {
 	selector, err := labels.Parse(s.resource.Labels)
 	if err != nil {
-		return 0 // no list is answered either
+		return 0 // the API server rejects such a list as well
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -203,7 +204,7 @@ func (s *store) hasSynced() bool {
 	return s.synced
 }
 
-// refuse records that a read was refused, and since when that is so. After a list that was refused, what is known is no longer the whole truth.
+// refuse records a refused read and returns the time of the first one. A refused list also makes the store incomplete.
 func (s *store) refuse(list bool) time.Time {
 	if s.refusals == nil {
 		return time.Time{}
@@ -224,7 +225,7 @@ func (s *store) refuse(list bool) time.Time {
 	return at
 }
 
-// allow records that a read was answered.
+// allow records a successful read.
 func (s *store) allow() {
 	s.mu.Lock()
 	changed := !s.refused.IsZero()
@@ -235,14 +236,14 @@ func (s *store) allow() {
 	}
 }
 
-// refusedAt is since when reads are refused, zero while they are not.
+// refusedAt returns the time of the first refused read, the zero time while reads are allowed.
 func (s *store) refusedAt() time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.refused
 }
 
-// wrote takes an object as a write of ours returned it, unless the watch already told something later.
+// wrote stores the response to our own write, unless the watch has already reported a later state.
 func (s *store) wrote(obj client.Object) {
 	key := client.ObjectKeyFromObject(obj)
 	before, known := s.take(key, obj)
@@ -251,7 +252,7 @@ func (s *store) wrote(obj client.Object) {
 	}
 }
 
-// take puts obj unless as much is known already, and returns what was there.
+// take stores obj unless the known state is at least as recent. It returns the previous state and whether obj was skipped.
 func (s *store) take(key types.NamespacedName, obj client.Object) (before client.Object, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,7 +265,7 @@ func (s *store) take(key types.NamespacedName, obj client.Object) (before client
 	return before, false
 }
 
-// deleted notes that a delete of ours was accepted: the very object, if it is still known, is on its way out from now on.
+// deleted records that the API server accepted our deletion: the object, if it is still known with the same UID, is terminating from now on.
 func (s *store) deleted(obj client.Object, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,8 +279,8 @@ func (s *store) deleted(obj client.Object, now time.Time) {
 	s.put(key, dying)
 }
 
-// removed notes that a delete of ours took the very object away. If something still holds it, the watch will tell. Of what is known to be gone a list
-// tells nothing, so it is told of now.
+// removed records that our deletion removed the object with that UID. If a finalizer still holds it, the watch reports that. A later list can't
+// report the removal of an object that the store no longer has, so removed calls changed itself.
 func (s *store) removed(obj client.Object) {
 	key := client.ObjectKeyFromObject(obj)
 	s.mu.Lock()
@@ -294,10 +295,10 @@ func (s *store) removed(obj client.Object) {
 	}
 }
 
-// Add is part of cache.ReflectorStore.
+// Add implements cache.ReflectorStore.
 func (s *store) Add(obj any) error { return s.Update(obj) }
 
-// Update is part of cache.ReflectorStore.
+// Update implements cache.ReflectorStore.
 func (s *store) Update(obj any) error {
 	o, ok := obj.(client.Object)
 	if !ok {
@@ -306,7 +307,7 @@ func (s *store) Update(obj any) error {
 	key := client.ObjectKeyFromObject(o)
 	s.mu.Lock()
 	s.version = o.GetResourceVersion()
-	// Our own write may have told more than this event does.
+	// The response to our own write may be more recent than this event.
 	before := s.objects[key]
 	if before == nil || !after(before.GetResourceVersion(), o.GetResourceVersion()) {
 		s.put(key, s.strip(o))
@@ -318,7 +319,7 @@ func (s *store) Update(obj any) error {
 	return nil
 }
 
-// Delete is part of cache.ReflectorStore.
+// Delete implements cache.ReflectorStore.
 func (s *store) Delete(obj any) error {
 	o, ok := obj.(client.Object)
 	if !ok {
@@ -334,8 +335,8 @@ func (s *store) Delete(obj any) error {
 	return nil
 }
 
-// Replace is part of cache.ReflectorStore. The list is taken whole, whatever its version: after etcd was restored from a backup versions are lower than they were,
-// and the same one may be another state of an object.
+// Replace implements cache.ReflectorStore. It accepts the list whatever its version. After a restore of etcd from a backup, versions are lower than
+// before, and an equal version may be another state of an object.
 func (s *store) Replace(list []any, version string) error {
 	fresh := make(map[types.NamespacedName]client.Object, len(list))
 	for _, item := range list {
@@ -347,7 +348,7 @@ func (s *store) Replace(list []any, version string) error {
 	}
 	s.mu.Lock()
 	old, first, told := s.objects, !s.synced, s.version
-	for key := range s.written { // what we wrote after the list was made
+	for key := range s.written { // written after the API server made the list
 		if have := old[key]; have != nil && after(have.GetResourceVersion(), version) {
 			fresh[key] = have
 		}
@@ -370,7 +371,8 @@ func (s *store) Replace(list []any, version string) error {
 		}
 	}
 	for key, obj := range fresh {
-		// The answer to a write of ours holds what others wrote before it, of which only the watch would have told.
+		// An object stored by our own write may contain earlier changes by others. No watch event reported those, so compare versions, not only
+		// content.
 		if have := old[key]; have == nil || after(have.GetResourceVersion(), told) || !equality.Semantic.DeepEqual(have, obj) {
 			s.changed(key, have, obj)
 			s.announce(key, have, obj)
@@ -383,10 +385,10 @@ func (s *store) Replace(list []any, version string) error {
 	return nil
 }
 
-// Resync is part of cache.ReflectorStore; nothing here forgets, so there is nothing to repeat.
+// Resync implements cache.ReflectorStore. It does nothing: every change is already reported when it happens.
 func (s *store) Resync() error { return nil }
 
-// Bookmark is part of cache.ReflectorBookmarkStore.
+// Bookmark implements cache.ReflectorBookmarkStore.
 func (s *store) Bookmark(version string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -394,7 +396,7 @@ func (s *store) Bookmark(version string) error {
 	return nil
 }
 
-// strip takes away from obj what nobody reads.
+// strip removes the fields of obj that are never read.
 func (s *store) strip(obj client.Object) client.Object {
 	obj.SetManagedFields(nil)
 	if s.resource.Strip != nil {
@@ -403,7 +405,7 @@ func (s *store) strip(obj client.Object) client.Object {
 	return obj
 }
 
-// after tells whether version a is later than b. Versions that can't be compared are taken as not later.
+// after tells whether version a is later than b. If the versions can't be compared, it returns false.
 func after(a, b string) bool {
 	if a == "" || b == "" {
 		return false
@@ -412,7 +414,7 @@ func after(a, b string) bool {
 	return err == nil && order > 0
 }
 
-// heed records a list or watch that was refused.
+// heed records a forbidden list or watch and returns err unchanged.
 func (s *store) heed(err error) error {
 	if apierrors.IsForbidden(err) {
 		s.refuse(true)
@@ -420,8 +422,7 @@ func (s *store) heed(err error) error {
 	return err
 }
 
-// watchInto keeps s up to date with the objects of namespace (all namespaces if empty) until ctx ends. Its first list is never
-// older than its beginning.
+// watchInto keeps s up to date with the objects of namespace (all namespaces if empty) until ctx ends. Its first list is never older than the call.
 func watchInto(ctx context.Context, c client.WithWatch, namespace string, s *store) error {
 	gvk, err := apiutil.GVKForObject(s.resource.Object, c.Scheme())
 	if err != nil {
@@ -441,7 +442,7 @@ func watchInto(ctx context.Context, c client.WithWatch, namespace string, s *sto
 	if _, err := newList(); err != nil {
 		return fmt.Errorf("watching %s: %w", gvk.Kind, err)
 	}
-	// A list from the past would bring back objects that are gone, and hide those that are there and what we wrote.
+	// A list served from an old cache would restore deleted objects. It would also hide new objects and our own writes.
 	present := func(o metav1.ListOptions) metav1.ListOptions {
 		if o.Continue == "" {
 			s.listing()

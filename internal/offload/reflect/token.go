@@ -13,8 +13,8 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// fillTokens asks, here, for the tokens that a Secret is to hold, each bound to the Pod: it counts no longer than the Pod is there. Tokens are in no error
-// and no log. Of other objects it does nothing.
+// fillTokens requests, in this cluster, the service account tokens that a Secret is to hold. Each token is bound to the Pod and becomes invalid when
+// the Pod is deleted. Tokens must not appear in errors or logs. For other objects it does nothing.
 func fillTokens(ctx context.Context, here client.Client, local, obj client.Object, o kinds.PodOptions, now time.Time) error {
 	secret, ok := obj.(*corev1.Secret)
 	pod, ok2 := local.(*corev1.Pod)
@@ -46,7 +46,7 @@ func fillTokens(ctx context.Context, here client.Client, local, obj client.Objec
 	return nil
 }
 
-// stripTokens keeps of a Secret the keys: nobody here reads a token again.
+// stripTokens keeps only the keys of a Secret: this cluster never reads the tokens again.
 func stripTokens(obj client.Object) {
 	if secret, ok := obj.(*corev1.Secret); ok {
 		for key := range secret.Data {

@@ -9,25 +9,25 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// Beside is a set of local objects on which decisions about other ones of the same namespace depend.
+// Beside is a set of local objects on which decisions about other objects of the same namespace depend.
 type Beside struct {
 	Resource
-	// Concerns returns, for an object that changed, the values in Kind.Local.Index of those that must be looked at again.
+	// Concerns returns, for a changed object, the values in Kind.Local.Index of the objects to reconcile.
 	Concerns func(client.Object) []string
 }
 
-// Neighbours are the objects of a Beside that are in one namespace.
+// Neighbours are the objects of a Beside in one namespace.
 type Neighbours struct {
 	store     *store
 	namespace string
 }
 
-// Get returns the one of that name, nil if there is none. It must not be changed.
+// Get returns the object with that name, nil if there is none. It must not be changed.
 func (n Neighbours) Get(name string) client.Object {
 	return n.store.get(types.NamespacedName{Namespace: n.namespace, Name: name})
 }
 
-// With returns those that have a value in their Index. They must not be changed.
+// With returns the objects that have a value in their Index. They must not be changed.
 func (n Neighbours) With(value string) []client.Object {
 	var out []client.Object
 	for _, key := range n.store.with(value) {
@@ -38,10 +38,11 @@ func (n Neighbours) With(value string) []client.Object {
 	return out
 }
 
-// twin is a mapped namespace being watched in the provider, and of Mapped kinds here.
+// twin holds the watches of a remote namespace, and for Mapped kinds also the watches of its local namespace.
 type twin struct {
 	local, remote string
-	// copied tells that what Mapped kinds copy is watched here as well, and followed since: not for one that only the provider says to have.
+	// copied tells that the local objects of Mapped kinds have been watched and copied without interruption. It is false once the namespace is no
+	// longer in the state Mapped, for example when only the provider still reports the remote namespace.
 	copied bool
 	cancel context.CancelFunc
 	stores map[*reflector][]*store
@@ -49,7 +50,7 @@ type twin struct {
 	beside map[*reflector][]*store
 }
 
-// settle starts and stops the watches in the provider so that they fit the map and the health of the link.
+// settle starts and stops the watches in the provider according to the NamespaceMap and the provider's health.
 func (e *Engine) settle(ctx context.Context) {
 	want := map[string]offload.Mapping{}
 	if e.opts.Health.State().Up && e.nsmap.hasSynced() {
@@ -68,7 +69,7 @@ func (e *Engine) settle(ctx context.Context) {
 			t.cancel()
 			delete(e.twins, local)
 		} else if at.State != offload.Mapped {
-			t.copied = false // what changes now is not copied: once it is mapped again, everything is looked at
+			t.copied = false // changes from now on are not copied: when it is mapped again, a new watch reconciles everything
 		}
 	}
 	for local, at := range want {
@@ -76,7 +77,7 @@ func (e *Engine) settle(ctx context.Context) {
 			e.twins[local] = e.watchTwin(ctx, local, at)
 		}
 	}
-	// What the map says decides about objects whose namespace has no twin, too, and about some in other namespaces.
+	// The NamespaceMap also affects objects whose namespace has no remote namespace, and for some kinds objects in other namespaces.
 	for _, r := range e.kinds {
 		if !r.Mapped {
 			r.enqueueAll(r.local)
@@ -90,7 +91,7 @@ func (e *Engine) settle(ctx context.Context) {
 	}
 }
 
-// newTwin makes the stores of one namespace. When they are complete, everything in it is looked at.
+// newTwin creates the stores of one namespace. When a store is complete, the objects of its kind in the namespace are enqueued.
 func (e *Engine) newTwin(local, namespace string) *twin {
 	t := &twin{
 		local: local, remote: namespace,
@@ -99,7 +100,7 @@ func (e *Engine) newTwin(local, namespace string) *twin {
 	for _, r := range e.kinds {
 		complete := func() {
 			r.enqueueTwin(t)
-			for _, other := range e.kinds { // what was about something unknown may be about something now
+			for _, other := range e.kinds { // an object that referred to an unknown object may refer to a known one now
 				if other.About != nil {
 					other.enqueueTwin(t)
 				}
@@ -136,7 +137,7 @@ func (e *Engine) newTwin(local, namespace string) *twin {
 	return t
 }
 
-// watchTwin starts the watches of one namespace, when all of its stores are there.
+// watchTwin starts the watches of one namespace, after newTwin has created all of its stores.
 func (e *Engine) watchTwin(ctx context.Context, local string, at offload.Mapping) *twin {
 	t := e.newTwin(local, at.Namespace)
 	t.copied = at.State == offload.Mapped
@@ -163,7 +164,7 @@ func (e *Engine) watchTwin(ctx context.Context, local string, at offload.Mapping
 	return t
 }
 
-// newBeside makes the store of a Beside whose changes concern objects in here.
+// newBeside creates the store of a Beside. A change in it enqueues the objects in here that the change concerns.
 func newBeside(b Beside, here *store, enqueue func(types.NamespacedName), complete func()) *store {
 	return newStore(b.Resource, func(_ types.NamespacedName, before, now client.Object) {
 		for _, obj := range []client.Object{before, now} {
@@ -179,7 +180,7 @@ func newBeside(b Beside, here *store, enqueue func(types.NamespacedName), comple
 	}, complete)
 }
 
-// store returns where the local objects of a namespace are, t being its twin; nil if nowhere.
+// store returns the store with the local objects of the namespace of t. It returns nil if the kind is Mapped and t is nil.
 func (r *reflector) store(t *twin) *store {
 	switch {
 	case !r.Mapped:
@@ -191,7 +192,7 @@ func (r *reflector) store(t *twin) *store {
 	}
 }
 
-// enqueueTwin has every object of a namespace looked at, wherever it is.
+// enqueueTwin enqueues every local and every remote object of a namespace.
 func (r *reflector) enqueueTwin(t *twin) {
 	for _, key := range r.store(t).keys() {
 		if key.Namespace == t.local {
@@ -201,7 +202,7 @@ func (r *reflector) enqueueTwin(t *twin) {
 	r.enqueueThere(t)
 }
 
-// enqueueThere has every object looked at that the provider has of a namespace, also of those that are gone here.
+// enqueueThere enqueues every object that the provider has in a remote namespace, including objects that are gone in this cluster.
 func (r *reflector) enqueueThere(t *twin) {
 	for i, s := range t.stores[r] {
 		for _, key := range s.keys() {
@@ -210,7 +211,7 @@ func (r *reflector) enqueueThere(t *twin) {
 	}
 }
 
-// enqueueRemote has the object here looked at to which the one of that name in Remote[i] belongs.
+// enqueueRemote enqueues the local object that corresponds to the object of that name in Remote[i].
 func (r *reflector) enqueueRemote(t *twin, i int, key types.NamespacedName) {
 	back := r.LocalName
 	if own := r.Remote[i].LocalName; own != nil {
@@ -223,7 +224,7 @@ func (r *reflector) enqueueRemote(t *twin, i int, key types.NamespacedName) {
 	}
 }
 
-// remoteName is the name that the object in Remote[i] has which belongs to the one of that name here.
+// remoteName returns the name that a local object has in Remote[i].
 func (r *reflector) remoteName(i int, local string) string {
 	if own := r.Remote[i].Name; own != nil {
 		return own(local)

@@ -7,10 +7,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// View keeps a Resource at hand for whoever only reads it.
+// View is a read-only cache of a Resource.
 type View struct{ store *store }
 
-// NewView makes a View. changed is called, possibly from several goroutines, after every change and once the content is complete.
+// NewView returns an empty View. changed is called after every change and once the content is complete, possibly from several goroutines.
 func NewView(r Resource, changed func()) *View {
 	return &View{store: newStore(r, func(types.NamespacedName, client.Object, client.Object) { changed() }, changed)}
 }
@@ -20,15 +20,15 @@ func (v *View) Run(ctx context.Context, c client.WithWatch, namespace string) er
 	return watchInto(ctx, c, namespace, v.store)
 }
 
-// Get returns an object, nil if there is none. It must not be changed.
+// Get returns an object, nil if there is none. The object must not be changed.
 func (v *View) Get(namespace, name string) client.Object {
 	return v.store.get(types.NamespacedName{Namespace: namespace, Name: name})
 }
 
-// List returns all objects. They must not be changed.
+// List returns all objects. The objects must not be changed.
 func (v *View) List() []client.Object { return v.store.list() }
 
-// Wrote takes an object as a write returned it, so that the next Get is not older than that.
+// Wrote stores the response to a write, so that the next Get returns that state or a later one.
 func (v *View) Wrote(obj client.Object) { v.store.wrote(obj) }
 
 // Synced tells whether the content is complete.

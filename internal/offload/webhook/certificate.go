@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// lifetime of CA and serving certificate alike: they are always made together, so the key of the CA is kept nowhere.
+	// lifetime is the validity of CA and serving certificate. Both are always generated together, so the key of the CA is never stored.
 	lifetime = 365 * 24 * time.Hour
-	// renewBefore is how long before their end they are replaced: a third of their life, time enough to notice that it fails.
+	// renewBefore is how long before their expiry they are replaced. A third of the lifetime leaves enough time to notice failures.
 	renewBefore = lifetime / 3
-	// skew is how far the clocks of two machines may be apart.
+	// skew is the assumed maximum clock difference between two machines.
 	skew = 5 * time.Minute
 )
 
@@ -31,12 +31,12 @@ const (
 	keyPrivate     = "tls.key"
 )
 
-// material is what the Secret holds, all in PEM.
+// material is the content of the Secret, all in PEM.
 type material struct {
-	// ca is what clients trust: the CA of certificate first, then earlier ones that have not expired, for replicas that still serve with
-	// a certificate of theirs.
+	// ca is the CA bundle for clients. The CA of certificate comes first. Earlier CAs that have not expired follow, for replicas that still serve
+	// with certificates of those.
 	ca []byte
-	// certificate and key are served.
+	// certificate and key are the serving certificate and its private key.
 	certificate, key []byte
 }
 
@@ -48,8 +48,8 @@ func (m material) data() map[string][]byte {
 	return map[string][]byte{keyCA: m.ca, keyCertificate: m.certificate, keyPrivate: m.key}
 }
 
-// parse checks the material and returns it as TLS serves it, and when it has to be replaced. It fails when the certificate is not for that
-// host, not signed by the CA, or no longer valid.
+// parse validates the material. It returns the certificate for use by TLS and the time of its renewal. It returns an error if the certificate is not
+// for that host, not signed by the CA, or not valid at now.
 func (m material) parse(host string, now time.Time) (*tls.Certificate, time.Time, error) {
 	pair, err := tls.X509KeyPair(m.certificate, m.key)
 	if err != nil {
@@ -72,7 +72,7 @@ func (m material) parse(host string, now time.Time) (*tls.Certificate, time.Time
 	return &pair, leaf.NotAfter.Add(-renewBefore), nil
 }
 
-// generate makes a CA and a certificate for the host signed by it. The CAs of before that are still valid stay trusted.
+// generate creates a CA and a certificate for the host, signed by this CA. The CAs in before that are still valid stay trusted.
 func generate(host string, before []byte, now time.Time, random io.Reader) (material, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), random)
 	if err != nil {
@@ -118,7 +118,7 @@ func generate(host string, before []byte, now time.Time, random io.Reader) (mate
 	}, nil
 }
 
-// unexpired keeps of a bundle the certificates that are still valid.
+// unexpired returns the certificates of a bundle that have not expired.
 func unexpired(bundle []byte, now time.Time) []byte {
 	var kept bytes.Buffer
 	for {
@@ -136,7 +136,7 @@ func encode(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// serialNumber has 127 random bits: RFC 5280 allows 20 octets.
+// serialNumber returns a serial number with 127 random bits; RFC 5280 allows up to 20 octets.
 func serialNumber(random io.Reader) (*big.Int, error) {
 	raw := make([]byte, 16)
 	if _, err := io.ReadFull(random, raw); err != nil {

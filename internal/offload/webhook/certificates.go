@@ -27,9 +27,9 @@ import (
 )
 
 const (
-	// secretName is the Secret that holds the certificate.
+	// secretName is the name of the Secret that holds the certificate.
 	secretName = "liqo-webhook-certs"
-	// configurationName is what the chart calls its webhook configurations.
+	// configurationName is the name of the chart's webhook configurations.
 	configurationName = "liqo-webhook"
 	labelWebhook      = "liqo.io/webhook"
 	annotationService = "liqo.io/webhook-service-name"
@@ -39,14 +39,14 @@ const (
 // +kubebuilder:rbac:groups="",namespace=liqo,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",namespace=liqo,resources=secrets,verbs=get;list;watch;update,resourceNames=liqo-webhook-certs
 
-// certificates keeps the certificate of the webhooks. Every replica runs it: the Secret decides, who writes it first wins.
+// certificates maintains the certificate of the webhooks. It runs in every replica. The Secret is authoritative: the first replica to write it wins.
 type certificates struct {
 	Options
-	// live reads and writes past every cache: what is decided here must not be decided on old facts.
+	// live reads and writes without a cache, because decisions here must not rely on outdated objects.
 	live client.Client
 	// serving is the certificate in use, nil until there is one.
 	serving atomic.Pointer[tls.Certificate]
-	// trusted tells that the configurations were given the CA.
+	// trusted tells that the webhook configurations contain the CA.
 	trusted atomic.Bool
 }
 
@@ -54,7 +54,7 @@ func newCertificates(mgr ctrl.Manager, opts Options) *certificates {
 	return &certificates{Options: opts, live: direct{Client: mgr.GetClient(), reader: mgr.GetAPIReader()}}
 }
 
-// direct is a client whose reads skip the cache.
+// direct is a client that reads without the cache.
 type direct struct {
 	client.Client
 	reader client.Reader
@@ -64,10 +64,10 @@ func (d direct) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 	return d.reader.Get(ctx, key, obj, opts...)
 }
 
-// host is the name by which the API server calls the Service.
+// host returns the DNS name by which the API server calls the Service.
 func (c *certificates) host() string { return c.Service + "." + c.Namespace + ".svc" }
 
-// serve hands the certificate to TLS.
+// serve returns the current certificate to TLS, an error if there is none yet.
 func (c *certificates) serve(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if pair := c.serving.Load(); pair != nil {
 		return pair, nil
@@ -75,7 +75,7 @@ func (c *certificates) serve(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errors.New("the webhook certificate is not there yet")
 }
 
-// check is ready once there is a certificate and the API server was told to trust it.
+// check is a readiness check. It succeeds once there is a certificate and the webhook configurations contain its CA.
 func (c *certificates) check(*http.Request) error {
 	if c.serving.Load() == nil || !c.trusted.Load() {
 		return errors.New("the webhook certificate is not in place yet")
@@ -83,7 +83,7 @@ func (c *certificates) check(*http.Request) error {
 	return nil
 }
 
-// setup has the Secret and the configurations watched, in a cache that holds only these.
+// setup adds the controller that watches the Secret and the configurations, with a cache that holds only these.
 func (c *certificates) setup(mgr ctrl.Manager) error {
 	named := func(name string) cache.ByObject {
 		return cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", name)}
@@ -109,10 +109,10 @@ func (c *certificates) setup(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("making the controller of the webhook certificate: %w", err)
 	}
-	// One request stands for everything: the certificate is one.
+	// All events lead to the same request, since there is only one certificate.
 	to := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 	begin := source.Func(func(_ context.Context, queue requestQueue) error {
-		queue.Add(reconcile.Request{}) // also when neither the Secret nor the configuration is there
+		queue.Add(reconcile.Request{}) // needed if neither the Secret nor the configuration exists
 		return nil
 	})
 	for _, s := range []source.Source{
@@ -127,16 +127,17 @@ func (c *certificates) setup(mgr ctrl.Manager) error {
 	return nil
 }
 
-// early is a cache that the manager starts with its own, on every replica.
+// early is a cache that the manager starts together with its own, in every replica.
 type early struct{ cache.Cache }
 
-// GetCache is how the manager tells caches from other things to run.
+// GetCache marks early as a cache: the manager recognizes caches by this method.
 func (e early) GetCache() cache.Cache { return e.Cache }
 
-// Reconcile makes the Secret if it is missing, broken or old, has the API server trust its CA, and only then serves with it.
+// Reconcile recreates the Secret if it is missing, invalid or due for renewal, and writes its CA to the webhook configurations. Only then does it
+// serve the certificate.
 func (c *certificates) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	pair, bundle, renewal, err := c.ensureSecret(ctx)
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another replica was faster: its Secret is as good
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another replica was faster: use its Secret
 		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	}
 	if err != nil {
@@ -149,7 +150,7 @@ func (c *certificates) Reconcile(ctx context.Context, _ reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: max(renewal.Sub(c.Now()), time.Minute)}, nil
 }
 
-// ensureSecret returns a certificate to serve, the CA bundle to trust, and when to look again at the latest.
+// ensureSecret returns the certificate to serve, the CA bundle for clients, and the time of the next renewal.
 func (c *certificates) ensureSecret(ctx context.Context) (*tls.Certificate, []byte, time.Time, error) {
 	secret := &corev1.Secret{}
 	err := c.live.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: secretName}, secret)
@@ -182,7 +183,7 @@ func (c *certificates) ensureSecret(ctx context.Context) (*tls.Certificate, []by
 	if missing {
 		err = c.live.Create(ctx, secret)
 	} else {
-		err = c.live.Update(ctx, secret) // with the resource version that was read: two replicas can't both win
+		err = c.live.Update(ctx, secret) // with the resource version of the read, so only one replica succeeds
 	}
 	if err != nil {
 		return nil, nil, time.Time{}, fmt.Errorf("writing Secret %s/%s: %w", c.Namespace, secretName, err)
@@ -190,12 +191,12 @@ func (c *certificates) ensureSecret(ctx context.Context) (*tls.Certificate, []by
 	return pair, next.ca, renewal, nil
 }
 
-// trust puts the CA bundle into the configuration of the chart, if there is one.
+// trust writes the CA bundle to the chart's webhook configuration, if that exists.
 func (c *certificates) trust(ctx context.Context, bundle []byte) error {
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	err := c.live.Get(ctx, client.ObjectKey{Name: configurationName}, configuration)
 	if apierrors.IsNotFound(err) {
-		c.trusted.Store(true) // nobody asks, so nobody has to trust; should it come, the watch tells
+		c.trusted.Store(true) // without a configuration there are no calls; if it is created later, a watch event follows
 		return nil
 	}
 	if err != nil {
@@ -210,7 +211,7 @@ func (c *certificates) trust(ctx context.Context, bundle []byte) error {
 		}
 	}
 	if changed {
-		// The list is replaced whole, so it must be the one that was read.
+		// The patch replaces the whole list, so it must apply to the version that was read.
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if err := c.live.Patch(ctx, configuration, patch); err != nil {
 			return fmt.Errorf("patching MutatingWebhookConfiguration %s: %w", configurationName, err)

@@ -12,13 +12,13 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// daemonSets keeps DaemonSets off virtual nodes. The API server asks about those whose pods tolerate them, when their template is new.
+// daemonSets keeps the pods of DaemonSets off virtual nodes. The API server calls it for changes of templates that tolerate virtual nodes.
 type daemonSets struct {
 	decoder      admission.Decoder
 	runtimeClass string
 }
 
-// Handle answers one review: the node affinity of the template.
+// Handle responds to one admission request. It may patch the node affinity of the pod template.
 func (h daemonSets) Handle(_ context.Context, req admission.Request) admission.Response {
 	set := &appsv1.DaemonSet{}
 	if err := h.decoder.Decode(req, set); err != nil {

@@ -21,14 +21,14 @@ import (
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch
 
-// pods makes the scheduler follow the strategy of an offloaded namespace.
+// pods patches the pods of offloaded namespaces so that the scheduler follows the namespace's offloading strategy.
 type pods struct {
 	cached, live client.Reader
 	decoder      admission.Decoder
 	runtimeClass string
 }
 
-// Handle answers one review: the changes of offload.MutatePod.
+// Handle responds to one admission request with the changes of offload.MutatePod.
 func (h *pods) Handle(ctx context.Context, req admission.Request) admission.Response {
 	offloading, err := h.offloading(ctx, req.Namespace)
 	switch {
@@ -46,7 +46,7 @@ func (h *pods) Handle(ctx context.Context, req admission.Request) admission.Resp
 	return patched(pod, func() bool { return offload.MutatePod(pod, &offloading.Spec, h.runtimeClass) })
 }
 
-// patched answers with what mutate changes of a pod, if it says that it changed anything.
+// patched responds with the changes that mutate makes to a pod, if it returns true.
 func patched(pod *corev1.Pod, mutate func() bool) admission.Response {
 	hadAffinity := pod.Spec.Affinity != nil
 	hadTolerations := pod.Spec.Tolerations != nil
@@ -54,7 +54,7 @@ func patched(pod *corev1.Pod, mutate func() bool) admission.Response {
 	if !mutate() {
 		return admission.Allowed("")
 	}
-	// Only these two fields ever change: naming them spares comparing the whole pod, and leaves fields alone that this program does not know.
+	// Only these two fields ever change. Explicit patches avoid a comparison of whole pods, and preserve fields that this version does not know.
 	var patches []jsonpatch.Operation
 	if len(pod.Spec.Tolerations) != tolerations {
 		patches = append(patches, replace(hadTolerations, "/spec/tolerations", pod.Spec.Tolerations))
@@ -73,27 +73,27 @@ func replace(there bool, path string, value any) jsonpatch.Operation {
 	return jsonpatch.NewOperation(operation, path, value)
 }
 
-// early answers for a namespace that carries the label of offloaded ones and is none. Whoever put it there wants its pods to wait for the
-// NamespaceOffloading, so that none of them is scheduled before it is known where they may run.
+// early responds for a namespace that has the label of offloaded namespaces but no NamespaceOffloading. It rejects the pods until the
+// NamespaceOffloading exists, so that none is scheduled before the strategy is known. A user sets the label early for this purpose.
 func (h *pods) early(ctx context.Context, namespace string) admission.Response {
 	ns := &corev1.Namespace{}
 	if err := h.live.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("reading namespace %s: %w", namespace, err))
 	}
 	if ns.Labels[offloadingv1beta1.LabelSchedulingEnabled] != api.True {
-		return admission.Allowed("the namespace is not offloaded") // it was, and the API server has not noticed yet
+		return admission.Allowed("the namespace is not offloaded") // no longer offloaded, and the API server has not observed the removed label yet
 	}
 	return admission.Denied(fmt.Sprintf("namespace %s is labelled %s=%s, and not offloaded yet: offload it (liqoctl offload namespace %s), or remove the label",
 		namespace, offloadingv1beta1.LabelSchedulingEnabled, api.True, namespace))
 }
 
-// strays keeps pods that tolerate whatever there is off virtual nodes. The API server asks about those of namespaces that are not offloaded.
+// strays keeps pods that tolerate every NoExecute taint off virtual nodes. The API server calls it for such pods of namespaces that are not offloaded.
 type strays struct {
 	decoder      admission.Decoder
 	runtimeClass string
 }
 
-// Handle answers one review: the changes of offload.KeepHome.
+// Handle responds to one admission request with the changes of offload.KeepHome.
 func (h strays) Handle(_ context.Context, req admission.Request) admission.Response {
 	pod := &corev1.Pod{}
 	if err := h.decoder.Decode(req, pod); err != nil {
@@ -102,13 +102,13 @@ func (h strays) Handle(_ context.Context, req admission.Request) admission.Respo
 	return patched(pod, func() bool { return offload.KeepHome(pod, h.runtimeClass) })
 }
 
-// offloading returns the NamespaceOffloading of a namespace, nil when there is none.
+// offloading returns the NamespaceOffloading of a namespace, nil if there is none.
 func (h *pods) offloading(ctx context.Context, namespace string) (*offloadingv1beta1.NamespaceOffloading, error) {
 	o := &offloadingv1beta1.NamespaceOffloading{}
 	key := client.ObjectKey{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName}
 	err := h.cached.Get(ctx, key, o)
 	if apierrors.IsNotFound(err) {
-		// The API server asks only about namespaces that carry the label of offloaded ones: this cache may be behind.
+		// The API server calls this webhook only for namespaces with the label of offloaded namespaces, so the cache may lag behind.
 		err = h.live.Get(ctx, key, o)
 	}
 	if apierrors.IsNotFound(err) {
@@ -117,16 +117,17 @@ func (h *pods) offloading(ctx context.Context, namespace string) (*offloadingv1b
 	return o, err
 }
 
-// shadowPods stamps ShadowPods with the user that makes them; the chart's policy sees to it that the stamp stays. It also refuses what is no
-// ShadowPod at all: the pod in it has no schema that the API server could check, and one that can't be read would blind everybody who lists
-// ShadowPods. And it refuses what the user was not granted.
+// shadowPods labels ShadowPods with the user that creates them; a policy of the chart prevents changes of the label.
+//
+// It also rejects ShadowPods with an invalid pod: the pod has no schema that the API server could validate, and one undecodable pod would break every
+// client that lists ShadowPods. Finally, it rejects ShadowPods that exceed the creator's Quota.
 type shadowPods struct {
 	decoder admission.Decoder
-	// quotas is nil where nothing is counted.
+	// quotas is nil if quotas are not enforced.
 	quotas *quotas
 }
 
-// Handle answers one review: a refusal, or the label of the creator.
+// Handle responds to one admission request: it denies it, or sets the label of the creator.
 func (h shadowPods) Handle(ctx context.Context, req admission.Request) admission.Response {
 	shadow := &offloadingv1beta1.ShadowPod{}
 	if err := h.decoder.Decode(req, shadow); err != nil {

@@ -20,12 +20,12 @@ import (
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas;shadowpods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get;list;watch
 
-// quotas answers at once whether a ShadowPod is within what its creator was granted, by the ShadowPods that exist as far as the cache knows.
-// Nothing is put on the account here: a request that is cancelled leaves no trace. Who slips through between the cache and the truth gets no Pod
-// before there is room, as the controller of ShadowPods counts exactly.
+// quotas decides whether a ShadowPod is within the Quota of its creator, based on the ShadowPods in the cache. It reserves nothing, so a cancelled
+// request leaves no trace. The cache may lag, so a ShadowPod may be accepted in excess of the Quota. Its Pod is not created before there is room,
+// because the ShadowPod controller counts exactly.
 type quotas struct {
 	cached, live client.Reader
-	// synced tells that the ledger has heard of all ShadowPods that there were.
+	// synced tells that the ledger contains all ShadowPods of the initial list.
 	synced func() bool
 
 	mu     sync.Mutex
@@ -48,6 +48,7 @@ func newQuotas(mgr ctrl.Manager) (*quotas, error) {
 	return q, nil
 }
 
+// see records the usage of a ShadowPod that was added to the cache or changed there.
 func (q *quotas) see(obj any) {
 	sp, ok := obj.(*offloadingv1beta1.ShadowPod)
 	if !ok {
@@ -62,6 +63,7 @@ func (q *quotas) see(obj any) {
 	q.ledger.See(client.ObjectKeyFromObject(sp), sp.UID, sp.Labels[offloadingv1beta1.LabelCreatorUser], usage)
 }
 
+// miss removes a deleted ShadowPod from the ledger.
 func (q *quotas) miss(obj any) {
 	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj
@@ -73,11 +75,12 @@ func (q *quotas) miss(obj any) {
 	}
 }
 
-// errNoQuota tells that nothing is granted to a user.
+// errNoQuota reports that a user has no Quota.
 var errNoQuota = errors.New("no Quota is for that user: it is made when the resources of a ResourceSlice are accepted")
 
-// refusal tells why a user may not have a ShadowPod, nil if it may. before is what it was, nil for a new one: only what grows is counted, and
-// what a pod declared it goes on declaring, for its Pod may be made again. One that is older than the enforcement never did.
+// refusal returns why a user may not have a ShadowPod, nil if the user may. before is the previous state, nil for a new ShadowPod. On an update, only
+// resources that grow are checked against the Quota. A pod that declared the resources required by the limits enforcement must keep declaring them,
+// since its Pod may be recreated. A pod from before the enforcement is exempt unless it grows.
 func (q *quotas) refusal(ctx context.Context, key types.NamespacedName, creator string, sp, before *offloadingv1beta1.ShadowPod) (refused, err error) {
 	if refused = offload.Negative(&sp.Spec.Pod); refused != nil {
 		return refused, nil
@@ -116,7 +119,7 @@ func (q *quotas) refusal(ctx context.Context, key types.NamespacedName, creator 
 	return nil, nil
 }
 
-// used returns a copy of what the ShadowPods of a user take, as far as that is known.
+// used returns a copy of the resources that a user's ShadowPods use, except the one named except. It returns nil until the ledger is complete.
 func (q *quotas) used(creator string, except types.NamespacedName) corev1.ResourceList {
 	if !q.synced() {
 		return nil
@@ -126,7 +129,7 @@ func (q *quotas) used(creator string, except types.NamespacedName) corev1.Resour
 	return q.ledger.Used(creator, except).DeepCopy()
 }
 
-// of returns the Quotas of a user. One that the cache does not have may have been made a moment ago.
+// of returns the Quotas of a user. If the cache has none, it asks the API server: a Quota may have just been created.
 func (q *quotas) of(ctx context.Context, creator string) ([]*offloadingv1beta1.Quota, error) {
 	for _, reader := range []client.Reader{q.cached, q.live} {
 		list := &offloadingv1beta1.QuotaList{}
@@ -140,7 +143,7 @@ func (q *quotas) of(ctx context.Context, creator string) ([]*offloadingv1beta1.Q
 	return nil, nil
 }
 
-// overhead returns what the RuntimeClass of a pod takes beside its containers.
+// overhead returns the pod overhead that the RuntimeClass of a pod defines, nil if none.
 func (q *quotas) overhead(ctx context.Context, spec *corev1.PodSpec) (corev1.ResourceList, error) {
 	if spec.RuntimeClassName == nil || *spec.RuntimeClassName == "" {
 		return nil, nil
@@ -148,7 +151,7 @@ func (q *quotas) overhead(ctx context.Context, spec *corev1.PodSpec) (corev1.Res
 	class := &nodev1.RuntimeClass{}
 	if err := q.cached.Get(ctx, client.ObjectKey{Name: *spec.RuntimeClassName}, class); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			return nil, nil // there will be no such Pod
+			return nil, nil // without the RuntimeClass, the Pod can't be created
 		}
 		return nil, fmt.Errorf("reading RuntimeClass %s: %w", *spec.RuntimeClassName, err)
 	}

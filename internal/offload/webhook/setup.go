@@ -1,8 +1,8 @@
-// Package webhook serves the admission webhooks of offloading from within the controller manager, and keeps their certificate: it makes a CA and
-// a serving certificate of its own, stores them in a Secret, puts the CA into the webhook configurations of the chart and replaces all of it
-// well before it expires, without a restart.
+// Package webhook serves the admission webhooks of offloading from within the controller manager and maintains their certificate. It generates a CA
+// and a serving certificate, stores them in a Secret, and writes the CA to the webhook configurations of the chart. It renews them well before they
+// expire, without a restart.
 //
-// Four webhooks are all there is. What can be said in CEL is said in the chart's ValidatingAdmissionPolicies instead, which cost no call.
+// There are only four webhooks. Rules that CEL can express are in the chart's ValidatingAdmissionPolicies instead, which need no webhook call.
 package webhook
 
 import (
@@ -19,33 +19,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Paths under which the webhooks are served; the chart's configurations name them.
+// Paths of the webhooks, referenced by the chart's webhook configurations.
 const (
-	// PathPod is asked about new pods of offloaded namespaces.
+	// PathPod handles new pods of offloaded namespaces.
 	PathPod = "/mutate/pod"
-	// PathShadowPod is asked about new ShadowPods, and about those whose pod changes.
+	// PathShadowPod handles new ShadowPods, and ShadowPods whose pod changes.
 	PathShadowPod = "/mutate/shadowpods"
-	// PathStray is asked about new pods of namespaces that are not offloaded, if they tolerate whatever there is.
+	// PathStray handles new pods that tolerate every NoExecute taint, in namespaces that are not offloaded.
 	PathStray = "/mutate/strays"
-	// PathDaemonSet is asked about new templates of DaemonSets that tolerate virtual nodes.
+	// PathDaemonSet handles new and changed templates of DaemonSets that tolerate virtual nodes.
 	PathDaemonSet = "/mutate/daemonsets"
 )
 
-// Options of the webhooks.
+// Options configure the webhooks.
 type Options struct {
-	// Namespace of the installation, where the Secret is.
+	// Namespace is the namespace of the installation, which holds the Secret.
 	Namespace string
-	// Service through which the API server reaches this program, in that namespace.
+	// Service is the name of the Service, in Namespace, through which the API server calls the webhooks.
 	Service string
-	// Port to listen on; 0 means 9443.
+	// Port is the port to listen on; 0 means 9443.
 	Port int
-	// RuntimeClass whose pods Kubernetes itself sends to virtual nodes; empty means "liqo".
+	// RuntimeClass is the RuntimeClass whose pods Kubernetes schedules on virtual nodes by itself; empty means "liqo".
 	RuntimeClass string
-	// EnforceQuotas refuses ShadowPods that exceed what is granted to their creators.
+	// EnforceQuotas rejects ShadowPods that exceed the Quota of their creator.
 	EnforceQuotas bool
-	// GlobalLabels and GlobalAnnotations are put on the Secret.
+	// GlobalLabels and GlobalAnnotations are added to the Secret.
 	GlobalLabels, GlobalAnnotations map[string]string
-	// Now and Random are the clock and the source of randomness; time.Now and crypto/rand when nil.
+	// Now returns the current time, Random is the source of randomness; nil means time.Now and crypto/rand.
 	Now    func() time.Time
 	Random io.Reader
 }
@@ -53,8 +53,8 @@ type Options struct {
 // defaultRuntimeClass is the RuntimeClass of the chart.
 const defaultRuntimeClass = "liqo"
 
-// Setup adds the webhooks, and what keeps their certificate, to the manager. The manager's readiness then tells whether the webhooks
-// are served and the API server was told how to trust them.
+// Setup adds the webhooks and the controller of their certificate to the manager. The manager's readiness then depends on the webhook server, and on
+// the presence of its CA in the webhook configurations.
 func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.Namespace == "" || opts.Service == "" {
 		return fmt.Errorf("setting up webhooks: namespace %q or service %q is empty", opts.Namespace, opts.Service)

@@ -25,34 +25,36 @@ import (
 // +kubebuilder:rbac:groups=apps,resources=replicasets/status;statefulsets/status;daemonsets/status,verbs=patch
 
 const (
-	// wakeFor is how long a namespace is looked at: until a process that has just started is known to be ready on every node. wakeEvery is the
-	// longest time between two looks, and wakeFirst the shortest.
+	// wakeFor is how long a namespace is checked: until a process that has just started is known to be ready on every node. wakeEvery is the longest
+	// interval between two checks, and wakeFirst the shortest.
 	wakeFor, wakeEvery, wakeFirst = 64 * time.Second, 8 * time.Second, time.Second
 )
 
-// A waker has pods made that were refused: while no process answered the API server, and, in a namespace that carries the label of offloaded ones
-// already, while there was no NamespaceOffloading. Kubernetes tries again by itself, but doubles its wait with each refusal, up to 1000 s, and each
-// change of a pod that is there is one more try: an absence of a few seconds can hold a Deployment up for a quarter of an hour. (client-go,
-// DefaultTypedControllerRateLimiter; Jobs wait for a minute at most.)
+// waker makes workload controllers retry the creation of pods that admission rejected. Pods are rejected while no replica of the webhook responds.
+// They are also rejected while a namespace has the label of offloaded namespaces but no NamespaceOffloading.
 //
-// Either way pods may be made soon after this process gets to know a NamespaceOffloading. When exactly is not known here, so what lacks pods is
-// looked at several times; who lacks them for another reason is looked at by Kubernetes a few times in vain.
+// Kubernetes retries by itself, but doubles its delay with each rejection, up to 1000 s, and each change of an existing pod counts as one more retry.
+// An outage of a few seconds can therefore delay a Deployment for a quarter of an hour (client-go, DefaultTypedControllerRateLimiter; Jobs wait for a
+// minute at most).
+//
+// In both cases, pods are accepted soon after this process observes a NamespaceOffloading. The exact time is unknown here, so the waker checks
+// workloads with missing pods several times. If pods are missing for another reason, Kubernetes reconciles the workload a few times without effect.
 type waker struct {
 	cached, live client.Reader
 	writer       client.StatusClient
 	now          func() time.Time
-	// known is since when NamespaceOffloadings are. One worker uses it.
+	// known is when each NamespaceOffloading was first observed. Only the single worker accesses it.
 	known map[types.NamespacedName]time.Time
 }
 
 func setupWaker(mgr ctrl.Manager, now func() time.Time) error {
-	everyReplica := false // each answers, and each may have been away
+	everyReplica := false // every replica serves the webhooks, and each may have been down
 	return kube.NewController(mgr, "waker", controller.Options{NeedLeaderElection: &everyReplica, MaxConcurrentReconciles: 1}).
 		For(&offloadingv1beta1.NamespaceOffloading{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
 		Complete(&waker{cached: mgr.GetClient(), live: mgr.GetAPIReader(), writer: mgr.GetClient(), now: now, known: map[types.NamespacedName]time.Time{}})
 }
 
-// Reconcile looks at the namespace of a NamespaceOffloading, and again until it is known for long enough.
+// Reconcile checks the namespace of a NamespaceOffloading repeatedly until wakeFor has passed since it was first observed.
 func (w *waker) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var offloading offloadingv1beta1.NamespaceOffloading
 	if err := w.cached.Get(ctx, req.NamespacedName, &offloading); err != nil {
@@ -69,12 +71,12 @@ func (w *waker) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 		return reconcile.Result{}, nil
 	}
 	if err := w.look(ctx, req.Namespace); err != nil {
-		log.FromContext(ctx).Error(err, "Looking for workloads that were refused their pods") // and again soon, error or not
+		log.FromContext(ctx).Error(err, "Looking for workloads that were refused their pods") // requeued below in any case
 	}
 	return reconcile.Result{RequeueAfter: min(max(age, wakeFirst), wakeEvery)}, nil
 }
 
-// look wakes what lacks pods in a namespace.
+// look wakes the workloads with missing pods in a namespace.
 func (w *waker) look(ctx context.Context, namespace string) error {
 	lacking, err := w.lacking(ctx, namespace)
 	for _, o := range lacking {
@@ -87,7 +89,7 @@ func (w *waker) look(ctx context.Context, namespace string) error {
 	return err
 }
 
-// lacking returns what has fewer pods in a namespace than it asks for. It is read past the cache: nothing else needs these kinds.
+// lacking returns the workloads in a namespace with fewer pods than desired. It reads without the cache, since nothing else needs these kinds.
 func (w *waker) lacking(ctx context.Context, namespace string) ([]client.Object, error) {
 	var lacking []client.Object
 	var replicaSets appsv1.ReplicaSetList
@@ -117,8 +119,8 @@ func (w *waker) lacking(ctx context.Context, namespace string) ([]client.Object,
 	return lacking, errors.Join(errs...)
 }
 
-// wake says of a workload that its controller has not seen it as it is. That is the least that has it looked at, whatever it waits for, and the
-// controller itself sets it right.
+// wake lowers the observedGeneration in a workload's status. This is the smallest change that makes the workload's controller reconcile it without
+// delay, and the controller corrects the value.
 func (w *waker) wake(ctx context.Context, o client.Object) error {
 	patch := fmt.Appendf(nil, `{"status":{"observedGeneration":%d}}`, max(o.GetGeneration()-1, 0))
 	return client.IgnoreNotFound(w.writer.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, patch)))

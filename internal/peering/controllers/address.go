@@ -16,20 +16,20 @@ import (
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list
 // +kubebuilder:rbac:groups=core,resources=configmaps,verbs=get,resourceNames=kube-root-ca.crt
 
-// rootCA is the ConfigMap that the API server's own CA is published in, in every namespace.
+// rootCA is the ConfigMap in which Kubernetes publishes the CA of the API server, in every namespace. rootCAKey is its key.
 const (
 	rootCA    = "kube-root-ca.crt"
 	rootCAKey = "ca.crt"
 )
 
-// address knows how consumers reach this cluster's API server.
+// address provides the URL and the CA with which consumers reach this cluster's API server.
 type address struct {
 	reader    client.Reader
 	namespace string
 	given     APIServer
 }
 
-// params are the AuthParams of a certificate.
+// params returns the AuthParams for a certificate.
 func (a *address) params(ctx context.Context, certificate []byte, proxy *string) (*authv1beta1.AuthParams, error) {
 	params := &authv1beta1.AuthParams{SignedCRT: certificate, APIServer: a.given.Address, CA: a.given.CA, ProxyURL: proxy}
 	var err error
@@ -49,7 +49,7 @@ func (a *address) params(ctx context.Context, certificate []byte, proxy *string)
 	return params, nil
 }
 
-// published is the address under which the API servers announce themselves.
+// published returns the URL that the API servers publish in the EndpointSlices of Service default/kubernetes.
 func (a *address) published(ctx context.Context) (string, error) {
 	slices := &discoveryv1.EndpointSliceList{}
 	err := a.reader.List(ctx, slices, client.InNamespace("default"), client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"})

@@ -36,7 +36,8 @@ type consumerSide struct {
 	random io.Reader
 }
 
-// request is our certificate request for the subject, and the PEM public key in it: present where that still serves.
+// request returns this cluster's certificate request for the subject, and the PEM public key in it. It returns the present request if that
+// is still valid.
 func (c *consumerSide) request(ctx context.Context, subject peering.Subject, present []byte) (request, publicKey []byte, err error) {
 	key, err := c.keys.get(ctx)
 	if err != nil {
@@ -49,12 +50,12 @@ func (c *consumerSide) request(ctx context.Context, subject peering.Subject, pre
 	return request, key.publicPEM, err
 }
 
-// identities turns Identities into kubeconfig Secrets.
+// identities writes a kubeconfig Secret for each Identity.
 type identities struct{ consumerSide }
 
 func (r *identities) setup(mgr ctrl.Manager) error {
 	all := func() client.ObjectList { return &authv1beta1.IdentityList{} }
-	// An authentication service that does not answer must hold up no other peering.
+	// Several workers, so that an unresponsive authentication service does not block other peerings.
 	return kube.NewController(mgr, "identity", controller.Options{MaxConcurrentReconciles: workers}).
 		For(&authv1beta1.Identity{}).
 		Owns(&corev1.Secret{}).
@@ -109,7 +110,7 @@ func (r *identities) sync(ctx context.Context, identity *authv1beta1.Identity) e
 	return nil
 }
 
-// localSlices completes the ResourceSlices that we ask others for.
+// localSlices completes the ResourceSlices that this cluster requests from providers.
 type localSlices struct{ consumerSide }
 
 func (r *localSlices) setup(mgr ctrl.Manager) error {
@@ -142,7 +143,7 @@ func (r *localSlices) sync(ctx context.Context, slice *authv1beta1.ResourceSlice
 	return err
 }
 
-// sliceIdentities turns the answers to our ResourceSlices into Identities.
+// sliceIdentities writes an Identity for each of this cluster's ResourceSlices to which the provider granted one.
 type sliceIdentities struct{ consumerSide }
 
 func (r *sliceIdentities) setup(mgr ctrl.Manager) error {
@@ -187,7 +188,8 @@ func (r *sliceIdentities) sync(ctx context.Context, slice *authv1beta1.ResourceS
 	return err
 }
 
-// remoteNamespace is our tenant namespace in the provider, as the control plane's Identity knows it.
+// remoteNamespace returns the tenant namespace of this cluster in the provider, from the control-plane Identity. Without such an Identity
+// it returns the default name.
 func (c *consumerSide) remoteNamespace(ctx context.Context, namespace, provider string) (string, error) {
 	list := &authv1beta1.IdentityList{}
 	if err := c.client.List(ctx, list, client.InNamespace(namespace)); err != nil {

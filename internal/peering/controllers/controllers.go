@@ -1,8 +1,8 @@
-// Package controllers carries out what package peering decides: the handshake on both sides, identities and their renewal, ResourceSlices
-// and quotas, the replication of objects to providers, ForeignClusters, and the serving certificates of virtual kubelets.
+// Package controllers carries out the decisions of package peering: the handshake on both sides, identities and their renewal,
+// ResourceSlices and quotas, the replication of objects to providers, ForeignClusters, and the serving certificates of virtual kubelets.
 //
-// Every controller gathers from caches, plans with a pure function and applies the plan. They meet only through API objects, so each may
-// be restarted at any moment, and objects may be made in any order, by liqoctl or by hand.
+// Every controller reads from caches, plans with a pure function and applies the plan. Controllers interact only through API objects. Each
+// may therefore be restarted at any moment, and objects may be created in any order, by liqoctl or by hand.
 package controllers
 
 import (
@@ -23,53 +23,54 @@ import (
 	"liqo.io/liqo/internal/remote"
 )
 
-// Options of the controllers.
+// Options configures the controllers.
 type Options struct {
-	// ClusterID of this cluster.
+	// ClusterID is the ID of this cluster.
 	ClusterID string
-	// Namespace of the installation.
+	// Namespace is the namespace of the installation.
 	Namespace string
-	// Algorithm of the key pair that is made when there is none.
+	// Algorithm is the algorithm of the key pair that is generated when there is none.
 	Algorithm peering.Algorithm
-	// APIServer tells consumers how to reach this cluster.
+	// APIServer is how consumers reach the API server of this cluster.
 	APIServer APIServer
-	// Offer to ResourceSlices of the default class.
+	// Offer is what ResourceSlices of the default class get, apart from their share of resources.
 	Offer peering.Offer
-	// Sharing is how much ResourceSlices of that class get.
+	// Sharing determines the shares of ResourceSlices of that class.
 	Sharing peering.SharingPolicy
-	// SharingWindow is for how long news of nodes and pods are collected before shares follow; 3 seconds when 0.
+	// SharingWindow is for how long changes of nodes and pods are collected before the shares are computed again; 3 seconds when 0.
 	SharingWindow time.Duration
-	// Enforcement written into Quotas.
+	// Enforcement is the limitsEnforcement of Quotas.
 	Enforcement offloadingv1beta1.LimitsEnforcement
-	// Labels and Annotations are put on every object that is made in this cluster.
+	// Labels and Annotations are put on every object that the controllers create in this cluster.
 	Labels, Annotations map[string]string
 	// VirtualKubeletPods caches the pods of virtual kubelets: those with the label offloading.liqo.io/component=virtual-kubelet.
 	VirtualKubeletPods cache.Cache
-	// ConnectionSilence is how long a gateway may be silent about a tunnel that works before it counts as lost; 90 seconds when 0.
+	// ConnectionSilence is the time without a report after which the working tunnel of a gateway counts as lost; 90 seconds when 0.
 	ConnectionSilence time.Duration
 
-	// Now and Random are the clock and the source of randomness; time.Now and crypto/rand when nil.
+	// Now is the clock and Random the source of randomness; time.Now and crypto/rand when nil.
 	Now    func() time.Time
 	Random io.Reader
-	// RemoteConfig reads the Secret of an Identity; remote.Config when nil.
+	// RemoteConfig returns the client configuration and the tenant namespace from the kubeconfig Secret of an Identity; remote.Config when
+	// nil.
 	RemoteConfig func(*corev1.Secret) (cfg *rest.Config, tenantNamespace string, err error)
-	// Health tunes the probe of remote API servers.
+	// Health configures the probe of remote API servers.
 	Health remote.HealthOptions
-	// RightsEvery is how often a provider is asked whether it still grants us anything; 30 seconds when 0.
+	// RightsEvery is how often the controllers check whether a provider still grants this cluster access; 30 seconds when 0.
 	RightsEvery time.Duration
 }
 
-// APIServer is what an installation was told about its API server.
+// APIServer is the configuration of an installation about its own API server.
 type APIServer struct {
-	// Address is its URL; read from EndpointSlice default/kubernetes when empty.
+	// Address is its URL; when empty, it is read from the EndpointSlices of Service default/kubernetes.
 	Address string
-	// CA is its PEM bundle; read from ConfigMap kube-root-ca.crt when empty.
+	// CA is its PEM bundle; when empty, it is read from ConfigMap kube-root-ca.crt.
 	CA []byte
-	// TrustedCA tells that consumers trust it anyway, so no CA is sent.
+	// TrustedCA is whether the systems of consumers already trust the CA, so that it need not be sent.
 	TrustedCA bool
 }
 
-// Setup adds every controller of the peering to the manager.
+// Setup adds all controllers of peerings to the manager.
 func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.Now == nil {
 		opts.Now = time.Now

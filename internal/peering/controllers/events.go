@@ -12,7 +12,7 @@ import (
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reasons of the events that announce transitions of the peering, beside those of the ResourceSlice conditions.
+// Reasons of events. The conditions of ResourceSlices have reasons of their own, which their events use.
 const (
 	eventNonceGenerated   = "NonceGenerated"
 	eventNonceSigned      = "NonceSigned"
@@ -25,12 +25,12 @@ const (
 	reasonInvalidCSR = "InvalidCSR"
 )
 
-// announce records that something was done to an object; action is what.
+// announce emits an event about an action on an object.
 func announce(to events.EventRecorder, about client.Object, reason, action, format string, args ...any) {
 	to.Eventf(about, nil, corev1.EventTypeNormal, reason, action, format, args...)
 }
 
-// announceVerdicts records the conditions of a ResourceSlice that changed their verdict.
+// announceVerdicts emits an event for each condition of a ResourceSlice whose status changed.
 func announceVerdicts(to events.EventRecorder, slice *authv1beta1.ResourceSlice, before []authv1beta1.ResourceSliceCondition) {
 	for _, now := range slice.Status.Conditions {
 		changed := true
@@ -50,7 +50,7 @@ func announceVerdicts(to events.EventRecorder, slice *authv1beta1.ResourceSlice,
 	}
 }
 
-// refuse announces why a Tenant is refused, unless its condition says so already, and returns the outcome.
+// refuse returns the error for a refused Tenant. It emits an event, unless the Tenant's condition already has this reason.
 func refuse(to events.EventRecorder, tenant *authv1beta1.Tenant, reason string, err error) error {
 	if condition := meta.FindStatusCondition(tenant.Status.Conditions, kube.ConditionReady); condition == nil || condition.Reason != reason {
 		to.Eventf(tenant, nil, corev1.EventTypeWarning, reason, "Verify", "%v", err)

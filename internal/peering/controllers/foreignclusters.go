@@ -29,14 +29,14 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;gatewayservers;gatewayclients;connections,verbs=get;list;watch
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list;watch
 
-// foreignClusters keeps one ForeignCluster for every cluster that we consume from or provide to. It makes them and rebuilds their status; it
-// never removes one: the record of a former peer stays until the administrator deletes it.
+// foreignClusters maintains one ForeignCluster for each consumer and provider of this cluster. It creates ForeignClusters and recompiles
+// their status. It never deletes one: the record of a former peer stays until an administrator deletes it.
 type foreignClusters struct {
 	client client.Client
 	own    string
 	links  *links
 	now    func() time.Time
-	// silence is how long a gateway may be silent about a tunnel that works.
+	// silence is the time without a report after which a working tunnel counts as lost.
 	silence time.Duration
 }
 
@@ -66,7 +66,7 @@ func (r *foreignClusters) setup(mgr ctrl.Manager) error {
 
 func byLabel(o client.Object) string { return o.GetLabels()[api.LabelRemoteClusterID] }
 
-// byClusterID maps objects to the ForeignCluster of the cluster they belong to.
+// byClusterID enqueues the ForeignCluster of the cluster that an object belongs to; of returns the cluster ID.
 func byClusterID(of func(client.Object) string) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		if id := of(o); id != "" {
@@ -76,8 +76,8 @@ func byClusterID(of func(client.Object) string) handler.EventHandler {
 	})
 }
 
-// reconcile makes the ForeignCluster of a cluster that means something to us, and rebuilds its status. It returns after what time the status
-// may be another one though nothing was heard; 0 for never.
+// reconcile creates the ForeignCluster of a cluster that this one has a relation to, and recompiles its status. It returns the time after
+// which the status may change even though no object does; 0 if it can't.
 func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) (time.Duration, error) {
 	facts, err := r.gather(ctx, clusterID)
 	if err != nil {
@@ -105,7 +105,7 @@ func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) (time
 	return facts.Again(r.now()), kube.PatchStatus(ctx, r.client, fc, before)
 }
 
-// gather reads everything that is known about a cluster, from caches only.
+// gather reads all facts about a cluster, from caches only.
 func (r *foreignClusters) gather(ctx context.Context, clusterID string) (*peering.Facts, error) {
 	facts := &peering.Facts{Network: peering.NetworkFacts{Silence: r.silence}}
 	configurations, servers := &networkingv1beta1.ConfigurationList{}, &networkingv1beta1.GatewayServerList{}

@@ -16,10 +16,11 @@ import (
 	"liqo.io/liqo/internal/peering/door"
 )
 
-// knockAgain is when a door is tried again that did not open: it may be that of a cluster that is not up yet.
+// knockAgain is the time until the next enrollment request after the provider did not respond: the provider may not be running yet.
 const knockAgain = 5 * time.Second
 
-// invited tells whether an Identity has yet to be got from its provider, as an Invitation in its namespace lets us.
+// invited returns the invitation by which an Identity is to be obtained from its provider. It returns nil if the Identity already has a
+// certificate, is not a control-plane Identity, or has no invitation in its namespace.
 func (r *identities) invited(ctx context.Context, identity *authv1beta1.Identity) (*corev1.Secret, error) {
 	if identity.Spec.Type != authv1beta1.IdentityControlPlane || len(identity.Spec.AuthParams.SignedCRT) > 0 {
 		return nil, nil
@@ -35,8 +36,8 @@ func (r *identities) invited(ctx context.Context, identity *authv1beta1.Identity
 	return invitation, nil
 }
 
-// introduce does the handshake through the provider's door and completes the Identity with what it is granted. Everything it learns it writes
-// into spec, so that an Identity that came through the door is no other than one that somebody applied.
+// introduce enrolls this cluster with the provider's authentication service and completes the Identity with what the provider grants. It
+// writes all results into the Identity's spec, so that such an Identity does not differ from one that a user applied.
 func (r *identities) introduce(ctx context.Context, identity *authv1beta1.Identity, invitation *corev1.Secret) error {
 	where := fmt.Sprintf("Secret %s/%s", invitation.Namespace, invitation.Name)
 	url := string(invitation.Data[peering.InvitationURLKey])
@@ -81,7 +82,7 @@ func (r *identities) introduce(ctx context.Context, identity *authv1beta1.Identi
 	return kube.Wait("Admitted", "waiting for the kubeconfig to be written")
 }
 
-// apply asks for a nonce, signs it and completes the application with it.
+// apply requests a nonce, signs it, sends the application with the signature, and checks the provider's response.
 func (r *identities) apply(ctx context.Context, url string, token peering.Token, application *peering.Application, provider string) (*peering.Admission, error) {
 	nonce := &peering.Nonce{}
 	if err := door.Ask(ctx, url, token, peering.DoorNoncePath, &application.Knock, nonce); err != nil {

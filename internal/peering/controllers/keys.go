@@ -15,11 +15,11 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// Secrets are cached by label and in all namespaces: the tenant namespaces are not known before.
+// Secrets are cached by label and in all namespaces, because the tenant namespaces are not known in advance.
 // +kubebuilder:rbac:groups=core,resources=secrets,verbs=get;list;watch;create;patch
 
-// keys owns the key pair of this cluster. It is read from the API server each time it is needed, which is rarely: a private key is not
-// kept in a cache.
+// keys manages the key pair of this cluster. It reads the key pair from the API server each time it is needed, which is rarely, so that no
+// cache holds a private key.
 type keys struct {
 	client    client.Client
 	reader    client.Reader
@@ -34,13 +34,13 @@ type pair struct {
 	privatePEM, publicPEM []byte
 }
 
-// Start makes the key pair if there is none.
+// Start generates the key pair if there is none.
 func (k *keys) Start(ctx context.Context) error {
 	_, err := k.get(ctx)
 	return err
 }
 
-// get reads the key pair, and makes it if there is none.
+// get reads the key pair, and generates it if there is none.
 func (k *keys) get(ctx context.Context) (pair, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: k.namespace, Name: authv1beta1.KeysSecret}

@@ -24,10 +24,10 @@ import (
 	"liqo.io/liqo/internal/remote"
 )
 
-// link is the way into one provider.
+// link is the connection to one provider.
 type link struct {
 	clusterID, namespace, remoteNamespace string
-	// secret is the name of the Secret that the link was made from.
+	// secret is the name of the Secret that has the link's kubeconfig.
 	secret string
 	sum    [sha256.Size]byte
 	all    *links
@@ -35,22 +35,22 @@ type link struct {
 	mapper meta.RESTMapper
 	health *remote.Health
 	cancel context.CancelFunc
-	// doubts are told when the provider refused something.
+	// doubts triggers a check of the rights, after the provider refused a request.
 	doubts chan struct{}
-	// live reads and writes the provider without a cache.
+	// live reads from and writes to the provider's API server without a cache.
 	live client.Client
 
 	mu sync.Mutex
-	// cached are our copies by kind, none for kinds whose copies are not all known.
+	// cached holds, by kind, the cache of this cluster's copies in the provider. A kind has no entry until its cache has synced.
 	cached map[string]client.Reader
 	since  time.Time
 	wasUp  bool
-	// refused is why the provider grants us nothing, empty while it does.
+	// refused is the error with which the provider denies this cluster all access; empty while it grants access.
 	refused string
 }
 
-// grace is how long the first answer of a remote API server may take before it counts as down: until then it is unknown, and a restart of
-// ours is no news about others.
+// grace is how long the first response of a remote API server may take before the server counts as down. Until then its state is unknown,
+// so that a restart of this controller manager does not change the reported state of other clusters.
 const grace = 15 * time.Second
 
 func (l *links) open(cfg *rest.Config, clusterID, namespace, remoteNamespace string) (*link, error) {
@@ -68,7 +68,7 @@ func (l *links) open(cfg *rest.Config, clusterID, namespace, remoteNamespace str
 	return k, nil
 }
 
-// staticMapper knows the kinds that are ours there, so that the provider need not be asked for all it serves.
+// staticMapper returns a mapper for the kinds that this cluster uses in a provider, so that no discovery is needed there.
 func staticMapper(scheme *runtime.Scheme) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range peering.Kinds() {
@@ -80,10 +80,11 @@ func staticMapper(scheme *runtime.Scheme) meta.RESTMapper {
 	return mapper
 }
 
-// run follows the health of the provider: while it answers its copies are watched, while it does not nothing is known about them.
+// run follows the health of the provider. While the provider is up, run watches the copies there. While it is down, nothing is known about
+// them.
 func (k *link) run(ctx context.Context) {
 	changed := k.health.Subscribe()
-	k.all.done.Go(func() { _ = k.health.Run(ctx) }) // it ends with the context, without an error
+	k.all.done.Go(func() { _ = k.health.Run(ctx) }) // it returns nil when ctx ends
 	overdue := time.NewTimer(grace)
 	defer overdue.Stop()
 	rights := time.NewTimer(k.patience())
@@ -104,7 +105,7 @@ func (k *link) run(ctx context.Context) {
 			if !changed {
 				continue
 			}
-			if !k.isRefused() { // whoever was refused waits ever longer before it tries again: not after this
+			if !k.isRefused() { // access is granted again: restart the watches now, as their retries may be in a long backoff
 				stop()
 				k.forget(ctx)
 				stop = k.startWatching(ctx)
@@ -127,8 +128,8 @@ func (k *link) run(ctx context.Context) {
 	}
 }
 
-// How often the provider is asked whether it still grants us what we are there for: no watch tells. Seldom while it does, and often while it does not, for
-// then somebody waits.
+// How often a link checks whether the provider still grants access, because no watch reports that. The check is rare while the provider
+// grants access, and frequent while it does not, because then users wait for the access to return.
 const (
 	rightsEvery = 30 * time.Second
 	rightsSoon  = time.Second
@@ -141,14 +142,14 @@ func (k *link) patience() time.Duration {
 	return k.all.rightsEvery
 }
 
-// isRefused tells whether the provider grants us nothing, as far as is known.
+// isRefused reports whether the provider denied all access at the last check.
 func (k *link) isRefused() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.refused != ""
 }
 
-// doubt has the rights looked at now: something was refused.
+// doubt triggers a check of the rights now, because the provider refused a request.
 func (k *link) doubt() {
 	select {
 	case k.doubts <- struct{}{}:
@@ -156,7 +157,7 @@ func (k *link) doubt() {
 	}
 }
 
-// askForRights looks whether our identity may still do anything in the provider, and tells whether that changed.
+// askForRights checks whether this cluster's identity still has access in the provider, and reports whether the result changed.
 func (k *link) askForRights(ctx context.Context) bool {
 	if !k.up() {
 		return false
@@ -169,7 +170,7 @@ func (k *link) askForRights(ctx context.Context) bool {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		refused = err.Error()
 	case err != nil:
-		return false // nothing was said about rights
+		return false // the error says nothing about rights
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -178,8 +179,8 @@ func (k *link) askForRights(ctx context.Context) bool {
 	return changed
 }
 
-// startWatching watches our copies until the function it returns is called. Each kind has a cache of its own: one that the provider does not
-// know, for it runs another release, holds up no other.
+// startWatching watches this cluster's copies until the returned function is called. Each kind has a cache of its own, so that a kind that
+// the provider's release does not know blocks no other kind.
 func (k *link) startWatching(ctx context.Context) context.CancelFunc {
 	ctx, stop := context.WithCancel(ctx)
 	for _, kind := range peering.Kinds() {
@@ -188,7 +189,7 @@ func (k *link) startWatching(ctx context.Context) context.CancelFunc {
 	return stop
 }
 
-// watch keeps a cache of our copies of a kind in the provider until ctx ends.
+// watch runs a cache of this cluster's copies of one kind in the provider until ctx ends.
 func (k *link) watch(ctx context.Context, kind peering.Kind) {
 	copies, err := cache.New(k.cfg, cache.Options{
 		Scheme: k.all.scheme, Mapper: k.mapper,
@@ -229,7 +230,7 @@ func (k *link) watch(ctx context.Context, kind peering.Kind) {
 	}
 }
 
-// know takes the cache of copies of a kind into use, unless ctx, its life, is over already. It tells whether it did.
+// know starts to use the synced cache of a kind, unless ctx, the context of that cache, has ended. It reports whether it did.
 func (k *link) know(ctx context.Context, kind string, cached client.Reader) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -243,7 +244,7 @@ func (k *link) know(ctx context.Context, kind string, cached client.Reader) bool
 	return true
 }
 
-// forget takes all caches out of use, unless ctx, the life of the link, is over.
+// forget drops all caches, unless ctx, the context of the link, has ended.
 func (k *link) forget(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -258,14 +259,14 @@ func (k *link) answered(up bool) {
 	k.wasUp = k.wasUp || up
 }
 
-// copies returns the cache of our copies of a kind in the provider, nil as long as it is not complete.
+// copies returns the cache of this cluster's copies of a kind in the provider; nil as long as it has not synced.
 func (k *link) copies(kind string) client.Reader {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.cached[kind]
 }
 
-// up tells whether the provider answers.
+// up reports whether the provider's API server is up.
 func (k *link) up() bool { return k.health.State().Up }
 
 func (k *link) probe(now time.Time) *peering.Probe {

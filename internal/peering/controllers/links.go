@@ -18,24 +18,24 @@ import (
 	"liqo.io/liqo/internal/remote"
 )
 
-// links holds the live link to each provider, by the tenant namespace whose control-plane kubeconfig it was made from.
+// links holds the running link to each provider, by the tenant namespace whose control-plane kubeconfig it uses.
 type links struct {
 	own    string
 	config func(*corev1.Secret) (*rest.Config, string, error)
 	health remote.HealthOptions
-	// rightsEvery is how often providers are asked whether they still grant us anything.
+	// rightsEvery is how often a link checks whether the provider still grants access.
 	rightsEvery time.Duration
 	scheme      *runtime.Scheme
 	log         logr.Logger
 
-	// peers is told the cluster ID when a remote API server comes or goes; objects is told, per kind, the key of the source when its
-	// copy changed; resync is told the tenant namespace when all copies became known, or unknown.
+	// peers announces the cluster ID when the state of a remote API server changes. objects announces, per kind, the key of a source when
+	// its copy changes. resync announces a tenant namespace when its copies became known or unknown.
 	peers   announcer
 	objects map[string]*announcer
 	resync  announcer
 
-	// ctx is the life of every link; it ends with the manager's. It exists from the beginning, for the manager starts its parts in any
-	// order.
+	// ctx is the parent context of all links. It ends with the manager. It exists before Start is called, because the manager starts its
+	// parts in any order.
 	ctx     context.Context
 	end     context.CancelFunc
 	done    sync.WaitGroup
@@ -55,7 +55,7 @@ func newLinks(opts Options, scheme *runtime.Scheme, log logr.Logger) *links {
 	return l
 }
 
-// Start ends the links with the manager.
+// Start waits until ctx ends, then stops all links.
 func (l *links) Start(ctx context.Context) error {
 	<-ctx.Done()
 	l.end()
@@ -63,7 +63,7 @@ func (l *links) Start(ctx context.Context) error {
 	return nil
 }
 
-// ensure runs the link that the Secret leads to: a new one if it changed.
+// ensure starts the link for a kubeconfig Secret, and replaces the running one if the kubeconfig or the tenant namespace changed.
 func (l *links) ensure(secret *corev1.Secret) error {
 	sum := sha256.Sum256(append(secret.Data[authv1beta1.KubeconfigSecretKey], secret.Annotations[api.AnnotationRemoteTenantNamespace]...))
 	l.mu.Lock()
@@ -91,7 +91,7 @@ func (l *links) ensure(secret *corev1.Secret) error {
 	return nil
 }
 
-// stop ends the link that was made from a Secret, if it runs.
+// stop stops the link of a Secret, if it runs.
 func (l *links) stop(secret types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,14 +102,14 @@ func (l *links) stop(secret types.NamespacedName) {
 	}
 }
 
-// get returns the link of a tenant namespace, nil when there is none.
+// get returns the link of a tenant namespace; nil when there is none.
 func (l *links) get(namespace string) *link {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.running[namespace]
 }
 
-// probe is what is known about the API server of the cluster that a tenant namespace belongs to; nil when nothing is known yet.
+// probe returns the last known state of the API server of the cluster that a tenant namespace belongs to; nil when nothing is known yet.
 func (l *links) probe(namespace string, now time.Time) *peering.Probe {
 	if k := l.get(namespace); k != nil {
 		return k.probe(now)

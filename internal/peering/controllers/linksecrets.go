@@ -26,8 +26,8 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// linkSecrets runs one link for each control-plane kubeconfig, and holds the Secret until nothing replicated with it is left. Only the Secret that an
-// Identity of this cluster became is such a kubeconfig: labels alone make none.
+// linkSecrets runs one link for each control-plane kubeconfig Secret, and keeps the Secret until nothing replicated with it is left. Only a
+// Secret that belongs to an Identity of this cluster counts as such a kubeconfig; the labels alone do not suffice.
 type linkSecrets struct {
 	client client.Client
 	links  *links
@@ -37,7 +37,7 @@ func controlPlaneSecret(o client.Object) bool {
 	return o.GetLabels()[authv1beta1.LabelIdentityType] == string(authv1beta1.IdentityControlPlane)
 }
 
-// linkSecret matches control-plane kubeconfigs that name the Identity they belong to.
+// linkSecret matches control-plane kubeconfig Secrets with an Identity as their controller.
 func linkSecret(o client.Object) bool { return controlPlaneSecret(o) && peering.IdentityOf(o) != "" }
 
 func (r *linkSecrets) setup(mgr ctrl.Manager) error {
@@ -62,19 +62,19 @@ func (r *linkSecrets) setup(mgr ctrl.Manager) error {
 		}), only(unreachable)).
 		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			if err := r.client.Get(ctx, req.NamespacedName, &corev1.Secret{}); apierrors.IsNotFound(err) {
-				r.links.stop(req.NamespacedName) // whatever became of its finalizer
+				r.links.stop(req.NamespacedName) // even if the finalizer was removed by someone else
 			}
 			return inner.Reconcile(ctx, req)
 		}))
 }
 
-// held tells whether a source stays until its copy is gone.
+// held reports whether a finalizer keeps a source until its copy is deleted.
 func held(o client.Object) bool {
 	return controllerutil.ContainsFinalizer(o, peering.FinalizerReplicated)
 }
 
-// released passes the moment at which a source is held no longer: what a Secret waits for. An object that goes with its last finalizer is
-// announced as it was before, the finalizer included, so that every deletion passes.
+// released passes the events after which a source is no longer held: the finalizers of Secrets wait for these. When the removal of the last
+// finalizer deletes an object, the event has the last known state, which still includes that finalizer. Every deletion therefore passes.
 var released = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },
 	UpdateFunc:  func(e event.UpdateEvent) bool { return held(e.ObjectOld) && !held(e.ObjectNew) },
@@ -82,7 +82,7 @@ var released = predicate.Funcs{
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
-// unreachable matches ForeignClusters that will never come back.
+// unreachable matches ForeignClusters that an administrator declared unreachable for good.
 func unreachable(o client.Object) bool {
 	return o.GetAnnotations()[peering.AnnotationUnreachable] == api.True
 }
@@ -95,7 +95,7 @@ func (r *linkSecrets) sync(ctx context.Context, secret *corev1.Secret) error {
 	identity := &authv1beta1.Identity{}
 	name := peering.IdentityOf(secret)
 	err := r.client.Get(ctx, types.NamespacedName{Namespace: secret.Namespace, Name: name}, identity)
-	if apierrors.IsNotFound(err) { // deleted, and the Secret soon too; or not in the cache yet: its event brings the Secret back
+	if apierrors.IsNotFound(err) { // deleted, then the Secret soon is, too; or not in the cache yet, then its event requeues the Secret
 		return kube.Wait("IdentityNotFound", "waiting for Identity %s/%s", secret.Namespace, name)
 	}
 	if err != nil {
@@ -111,11 +111,13 @@ func (r *linkSecrets) sync(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// finalize lets the Secret go when no source in its namespace is held for its copy. The replication removes the copies, for it sees that
-// the Secret is leaving; it needs the link for that. A Secret that nothing is held for goes even if it leads nowhere.
+// finalize returns nil, which lets the Secret be deleted, when no source in its namespace is held for its copy. The replication controllers
+// observe the deletion of the Secret and delete the copies, for which they need the link. If no source is held, the Secret may go even if
+// its kubeconfig does not work.
 func (r *linkSecrets) finalize(ctx context.Context, secret *corev1.Secret) error {
 	provider := secret.Labels[api.LabelRemoteClusterID]
-	// The Identity may be gone by now, so its UID is not compared. A Secret that no link was ever opened from holds nothing.
+	// The Identity may be deleted by now, so its UID is not compared. No link was ever opened for a Secret that fails this check, so no
+	// copy depends on it.
 	if err := inTenantNamespace(ctx, r.client, secret.Namespace, provider); !linkSecret(secret) || kube.IsInvalid(err) {
 		r.links.stop(client.ObjectKeyFromObject(secret))
 		return nil
@@ -148,8 +150,8 @@ func (r *linkSecrets) finalize(ctx context.Context, secret *corev1.Secret) error
 	return kube.Wait("RemovingCopies", "waiting for the copies of %d objects in cluster %s to be gone", count, provider)
 }
 
-// resign deletes our Tenant in the provider, which takes back there what we were granted. A provider that no longer knows us, or lets us do
-// nothing any more, has nothing to be told.
+// resign deletes this cluster's Tenant in the provider, so that the provider revokes what it granted. It does nothing if the Tenant no
+// longer exists or the provider denies access.
 func (r *linkSecrets) resign(ctx context.Context, secret *corev1.Secret) error {
 	provider := secret.Labels[api.LabelRemoteClusterID]
 	if err := r.links.ensure(secret); err != nil {
@@ -169,7 +171,7 @@ func (r *linkSecrets) resign(ctx context.Context, secret *corev1.Secret) error {
 	return kube.WaitFor(knockAgain, "Resigning", "waiting for cluster %s to be told that the peering is over: %v", provider, err)
 }
 
-// held counts the sources in the Secret's namespace that stay until their copy is gone.
+// held counts the sources in the Secret's namespace that a finalizer keeps until their copy is deleted.
 func (r *linkSecrets) held(ctx context.Context, secret *corev1.Secret) (int, error) {
 	count := 0
 	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{}, &networkingv1beta1.NetworkRequestList{}} {
@@ -186,7 +188,7 @@ func (r *linkSecrets) held(ctx context.Context, secret *corev1.Secret) (int, err
 	return count, nil
 }
 
-// isUnreachable tells whether an administrator declared that the cluster will never come back.
+// isUnreachable reports whether an administrator declared a cluster unreachable for good.
 func isUnreachable(ctx context.Context, c client.Reader, clusterID string) (bool, error) {
 	fc := &corev1beta1.ForeignCluster{}
 	err := c.Get(ctx, types.NamespacedName{Name: clusterID}, fc)

@@ -15,7 +15,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// nonces fills the Secrets that ask for a nonce: the provider's part of the handshake.
+// nonces is the provider's part of the handshake: it generates a nonce for each nonce Secret that has none.
 type nonces struct {
 	client client.Client
 	events events.EventRecorder
@@ -50,7 +50,7 @@ func (n *nonces) sync(ctx context.Context, secret *corev1.Secret) error {
 	return err
 }
 
-// signedNonces signs the nonces that providers gave us: the consumer's part of the handshake.
+// signedNonces is the consumer's part of the handshake: it signs the nonces that providers generated.
 type signedNonces struct {
 	client client.Client
 	events events.EventRecorder
@@ -70,7 +70,7 @@ func (n *signedNonces) setup(mgr ctrl.Manager) error {
 func (n *signedNonces) sync(ctx context.Context, secret *corev1.Secret) error {
 	nonce := secret.Data[authv1beta1.NonceKey]
 	if len(nonce) == 0 {
-		return nil // its writer is not done
+		return nil // the nonce is not written yet
 	}
 	if err := peering.CheckNonce(nonce); err != nil {
 		return kube.Invalid("InvalidNonce", "Secret %s/%s: %v", secret.Namespace, secret.Name, err)
@@ -93,7 +93,7 @@ func (n *signedNonces) sync(ctx context.Context, secret *corev1.Secret) error {
 	return err
 }
 
-// checkNamespace refuses Secrets outside the tenant namespace of the cluster that their label names.
+// checkNamespace returns an error for a Secret outside the tenant namespace of the cluster that its label names.
 func checkNamespace(ctx context.Context, c client.Client, secret *corev1.Secret) error {
 	return inTenantNamespace(ctx, c, secret.Namespace, secret.Labels[api.LabelRemoteClusterID])
 }

@@ -24,7 +24,7 @@ import (
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews/status,verbs=patch
 
-// renewed wraps a reconciler so that its object is looked at again when the certificate in it, if any, should be renewed.
+// renewed wraps a reconciler, so that an object with a certificate is requeued when the certificate should be renewed.
 func renewed[T client.Object](c client.Client, now func() time.Time, inner reconcile.Reconciler, certificateOf func(T) []byte) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		result, err := inner.Reconcile(ctx, req)
@@ -37,7 +37,7 @@ func renewed[T client.Object](c client.Client, now func() time.Time, inner recon
 		}
 		certificate, err := peering.Certificate(certificateOf(obj))
 		if err != nil {
-			return reconcile.Result{}, nil // none yet; when it comes, so does an event
+			return reconcile.Result{}, nil // no certificate yet; the event that adds one requeues the object
 		}
 		if left := peering.RenewAt(certificate).Sub(now()); left > 0 {
 			return reconcile.Result{RequeueAfter: left}, nil
@@ -46,11 +46,12 @@ func renewed[T client.Object](c client.Client, now func() time.Time, inner recon
 	})
 }
 
-// overdue is how often a certificate is looked at whose renewal is under way: events tell when it is done, this is for the lost cause.
+// overdue is the interval at which objects with an overdue renewal are reconciled. Normally an event reports the new certificate; this is
+// for renewals whose event does not come.
 const overdue = time.Minute
 
-// renewals keeps the certificates of our control-plane Identities fresh, each through a Renew of the same name. Those of ResourceSlices are
-// renewed by the provider without being asked, and arrive with the slice's status.
+// renewals renews the certificates of this cluster's control-plane Identities, each by a Renew of the same name. The certificates of
+// ResourceSlices need no Renew: the provider renews them by itself, and they arrive in the status of the ResourceSlice.
 type renewals struct{ consumerSide }
 
 func (r *renewals) setup(mgr ctrl.Manager) error {
@@ -81,7 +82,7 @@ func (r *renewals) sync(ctx context.Context, identity *authv1beta1.Identity) err
 	case plan.Ask:
 		return r.ask(ctx, identity)
 	case renew != nil && metav1.IsControlledBy(renew, identity):
-		return kube.Delete(ctx, r.client, renew) // answered and adopted
+		return kube.Delete(ctx, r.client, renew) // its certificate has been taken over
 	}
 	return nil
 }
@@ -95,7 +96,7 @@ func (r *renewals) adopt(ctx context.Context, identity *authv1beta1.Identity, re
 		return fmt.Errorf("refusing the answer of cluster %s: %w", identity.Spec.ClusterID, err)
 	}
 	changed, err := kube.Ensure(ctx, r.client, identity, func() error {
-		// Only the certificate: where the provider is was settled when we met it.
+		// Take over the certificates only: the address of the provider was fixed by the handshake.
 		identity.Spec.AuthParams.SignedCRT = renew.Status.AuthParams.SignedCRT
 		if len(renew.Status.AuthParams.CA) > 0 {
 			identity.Spec.AuthParams.CA = renew.Status.AuthParams.CA
@@ -126,7 +127,7 @@ func (r *renewals) ask(ctx context.Context, identity *authv1beta1.Identity) erro
 	return err
 }
 
-// remoteRenewals answers consumers that ask for a new certificate.
+// remoteRenewals issues new certificates for the Renews of consumers.
 type remoteRenewals struct{ providerSide }
 
 func (r *remoteRenewals) setup(mgr ctrl.Manager) error {
@@ -168,8 +169,9 @@ func (r *remoteRenewals) sync(ctx context.Context, renew *authv1beta1.Renew) err
 		renew.Status.AuthParams = nil
 		return nil
 	}
-	// What the Tenant, or the ResourceSlice, holds is renewed by itself: it is the answer, so that there is one certificate for each identity. The answer
-	// comes with the next change of that object if the consumer asks too early.
+	// The controllers of Tenants and of ResourceSlices renew the certificates in these objects by themselves. If there is such a
+	// certificate, it is the response, so that each identity has one certificate. If that certificate does not fit yet, the next change of
+	// the Tenant or ResourceSlice requeues this Renew.
 	holder := tenant.Status.AuthParams
 	if renew.Spec.IdentityType == authv1beta1.IdentityResourceSlice {
 		holder = slice.Status.AuthParams

@@ -27,18 +27,19 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=networkrequests,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=networkrequests/status,verbs=patch
 
-// retrySoon is when a removal is looked at again that no watch will report: the provider lets us delete, but not watch.
+// retrySoon is the time until a removal is checked again if no watch will report it: the provider allows deletion but no watch.
 const retrySoon = time.Second
 
 const (
-	// remoteTimeout bounds what one pass waits for a provider: a link may be cut without its health having noticed.
+	// remoteTimeout is the timeout of all requests to a provider in one reconciliation: the connection may be broken before the health
+	// check has noticed.
 	remoteTimeout = 10 * time.Second
-	// workers is how many objects of a kind are replicated at a time, so that one slow provider does not hold up the others.
+	// workers is the number of objects of a kind that are replicated at the same time, so that one slow provider does not block the others.
 	workers = 4
 )
 
-// replication keeps, for every source, its copy in the provider, and brings the copy's status back. An unreachable provider makes it wait;
-// only a provider that answers can say that a copy is gone.
+// replication maintains the copy of every source in the provider, and brings the status of the copy back to the source. While a provider is
+// unreachable, replication to it waits: only the provider can confirm that a copy is deleted.
 type replication struct {
 	client client.Client
 	own    string
@@ -54,7 +55,7 @@ func (r *replication) setup(mgr ctrl.Manager) error {
 		all := func() client.ObjectList {
 			list, err := mgr.GetScheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 			if err != nil {
-				panic(err) // every kind has a list in the scheme, or it would not be one
+				panic(err) // every API kind has a list kind in the scheme
 			}
 			return list.(client.ObjectList)
 		}
@@ -106,20 +107,20 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	switch {
 	case leaving && (gone || secret == nil):
-		// Nobody waits for a provider that an administrator gave up, and without an identity there is no way to it.
+		// The provider is unreachable for good, or this cluster has no identity to reach it with. So the source does not wait for its copy.
 		return outcome(r.release(ctx, source))
 	case gone || secret == nil:
 		return reconcile.Result{}, nil
 	}
 	k := r.links.get(source.GetNamespace())
 	if k == nil || k.clusterID != provider || !k.up() {
-		return reconcile.Result{}, nil // the link announces when it is there
+		return reconcile.Result{}, nil // the link announces when it is up
 	}
 	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
 	defer cancel()
 	copy, known, err := r.copy(ctx, k, source, leaving)
 	if apierrors.IsForbidden(err) && leaving {
-		// The provider took our rights back. With them go the copies: it removes them itself.
+		// The provider revoked our rights. It deletes the copies by itself then.
 		return outcome(r.release(ctx, source))
 	}
 	if err != nil || !known {
@@ -131,7 +132,7 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	step := r.kind.Plan(link, source, copy)
 	err = r.apply(ctx, k, source, copy, step)
 	if apierrors.IsForbidden(err) {
-		if k.isRefused() { // everything is, and the link announces when that is over
+		if k.isRefused() { // the provider denies all access; the link announces when access returns
 			return reconcile.Result{}, nil
 		}
 		k.doubt()
@@ -143,7 +144,7 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return result, err
 }
 
-// secret is the control-plane kubeconfig towards a provider, nil when there is none.
+// secret returns the control-plane kubeconfig Secret for a provider; nil when there is none.
 func (r *replicator) secret(ctx context.Context, namespace, provider string) (*corev1.Secret, error) {
 	list := &corev1.SecretList{}
 	err := r.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{
@@ -160,8 +161,8 @@ func (r *replicator) secret(ctx context.Context, namespace, provider string) (*c
 	return nil, nil
 }
 
-// copy reads the copy of a source; known is false as long as the provider's answer is not there. What is to be removed is read from the
-// provider itself: a cache that is behind must not end a removal early.
+// copy returns the copy of a source; known is false as long as the cache of copies has not synced. During a removal it reads from the
+// provider's API server: an outdated cache must not end a removal early.
 func (r *replicator) copy(ctx context.Context, k *link, source client.Object, leaving bool) (copy peering.Object, known bool, err error) {
 	var reader client.Reader = k.live
 	if !leaving {
@@ -180,10 +181,10 @@ func (r *replicator) copy(ctx context.Context, k *link, source client.Object, le
 	return copy, true, nil
 }
 
-// raceDelay is how long a pass that lost a race waits for the caches to catch up.
+// raceDelay is the delay before a reconciliation that lost a race is retried, so that caches can catch up.
 const raceDelay = 20 * time.Millisecond
 
-// outcome makes lost races silent retries: somebody was faster, or a cache is behind.
+// outcome turns conflicts into retries without an error: another client wrote first, or a cache is outdated.
 func outcome(err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return reconcile.Result{RequeueAfter: raceDelay}, nil

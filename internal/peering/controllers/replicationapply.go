@@ -12,7 +12,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// errRefused tells that the copy's name is taken in the provider.
+// errRefused means that another object has the name of the copy in the provider.
 var errRefused = errors.New("not replicating")
 
 func (r *replicator) apply(ctx context.Context, k *link, source, copy peering.Object, step peering.Step) error {
@@ -49,7 +49,7 @@ func (r *replicator) apply(ctx context.Context, k *link, source, copy peering.Ob
 	return nil
 }
 
-// create makes the copy. The cache holds our copies only, so the name may be taken by something else.
+// create creates the copy. The cache has only the copies of this cluster, so another object may have the name.
 func (r *replicator) create(ctx context.Context, k *link, copy peering.Object) error {
 	err := k.live.Create(ctx, copy)
 	if !apierrors.IsAlreadyExists(err) {
@@ -63,10 +63,10 @@ func (r *replicator) create(ctx context.Context, k *link, copy peering.Object) e
 		return fmt.Errorf("%w: %s %s/%s in cluster %s was not made by this cluster",
 			errRefused, r.kind.Name, copy.GetNamespace(), copy.GetName(), k.clusterID)
 	}
-	return err // ours, and the cache is behind
+	return err // the copy is ours, and the cache is outdated
 }
 
-// hold writes the finalizer that keeps a source until its copy is gone.
+// hold adds the finalizer that keeps a source until its copy is deleted.
 func (r *replicator) hold(ctx context.Context, source peering.Object) error {
 	before := source.DeepCopyObject().(client.Object)
 	if !controllerutil.AddFinalizer(source, peering.FinalizerReplicated) {

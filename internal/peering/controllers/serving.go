@@ -28,7 +28,7 @@ import (
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,verbs=approve,resourceNames=kubernetes.io/kubelet-serving
 // +kubebuilder:rbac:groups=core,resources=pods,verbs=get;list;watch
 
-// nodeChanges lets those changes of Nodes through that a ForeignCluster shows: readiness, not heartbeats.
+// nodeChanges passes only those updates of Nodes that a ForeignCluster shows: changes of readiness, not heartbeats.
 func nodeChanges() builder.Predicates {
 	return builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -48,9 +48,9 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// servingCertificates approves the serving certificates of virtual kubelets: those of a VirtualNode's own ServiceAccount, for its own Node
-// and its own pod, and no others. What it does not approve it leaves alone: another approver may know better. The requests it approved go when
-// their VirtualNode does.
+// servingCertificates approves the serving certificates of virtual kubelets. It approves a request only if it is from the ServiceAccount of
+// a VirtualNode, for that VirtualNode's Node and the addresses of its pods. It leaves other requests to other approvers. When a VirtualNode
+// is deleted, it deletes the requests that it approved for it.
 type servingCertificates struct {
 	client client.Client
 	pods   cache.Cache
@@ -65,22 +65,22 @@ func (r *servingCertificates) setup(mgr ctrl.Manager) error {
 		})).
 		WatchesRawSource(source.Kind(r.pods, client.Object(&corev1.Pod{}), r.ofNamespace())).
 		Watches(&offloadingv1beta1.VirtualNode{}, r.ofNamespace(), builder.WithPredicates(predicate.Funcs{
-			UpdateFunc: func(event.UpdateEvent) bool { return false }, // what matters of it never changes
+			UpdateFunc: func(event.UpdateEvent) bool { return false }, // the fields that matter here never change
 		})).
 		Complete(reconcile.Func(r.reconcile))
 }
 
-// pending matches requests of ServiceAccounts for serving certificates that nobody has decided on.
+// pending matches requests of ServiceAccounts for kubelet serving certificates that are neither approved nor denied.
 func pending(csr *certificatesv1.CertificateSigningRequest) bool {
 	_, _, ok := peering.ServingRequester(csr)
 	approved, refused := verdict(csr)
 	return ok && !approved && refused == ""
 }
 
-// approvalReason is how this approver signs.
+// approvalReason is the condition reason by which this approver recognizes its own approvals.
 const approvalReason = "LiqoApproval"
 
-// approvedHere matches the requests of virtual kubelets that this controller approved.
+// approvedHere matches requests of virtual kubelets that this controller approved.
 func approvedHere(csr *certificatesv1.CertificateSigningRequest) bool {
 	if _, _, ok := peering.ServingRequester(csr); !ok {
 		return false
@@ -93,12 +93,12 @@ func approvedHere(csr *certificatesv1.CertificateSigningRequest) bool {
 	return false
 }
 
-// ofNamespace maps virtual kubelets' objects to the requests from their namespace.
+// ofNamespace enqueues the requests that ServiceAccounts in the namespace of an object made.
 func (r *servingCertificates) ofNamespace() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		list := &certificatesv1.CertificateSigningRequestList{}
 		if err := r.client.List(ctx, list); err != nil {
-			return nil // the cache is not started: every request is looked at when it is
+			return nil // the cache has not started yet; all requests are reconciled when it does
 		}
 		var out []reconcile.Request
 		for i := range list.Items {
@@ -126,7 +126,7 @@ func (r *servingCertificates) reconcile(ctx context.Context, req reconcile.Reque
 	err := r.check(ctx, csr)
 	switch {
 	case kube.IsWait(err), errors.Is(err, peering.ErrNotPodIP):
-		log.V(1).Info("a serving certificate waits", "why", err.Error()) // a pod or a VirtualNode that becomes known brings it back
+		log.V(1).Info("a serving certificate waits", "why", err.Error()) // the event of the missing pod or VirtualNode requeues the request
 		return reconcile.Result{}, nil
 	case kube.IsInvalid(err):
 		log.Info("a serving certificate is not approved", "requester", csr.Spec.Username, "why", err.Error())
@@ -137,7 +137,7 @@ func (r *servingCertificates) reconcile(ctx context.Context, req reconcile.Reque
 	return outcome(approve(ctx, r.client, csr, approvalReason, "the serving certificate of a virtual kubelet, checked by Liqo", r.now()))
 }
 
-// tidy removes a request that was approved for a VirtualNode that is no more. The cluster would do so by itself, an hour later.
+// tidy deletes an approved request if its VirtualNode no longer exists. Kubernetes would do so by itself an hour later.
 func (r *servingCertificates) tidy(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
 	namespace, name, _ := peering.ServingRequester(csr)
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &offloadingv1beta1.VirtualNode{})
@@ -147,7 +147,7 @@ func (r *servingCertificates) tidy(ctx context.Context, csr *certificatesv1.Cert
 	return err
 }
 
-// check is nil if the request may be approved.
+// check returns nil if the request may be approved.
 func (r *servingCertificates) check(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
 	namespace, name, _ := peering.ServingRequester(csr)
 	node := &offloadingv1beta1.VirtualNode{}

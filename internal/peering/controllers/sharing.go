@@ -23,23 +23,25 @@ import (
 
 // +kubebuilder:rbac:groups=core,resources=nodes;pods,verbs=get;list;watch
 
-// sharing knows what share of this cluster each ResourceSlice has, and tells when one has moved. It keeps nothing: shares follow from what caches hold.
+// sharing computes the share of each ResourceSlice in this cluster, and announces ResourceSlices whose share changed. It stores no shares:
+// they follow from the content of caches.
 type sharing struct {
 	client client.Client
-	// informers of the manager, stock of what this cluster has.
+	// informers is the cache of the manager; stock caches the nodes and pods of this cluster.
 	informers, stock cache.Cache
 	policy           peering.SharingPolicy
-	// window is for how long news are collected before shares are compared.
+	// window is for how long changes are collected before the shares are computed again.
 	window time.Duration
 	moved  announcer
 
-	// wanted is closed when there is somebody to share with, known when everything is known.
+	// wanted is closed at the first request for a share, known when all caches have synced.
 	wanted, known chan struct{}
 	want          sync.Once
 	news          chan struct{}
 }
 
-// newSharing makes one for a manager. Nothing is read before the first ResourceSlice of a consumer: those who only consume pay nothing.
+// newSharing returns the sharing for a manager. It watches nothing before the first ResourceSlice of a consumer, so that clusters without
+// consumers have no overhead.
 func newSharing(mgr ctrl.Manager, c client.Client, policy peering.SharingPolicy, window time.Duration) (*sharing, error) {
 	stock, err := newStock(mgr)
 	if err != nil {
@@ -51,7 +53,7 @@ func newSharing(mgr ctrl.Manager, c client.Client, policy peering.SharingPolicy,
 	}, nil
 }
 
-// of returns the share of a ResourceSlice as of now.
+// of returns the current share of a ResourceSlice. It blocks until all caches have synced.
 func (s *sharing) of(ctx context.Context, slice *authv1beta1.ResourceSlice) (peering.Share, error) {
 	s.want.Do(func() { close(s.wanted) })
 	select {
@@ -66,7 +68,7 @@ func (s *sharing) of(ctx context.Context, slice *authv1beta1.ResourceSlice) (pee
 	return peering.Shares(s.policy, facts)[client.ObjectKeyFromObject(slice)], nil
 }
 
-// Start collects news until ctx ends.
+// Start waits for the first request for a share, then collects changes and announces changed shares until ctx ends.
 func (s *sharing) Start(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -106,7 +108,8 @@ func (s *sharing) Start(ctx context.Context) error {
 	}
 }
 
-// tell announces the ResourceSlices whose shares have moved, since last or from what their status says, and returns all.
+// tell computes all shares and returns them. It announces each ResourceSlice whose share differs from its share in last, or from its
+// status.
 func (s *sharing) tell(ctx context.Context, last map[types.NamespacedName]peering.Share) (map[types.NamespacedName]peering.Share, error) {
 	facts, err := s.gather(ctx)
 	if err != nil {
@@ -123,7 +126,7 @@ func (s *sharing) tell(ctx context.Context, last map[types.NamespacedName]peerin
 	return shares, nil
 }
 
-// gather reads everything that shares follow from.
+// gather reads everything that determines the shares.
 func (s *sharing) gather(ctx context.Context) (peering.SharingFacts, error) {
 	var nodes corev1.NodeList
 	var pods corev1.PodList
@@ -146,7 +149,7 @@ func (s *sharing) gather(ctx context.Context) (peering.SharingFacts, error) {
 	return peering.SharingFacts{Nodes: nodes.Items, Pods: pods.Items, Slices: slices.Items, Tenants: tenants.Items, Offers: offers.Items}, nil
 }
 
-// listen takes note of all that shares follow from, and returns when all of it is known.
+// listen watches everything that determines the shares, and returns when the cache of nodes and pods has synced.
 func (s *sharing) listen(ctx context.Context) error {
 	for _, watch := range []struct {
 		from cache.Cache
@@ -170,7 +173,7 @@ func (s *sharing) listen(ctx context.Context) error {
 			return fmt.Errorf("watching %T: %w", watch.kind, err)
 		}
 	}
-	if !s.stock.WaitForCacheSync(ctx) { // it is started at this very moment, and refuses to be read before
+	if !s.stock.WaitForCacheSync(ctx) { // the cache can't be read before it has synced, and is being started right now
 		return context.Cause(ctx)
 	}
 	return nil
@@ -179,11 +182,12 @@ func (s *sharing) listen(ctx context.Context) error {
 func (s *sharing) hear() {
 	select {
 	case s.news <- struct{}{}:
-	default: // it is known that there are news
+	default: // a change is already recorded
 	}
 }
 
-// sameStock tells whether two versions of a Node or Pod of the stock count for the same: nearly all changes of them say nothing about what is free.
+// sameStock reports whether two versions of a Node or Pod are equal as far as shares are concerned. Most updates of them do not affect the
+// free resources.
 func sameStock(before, after any) bool {
 	switch before := before.(type) {
 	case *corev1.Node:

@@ -21,8 +21,9 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// newStock caches what this cluster has and what runs on it, and of each object only what counts: of Nodes what they can allocate and whether they take
-// pods, of Pods that have a node and have not finished what they take there. It is not started.
+// newStock returns a cache of this cluster's Nodes and Pods, which is not started. Of each object it keeps only what shares depend on: of a
+// Node its allocatable resources and whether it accepts pods, of a Pod its resource usage. Pods that are not scheduled or have finished are
+// left out.
 func newStock(mgr ctrl.Manager) (cache.Cache, error) {
 	stock, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
@@ -41,7 +42,8 @@ func newStock(mgr ctrl.Manager) (cache.Cache, error) {
 	return stock, nil
 }
 
-// stripPod leaves of a Pod what it takes on which node, told as overhead for want of containers, and whose it is.
+// stripPod reduces a Pod to its resource usage, its node, and the labels that identify its owner. It writes the usage to spec.overhead,
+// because PodUse counts that and the result has no containers.
 func stripPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -64,7 +66,7 @@ func stripPod(obj any) (any, error) {
 	return out, nil
 }
 
-// stripNode leaves of a Node what it can allocate, and what tells whether it takes pods.
+// stripNode reduces a Node to its allocatable resources and the fields that determine whether it accepts pods.
 func stripNode(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -86,7 +88,7 @@ func stripNode(obj any) (any, error) {
 	return out, nil
 }
 
-// offers tells providers whether their ResourceOffers bound anybody.
+// offers sets the status of ResourceOffers: whether their cluster is a consumer of this one.
 type offers struct{ providerSide }
 
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceoffers,verbs=get;list;watch

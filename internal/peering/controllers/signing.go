@@ -23,32 +23,33 @@ import (
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests/approval,verbs=update
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,verbs=approve,resourceNames=kubernetes.io/kube-apiserver-client
 
-// signing gets certificates from the cluster's own signer. It never blocks: the answer arrives as an event.
+// signing gets certificates from the cluster's own signer. It never blocks: an event reports the signer's response.
 type signing struct {
 	client client.Client
 	now    func() time.Time
 }
 
-// order is one certificate to be had.
+// order is a request for one certificate.
 type order struct {
-	// owner is the object that the certificate is for; its end is the end of the Secret that keeps it.
+	// owner is the object that the certificate is for. It also owns the Secret that keeps the certificate, so that both are deleted
+	// together.
 	owner client.Object
-	// consumer is the cluster ID of who holds the key.
+	// consumer is the cluster ID of the holder of the key.
 	consumer string
 	// secret is the name of the Secret that keeps the certificate, in the owner's namespace.
 	secret string
-	// request is the PEM request, checked by the caller.
+	// request is the PEM certificate request. The caller has checked it.
 	request []byte
-	// subject is who the request is for.
+	// subject is the subject of the request.
 	subject peering.Subject
 	// present is the certificate that the owner's status already holds, if any.
 	present []byte
 }
 
-// kept returns the certificate that answers the order if there is one that needs no renewal yet, nil else.
+// kept returns the stored certificate for the order if it needs no renewal yet; nil otherwise.
 func (s *signing) kept(ctx context.Context, o order) ([]byte, error) {
 	if len(o.present) > 0 && peering.CheckCertificate(o.present, o.request, o.subject, s.now()) == nil {
-		return o.present, nil // the cache of Secrets may be behind the owner's
+		return o.present, nil // the cache of Secrets may be older than that of the owner
 	}
 	secret := &corev1.Secret{}
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: o.owner.GetNamespace(), Name: o.secret}, secret)
@@ -66,7 +67,8 @@ func (s *signing) kept(ctx context.Context, o order) ([]byte, error) {
 	return certificate, nil
 }
 
-// issued tells whether a certificate was issued for the very request of the order before, expired or not: whoever asked proved then that it holds the key.
+// issued reports whether a certificate was issued before for this very request, expired or not. If so, the consumer has already proved that
+// it holds the key.
 func (s *signing) issued(ctx context.Context, o order) (bool, error) {
 	if len(o.present) > 0 && peering.CheckIssued(o.present, o.request, o.subject) == nil {
 		return true, nil
@@ -80,8 +82,8 @@ func (s *signing) issued(ctx context.Context, o order) (bool, error) {
 		peering.CheckIssued(secret.Data[peering.CertificateKey], o.request, o.subject) == nil, nil
 }
 
-// certificate returns the certificate that answers the order. As long as there is none it asks for one and returns a kube.Wait: the caller
-// watches CertificateSigningRequests by requestedFor.
+// certificate returns the certificate for the order. If there is none yet, it creates a CertificateSigningRequest and returns a kube.Wait.
+// The caller must watch CertificateSigningRequests with requestedFor.
 func (s *signing) certificate(ctx context.Context, o order) ([]byte, error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
 	csr.Name = peering.RequestName(string(o.owner.GetUID()), o.request)
@@ -91,14 +93,15 @@ func (s *signing) certificate(ctx context.Context, o order) ([]byte, error) {
 	}
 	found := err == nil
 	if certificate, err := s.kept(ctx, o); err != nil || certificate != nil {
-		if found && err == nil { // left over from a pass that ended early
+		if found && err == nil { // left over from an interrupted reconciliation
 			err = kube.Delete(ctx, s.client, csr)
 		}
 		return certificate, err
 	}
 	waiting := kube.Wait("Signing", "waiting for the cluster's signer %s to answer CertificateSigningRequest %s", certificatesv1.KubeAPIServerClientSignerName, csr.Name)
 	if found && !asks(csr, o.request) {
-		// Whoever may create requests can take the name, and must not have another one approved by it.
+		// Any user who may create CertificateSigningRequests can take this name. Approving another user's request would issue a certificate
+		// that was never checked.
 		if err := kube.Delete(ctx, s.client, csr); err != nil {
 			return nil, err
 		}
@@ -125,7 +128,7 @@ func (s *signing) certificate(ctx context.Context, o order) ([]byte, error) {
 	}
 	certificate := csr.Status.Certificate
 	if err := peering.CheckCertificate(certificate, o.request, o.subject, s.now()); err != nil {
-		// An answer of long ago: ask again. Its deletion brings us back.
+		// The certificate is outdated, so request another one. The deletion of this CertificateSigningRequest requeues the owner.
 		if err := kube.Delete(ctx, s.client, csr); err != nil {
 			return nil, err
 		}
@@ -137,10 +140,11 @@ func (s *signing) certificate(ctx context.Context, o order) ([]byte, error) {
 	return certificate, kube.Delete(ctx, s.client, csr)
 }
 
-// lifetime is how long certificates of consumers are requested for, in the unit of CertificateSigningRequests.
+// lifetime is the requested lifetime of consumers' certificates in seconds, the unit of spec.expirationSeconds.
 const lifetime = int32(peering.CertificateLife / time.Second)
 
-// asks tells whether a CertificateSigningRequest asks for the certificate of that request, from the signer of clients, for no longer and for nothing more.
+// asks reports whether a CertificateSigningRequest has exactly this PEM request and the signer for API server clients. It may ask neither
+// for a longer lifetime than that of consumers' certificates nor for other usages than theirs.
 func asks(csr *certificatesv1.CertificateSigningRequest, request []byte) bool {
 	for _, usage := range csr.Spec.Usages {
 		switch usage {
@@ -187,7 +191,7 @@ func (s *signing) approve(ctx context.Context, csr *certificatesv1.CertificateSi
 	return approve(ctx, s.client, csr, "IdentityManagerApproval", "the identity of a consumer, checked by Liqo", s.now())
 }
 
-// approve writes the approval of a certificate signing request.
+// approve approves a CertificateSigningRequest.
 func approve(ctx context.Context, c client.Client, csr *certificatesv1.CertificateSigningRequest, reason, message string, now time.Time) error {
 	csr = csr.DeepCopy()
 	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
@@ -200,7 +204,7 @@ func approve(ctx context.Context, c client.Client, csr *certificatesv1.Certifica
 	return nil
 }
 
-// verdict tells whether a request is approved, or why it will never be answered.
+// verdict reports whether a request is approved, or why it was denied or failed.
 func verdict(csr *certificatesv1.CertificateSigningRequest) (approved bool, refused string) {
 	for _, condition := range csr.Status.Conditions {
 		switch condition.Type {

@@ -20,7 +20,7 @@ import (
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices/status,verbs=patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas,verbs=get;list;watch;create;patch;delete
 
-// remoteSlices answers the ResourceSlices of consumers: an identity, and resources.
+// remoteSlices decides on the ResourceSlices of consumers: whether each gets an identity, and which resources.
 type remoteSlices struct {
 	providerSide
 	offer   peering.Offer
@@ -66,7 +66,7 @@ func (r *remoteSlices) decide(ctx context.Context, slice *authv1beta1.ResourceSl
 	}
 	denied := peering.CheckSlice(slice, tenant, r.own)
 	if denied == nil && share.Refused != "" {
-		denied = peering.TooMany(share.Refused) // nor does it get an identity
+		denied = peering.TooMany(share.Refused) // it gets no identity either
 	}
 	if denied != nil {
 		share.Refused = denied.Error()
@@ -76,7 +76,7 @@ func (r *remoteSlices) decide(ctx context.Context, slice *authv1beta1.ResourceSl
 	}
 	if !grants.Access {
 		peering.DecideResources(slice, grants, r.offer, share, now)
-		return nil // its rights are gone; the Tenant's controller removes this copy
+		return nil // its rights are revoked; the controller of Tenants deletes this copy
 	}
 	certificate, err := r.signing.certificate(ctx, order{
 		owner: slice, consumer: tenant.Spec.ClusterID, request: slice.Spec.CSR,
@@ -91,13 +91,13 @@ func (r *remoteSlices) decide(ctx context.Context, slice *authv1beta1.ResourceSl
 	if err != nil {
 		return err
 	}
-	// Both verdicts in one write: each one travels to the consumer.
+	// Both verdicts go into one write, because each write is replicated to the consumer.
 	peering.SetAuthentication(&slice.Status, params, nil, now)
 	peering.DecideResources(slice, grants, r.offer, share, now)
 	return nil
 }
 
-// quotas bounds what the user of each answered ResourceSlice may run.
+// quotas maintains a Quota for each accepted ResourceSlice. The Quota limits the resources of the ResourceSlice's user.
 type quotas struct {
 	providerSide
 	enforcement offloadingv1beta1.LimitsEnforcement

@@ -7,20 +7,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// stamping puts labels and annotations on everything that is created through it. Those that an object has already stay.
+// stamping is a client that adds labels and annotations to each object that it creates. Values that the object already has take precedence.
 type stamping struct {
 	client.Client
 	labels, annotations map[string]string
 }
 
-// Create creates the object with the stamp on it.
+// Create creates the object with these labels and annotations.
 func (s stamping) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
 	o.SetLabels(under(o.GetLabels(), s.labels))
 	o.SetAnnotations(under(o.GetAnnotations(), s.annotations))
 	return s.Client.Create(ctx, o, opts...)
 }
 
-// under is the defaults overridden by what is there.
+// under returns the defaults, overridden by the present values.
 func under(present, defaults map[string]string) map[string]string {
 	if len(defaults) == 0 {
 		return present

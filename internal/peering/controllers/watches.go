@@ -25,7 +25,7 @@ import (
 
 // +kubebuilder:rbac:groups=core,resources=namespaces,verbs=get;list;watch
 
-// only restricts a watch.
+// only passes the events of the objects that match.
 func only(match func(client.Object) bool) builder.Predicates {
 	return builder.WithPredicates(predicate.NewPredicateFuncs(match))
 }
@@ -35,18 +35,18 @@ func labelled(key, value string) func(client.Object) bool {
 	return func(o client.Object) bool { return o.GetLabels()[key] == value }
 }
 
-// copies matches what other clusters replicated to us.
+// copies matches the objects that other clusters replicated to this one.
 func copies(o client.Object) bool { return peering.IsCopy(o, "") }
 
-// sources matches what we replicate to others.
+// sources matches the objects that this cluster replicates to others.
 func sources(o client.Object) bool { return peering.Selected(o) }
 
 func onlyTenantNamespaces() builder.Predicates {
 	return only(labelled(api.LabelTenantNamespace, api.True))
 }
 
-// requests returns the keys of the objects that the options select. A cache that can't answer is a cache that is not started: every object
-// is looked at when it is.
+// requests returns the keys of the objects that the options select. It returns none if the cache has not started yet: all objects are
+// reconciled when it does.
 func requests(ctx context.Context, c client.Reader, list client.ObjectList, opts ...client.ListOption) []reconcile.Request {
 	if err := c.List(ctx, list, opts...); err != nil {
 		return nil
@@ -59,7 +59,8 @@ func requests(ctx context.Context, c client.Reader, list client.ObjectList, opts
 	return out
 }
 
-// sameNamespace maps an object to all objects of the list's kind in its namespace; a Namespace to those in it.
+// sameNamespace enqueues all objects of the list's kind in the namespace of an object. For a Namespace, it enqueues those in that
+// namespace.
 func sameNamespace(c client.Reader, list func() client.ObjectList, opts ...client.ListOption) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		namespace := o.GetNamespace()
@@ -74,7 +75,7 @@ func secretsOf(c client.Reader, key, value string) handler.EventHandler {
 	return sameNamespace(c, func() client.ObjectList { return &corev1.SecretList{} }, client.MatchingLabels{key: value})
 }
 
-// requestedFor maps a certificate signing request to the object of the kind that it was made for.
+// requestedFor enqueues the object of the given kind that a CertificateSigningRequest was created for.
 func requestedFor(kind string) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		parts := strings.Split(o.GetAnnotations()[peering.AnnotationRequestedFor], "/")
@@ -85,7 +86,8 @@ func requestedFor(kind string) handler.EventHandler {
 	})
 }
 
-// inTenantNamespace is nil if the namespace is the tenant namespace of the remote cluster.
+// inTenantNamespace returns nil if the namespace is the tenant namespace of the remote cluster. It returns a kube.Wait if the namespace is
+// not known yet.
 func inTenantNamespace(ctx context.Context, c client.Reader, name, remoteClusterID string) error {
 	namespace := &corev1.Namespace{}
 	err := c.Get(ctx, client.ObjectKey{Name: name}, namespace)
@@ -101,13 +103,13 @@ func inTenantNamespace(ctx context.Context, c client.Reader, name, remoteCluster
 	return nil
 }
 
-// announcer hands keys to the work queues of the controllers that subscribed to it. Announcing never blocks.
+// announcer adds keys to the work queues of the controllers that subscribed to it. announce never blocks.
 type announcer struct {
 	mu     sync.Mutex
 	queues []workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-// source is what a controller watches to be told.
+// source returns the source by which a controller subscribes.
 func (a *announcer) source() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		a.mu.Lock()
@@ -130,7 +132,7 @@ func eachItem(list client.ObjectList, f func(client.Object) error) error {
 	return meta.EachListItem(list, func(item runtime.Object) error { return f(item.(client.Object)) })
 }
 
-// mappedSource is the announcer's source with each key mapped to others.
+// mappedSource is like source, but enqueues the requests that the function to returns for a key.
 func mappedSource(a *announcer, to func(context.Context, reconcile.Request) []reconcile.Request) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		a.mu.Lock()
@@ -140,14 +142,14 @@ func mappedSource(a *announcer, to func(context.Context, reconcile.Request) []re
 	})
 }
 
-// mappedQueue adds to its queue what a request maps to.
+// mappedQueue is a work queue that replaces each added request by those it maps to.
 type mappedQueue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	ctx context.Context
 	to  func(context.Context, reconcile.Request) []reconcile.Request
 }
 
-// Add adds what the request maps to.
+// Add adds the requests that req maps to.
 func (q mappedQueue) Add(req reconcile.Request) {
 	for _, mapped := range q.to(q.ctx, req) {
 		q.TypedRateLimitingInterface.Add(mapped)

@@ -10,12 +10,12 @@ import (
 	"net/http"
 )
 
-// answer is the body of every answer that is no success.
+// answer is the body of every response that is not a success.
 type answer struct {
 	Error string `json:"error"`
 }
 
-// refusal is an outcome that the other side may read; any other error is ours alone.
+// refusal is an error whose text and HTTP status the client gets. The text of any other error goes to the log of this cluster only.
 type refusal struct {
 	status int
 	cause  error
@@ -24,16 +24,17 @@ type refusal struct {
 func (r *refusal) Error() string { return r.cause.Error() }
 func (r *refusal) Unwrap() error { return r.cause }
 
-// refuse tells the other side that it is useless to ask the same again.
+// refuse returns an error with an HTTP status and a text that the client gets.
 func refuse(status int, cause error) error { return &refusal{status, cause} }
 
-// later tells the other side to ask again after a while.
+// later returns an error with status 503, which tells the client to retry after a while.
 func later(cause error) error { return &refusal{http.StatusServiceUnavailable, cause} }
 
-// bounded reads a request, no more of them than are good for us, and writes the answer.
+// bounded returns an HTTP handler that reads a request, serves it and writes the response. It limits the rate of requests of one source,
+// the size of a request, and the number of requests served at the same time.
 func (d *Door) bounded(serve func(context.Context, []byte) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !d.knocks.of(sourceOf(r.RemoteAddr)).Allow() { // what all sources have together is for those with a token: see admit
+		if !d.knocks.of(sourceOf(r.RemoteAddr)).Allow() { // the limit for all sources together applies after the check of the token only: see admit
 			d.answer(w, r, nil, refuse(http.StatusTooManyRequests, errors.New("too many requests: try again in a few seconds")))
 			return
 		}
@@ -59,7 +60,7 @@ func (d *Door) bounded(serve func(context.Context, []byte) (any, error)) http.Ha
 	}
 }
 
-// answer writes what came out, and tells of it. Neither the token nor anything else of the request gets into the log.
+// answer writes the response and logs errors. Neither the token nor any other content of the request gets into the log.
 func (d *Door) answer(w http.ResponseWriter, r *http.Request, out any, err error) {
 	status := http.StatusOK
 	told := &refusal{}
@@ -79,7 +80,7 @@ func (d *Door) answer(w http.ResponseWriter, r *http.Request, out any, err error
 		w.Header().Set("Retry-After", "5")
 	}
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(out) // who is gone does not want to know
+	_ = json.NewEncoder(w).Encode(out) // an error means that the client has disconnected
 }
 
 func decode(body []byte, into any) error {

@@ -1,7 +1,9 @@
-// Package door is the authentication service of a provider, for consumers that share no kubeconfig with it, and what these knock with.
+// Package door implements the authentication service of a provider ("the door"), and the client with which consumers call it. It is for
+// consumers that share no kubeconfig with the provider.
 //
-// It is no second protocol: behind it stands the handshake that can be done by objects alone. Who brings a token may have a nonce made and
-// a Tenant applied, once it has proved that it holds its key, and gets what the Tenant is granted. Everything afterwards is done with that.
+// The service is no separate protocol: it drives the same handshake that can be done by applying objects. For a client with a valid token,
+// it has the provider generate a nonce. Once the client has proved that it holds its key, the service applies a Tenant for it and returns
+// what the Tenant is granted. From then on, the consumer uses that identity.
 package door
 
 import (
@@ -22,26 +24,27 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// Options of a Door.
+// Options configures a Door.
 type Options struct {
-	// ClusterID of this cluster, the provider.
+	// ClusterID is the ID of this cluster, the provider.
 	ClusterID string
-	// Namespace of the installation.
+	// Namespace is the namespace of the installation.
 	Namespace string
-	// Address to listen on.
+	// Address is the TCP address to listen on.
 	Address string
-	// Client writes, Reader reads from the API server itself.
+	// Client writes. Reader reads from the API server directly, without a cache.
 	Client client.Client
 	Reader client.Reader
 	Log    logr.Logger
-	// Now and Random are the clock and the source of randomness; time.Now and crypto/rand when nil.
+	// Now is the clock and Random the source of randomness; time.Now and crypto/rand when nil.
 	Now    func() time.Time
 	Random io.Reader
 	// Patience is how long a request waits for the controllers to do their part; 10 seconds when 0.
 	Patience time.Duration
 }
 
-// Bounds of what a stranger can make the door do.
+// Limits on what a client can make the service do before it is authenticated: bytes of a request's body and header, requests at the same
+// time, timeouts.
 const (
 	maxBody       = 32 << 10
 	maxHeader     = 8 << 10
@@ -52,19 +55,19 @@ const (
 	endTimeout    = 2 * time.Second
 )
 
-// Door serves the handshake over HTTPS, in every replica.
+// Door is the authentication service: it serves the handshake over HTTPS, in every replica.
 type Door struct {
 	Options
 	certificate *certificate
-	// knocks are requests of one source, and of all.
+	// knocks are the rate limits of requests: one for each source, one for all sources together.
 	knocks *limits
-	// working bounds how many requests are answered at once.
+	// working limits how many requests are served at the same time.
 	working chan struct{}
-	// complaints keeps a flood out of the log.
+	// complaints limits the rate of log lines about failed requests.
 	complaints rate.Sometimes
 }
 
-// New makes a door.
+// New returns a Door that is not started yet.
 func New(opts Options) *Door {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -82,10 +85,10 @@ func New(opts Options) *Door {
 	}
 }
 
-// NeedLeaderElection tells the manager that every replica opens.
+// NeedLeaderElection returns false, so that the manager starts the service in every replica.
 func (d *Door) NeedLeaderElection() bool { return false }
 
-// Start serves until ctx ends.
+// Start creates the Secrets of the service if they are missing, listens on Address, and serves until ctx ends.
 func (d *Door) Start(ctx context.Context) error {
 	if _, err := EnsureSecret(ctx, &d.Options); err != nil {
 		return err
@@ -100,10 +103,10 @@ func (d *Door) Start(ctx context.Context) error {
 	return d.Serve(ctx, listener)
 }
 
-// Serve is Start on a listener of the caller's.
+// Serve serves on the listener until ctx ends. Unlike Start, it creates missing Secrets only when a request needs them.
 func (d *Door) Serve(ctx context.Context, listener net.Listener) error {
 	protocols := &http.Protocols{}
-	protocols.SetHTTP1(true) // a handshake needs no streams, and less can be done to a server without
+	protocols.SetHTTP1(true) // HTTP/2 has a larger attack surface, and a handshake needs no streams
 	server := &http.Server{
 		Handler: d.Handler(), Protocols: protocols, MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
@@ -114,7 +117,7 @@ func (d *Door) Serve(ctx context.Context, listener net.Listener) error {
 		},
 	}
 	server.ErrorLog = quiet()
-	server.SetKeepAlivesEnabled(false) // a request a connection: what bounds the connections bounds the requests
+	server.SetKeepAlivesEnabled(false) // one request per connection, so that the limits on connections limit the requests, too
 	done := make(chan error, 1)
 	go func() {
 		done <- server.ServeTLS(&bounded{Listener: listener, limits: newLimits(10, 100, 100, 400), open: make(chan struct{}, maxOpen)}, "", "")
@@ -132,7 +135,7 @@ func (d *Door) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// Handler answers requests.
+// Handler returns the handler of the service's requests.
 func (d *Door) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+peering.DoorNoncePath, d.bounded(d.nonce))

@@ -25,10 +25,10 @@ import (
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;create;patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=list
 
-// lookAgain is how often a request looks whether the controllers have done their part.
+// lookAgain is the interval at which a request polls for the result of the controllers.
 const lookAgain = 100 * time.Millisecond
 
-// admit checks the token of a request, and notes that it was used. What it refuses it has not done anything for.
+// admit checks the token of a request and records that it was used. A request that it refuses causes no changes.
 func (d *Door) admit(ctx context.Context, knock *peering.Knock) error {
 	if problems := validation.IsDNS1123Label(knock.Cluster); len(problems) > 0 {
 		return refuse(http.StatusBadRequest, fmt.Errorf("cluster %.70q is no cluster ID: %s", knock.Cluster, problems[0]))
@@ -40,7 +40,8 @@ func (d *Door) admit(ctx context.Context, knock *peering.Knock) error {
 	if err != nil {
 		return err
 	}
-	// Counted only now: many sources without a token must not shut out one that has one.
+	// The common limit counts requests with a valid token only: clients without a token, however many, must not block a client that has
+	// one.
 	if !d.knocks.all.Allow() {
 		return refuse(http.StatusTooManyRequests, errors.New("too many requests: try again in a few seconds"))
 	}
@@ -54,7 +55,7 @@ func (d *Door) admit(ctx context.Context, knock *peering.Knock) error {
 	return d.redeem(ctx, secret, token, knock.Cluster)
 }
 
-// token checks the token of a request, and returns it with the Secret that has the book of used ones.
+// token checks the token of a request. It returns the token, and the Secret with the record of used tokens.
 func (d *Door) token(ctx context.Context, knock *peering.Knock) (*corev1.Secret, peering.Token, error) {
 	secret, err := EnsureSecret(ctx, &d.Options)
 	if err != nil {
@@ -67,7 +68,7 @@ func (d *Door) token(ctx context.Context, knock *peering.Knock) (*corev1.Secret,
 	return secret, token, nil
 }
 
-// redeem records that a token is used, unless it must not be.
+// redeem records that a token is used. It refuses a token that another cluster has used, or whose peering has ended.
 func (d *Door) redeem(ctx context.Context, secret *corev1.Secret, token peering.Token, consumer string) error {
 	book, err := peering.Redeem(secret.Data[peering.DoorUsedKey], token, consumer, d.Now())
 	if errors.Is(err, peering.ErrTokenTaken) || errors.Is(err, peering.ErrTokenSpent) {
@@ -76,14 +77,14 @@ func (d *Door) redeem(ctx context.Context, secret *corev1.Secret, token peering.
 	if err != nil {
 		return err
 	}
-	// The lock decides between two clusters that bring the same token at once.
+	// The optimistic lock lets only one of two clusters that use the same token at the same time succeed.
 	if err := WriteBook(ctx, d.Client, secret, book); err != nil {
 		return fmt.Errorf("noting that a token is used: %w", err)
 	}
 	return nil
 }
 
-// nonce answers the first request: a nonce for the consumer to sign.
+// nonce serves the first request: it returns a nonce for the consumer to sign.
 func (d *Door) nonce(ctx context.Context, body []byte) (any, error) {
 	knock := &peering.Knock{}
 	if err := decode(body, knock); err != nil {
@@ -114,7 +115,7 @@ func (d *Door) nonce(ctx context.Context, body []byte) (any, error) {
 	return &peering.Nonce{Cluster: d.ClusterID, Nonce: secret.Data[authv1beta1.NonceKey]}, nil
 }
 
-// tenant answers the second request: what the consumer's Tenant is granted.
+// tenant serves the second request: it returns what the consumer's Tenant is granted.
 func (d *Door) tenant(ctx context.Context, body []byte) (any, error) {
 	application := &peering.Application{}
 	if err := decode(body, application); err != nil {
@@ -154,7 +155,7 @@ func (d *Door) tenant(ctx context.Context, body []byte) (any, error) {
 	return &peering.Admission{Cluster: d.ClusterID, Namespace: tenant.Status.TenantNamespace, AuthParams: *tenant.Status.AuthParams}, nil
 }
 
-// apply makes the Tenant, or brings the one that is there up to the application.
+// apply creates the consumer's Tenant, or changes the existing one as the application requires.
 func (d *Door) apply(ctx context.Context, namespace string, application *peering.Application, nonce *corev1.Secret) (*authv1beta1.Tenant, error) {
 	tenants := &authv1beta1.TenantList{}
 	if err := d.Reader.List(ctx, tenants, client.InNamespace(namespace)); err != nil {
@@ -201,8 +202,8 @@ func (d *Door) apply(ctx context.Context, namespace string, application *peering
 	return present, nil
 }
 
-// stillGood checks a token once more, after the list of Tenants was read: the controller of Tenants marks the tokens of a consumer before its Tenant
-// disappears, so that the mark of a Tenant that ended since the request was admitted is not missed.
+// stillGood checks a token again, after the list of Tenants was read. The controller of Tenants marks the tokens of a consumer as spent
+// before the consumer's Tenant disappears. This check therefore sees the mark if the Tenant was deleted after admit had checked the token.
 func (d *Door) stillGood(ctx context.Context, knock *peering.Knock) error {
 	secret, token, err := d.token(ctx, knock)
 	if err != nil {
@@ -211,7 +212,8 @@ func (d *Door) stillGood(ctx context.Context, knock *peering.Knock) error {
 	return d.redeem(ctx, secret, token, knock.Cluster)
 }
 
-// spend ties the nonce to the Tenant that it admitted: it goes with it, and the next one signs another.
+// spend makes the Tenant an owner of the nonce that admitted it. The nonce is deleted with the Tenant, and the next Tenant must sign
+// another one.
 func (d *Door) spend(ctx context.Context, tenant *authv1beta1.Tenant, nonce *corev1.Secret) error {
 	before := nonce.DeepCopy()
 	if err := controllerutil.SetOwnerReference(tenant, nonce, d.Client.Scheme()); err != nil {
@@ -223,7 +225,7 @@ func (d *Door) spend(ctx context.Context, tenant *authv1beta1.Tenant, nonce *cor
 	return nil
 }
 
-// known is what this cluster knows of the one that introduces itself.
+// known returns what this cluster knows of the cluster that enrolls; nil when there is no tenant namespace for it.
 func (d *Door) known(ctx context.Context, consumer string) (*peering.Known, error) {
 	namespaces := &corev1.NamespaceList{}
 	if err := d.Reader.List(ctx, namespaces, client.MatchingLabels{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: consumer}); err != nil {
@@ -248,7 +250,7 @@ func (d *Door) known(ctx context.Context, consumer string) (*peering.Known, erro
 	return known, nil
 }
 
-// namespace finds or makes the tenant namespace of a consumer.
+// namespace returns the name of the consumer's tenant namespace, and creates the namespace if there is none.
 func (d *Door) namespace(ctx context.Context, consumer string) (string, error) {
 	labels := map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: consumer}
 	list := &corev1.NamespaceList{}
@@ -278,7 +280,7 @@ func (d *Door) namespace(ctx context.Context, consumer string) (string, error) {
 	return namespace.Name, nil
 }
 
-// until reads an object until why is empty, or patience ends.
+// until reads an object repeatedly until why returns "". After Patience it returns the reason as an error that tells the client to retry.
 func (d *Door) until(ctx context.Context, object client.Object, why func() string) error {
 	key := client.ObjectKeyFromObject(object)
 	deadline := time.After(d.Patience)

@@ -17,17 +17,18 @@ import (
 )
 
 const (
-	// knockTimeout bounds one request: more than a door takes.
+	// knockTimeout is the timeout of one request. It is longer than the service takes.
 	knockTimeout = 20 * time.Second
-	// maxAnswer is how much of an answer is read, maxWhy how much of a reason is shown.
+	// maxAnswer is how many bytes of a response are read, maxWhy how many bytes of an error text are shown.
 	maxAnswer = 1 << 20
 	maxWhy    = 400
 )
 
-// ErrRefused tells that the provider answered, and that asking again is useless.
+// ErrRefused means that the provider refuses the request, and that a retry is useless.
 var ErrRefused = errors.New("the provider refuses")
 
-// Ask sends one request to the door of an Invitation and reads its answer. Nothing is sent to a server that does not show the pinned key.
+// Ask sends one request to the authentication service at url and decodes the response into out. If the token has a pin, Ask sends nothing
+// to a server without the pinned key.
 func Ask(ctx context.Context, url string, token peering.Token, path string, request, out any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -65,11 +66,11 @@ func Ask(ctx context.Context, url string, token peering.Token, path string, requ
 	return nil
 }
 
-// trust is what the server has to show.
+// trust returns the TLS configuration that verifies the server: by the token's pin if it has one, else by the CAs of the system.
 func trust(token peering.Token) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if token.Pin != nil {
-		config.InsecureSkipVerify = true // in favour of the pin, which nobody but the provider's administrator gave us
+		config.InsecureSkipVerify = true // VerifyConnection checks the pin instead, which only the provider's administrator can have set
 		config.VerifyConnection = func(state tls.ConnectionState) error { return peering.CheckPin(token.Pin, state.PeerCertificates) }
 	}
 	return config

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// maxOpen is how many connections are open at a time.
+	// maxOpen is the maximum number of open connections.
 	maxOpen = 128
-	// maxSources is how many sources are told apart.
+	// maxSources is the maximum number of sources with a rate limit of their own.
 	maxSources = 4096
-	// prefix6 is what one subscriber has of IPv6: another address in it is no other source.
+	// prefix6 is the length of the IPv6 prefix that one subscriber has: all addresses in it count as one source.
 	prefix6 = 64
 )
 
-// limits is a rate for each source and one for all. It forgets sources that have been quiet, and where there are more than it remembers, the
-// rest counts as one.
+// limits has a rate limit for each source, and one for all sources together. It forgets sources that have been idle. If more than
+// maxSources are active, the rest share one limit.
 type limits struct {
 	every rate.Limit
 	burst int
@@ -38,7 +38,8 @@ func newLimits(perSecond float64, burst int, allPerSecond float64, allBurst int)
 	}
 }
 
-// allow tells whether one more is fine. A source that has had its share takes nothing from the others'.
+// allow reports whether one more request or connection of a source is within the limits. One beyond the limit of its source does not count
+// against the limit for all.
 func (l *limits) allow(remote string) bool { return l.of(sourceOf(remote)).Allow() && l.all.Allow() }
 
 func (l *limits) of(source netip.Addr) *rate.Limiter {
@@ -62,7 +63,8 @@ func (l *limits) of(source netip.Addr) *rate.Limiter {
 	return fresh
 }
 
-// sourceOf is who is behind the address of a connection; the zero value for one that can't be read.
+// sourceOf returns the source of a connection: its IPv4 address, or its IPv6 prefix. It returns the zero value for an address that can't be
+// parsed.
 func sourceOf(remote string) netip.Addr {
 	parsed, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -77,14 +79,15 @@ func sourceOf(remote string) netip.Addr {
 	return address
 }
 
-// bounded closes connections that are too many before anything is read from them: a TLS handshake costs us more than them.
+// bounded is a listener that closes excess connections before anything is read from them: a TLS handshake is more expensive for the server
+// than for the client.
 type bounded struct {
 	net.Listener
 	limits *limits
 	open   chan struct{}
 }
 
-// Accept waits for a connection that is within the bounds.
+// Accept waits for a connection within the limits and returns it.
 func (b *bounded) Accept() (net.Conn, error) {
 	for {
 		conn, err := b.Listener.Accept()
@@ -102,18 +105,18 @@ func (b *bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// counted is a connection that gives its place back when it is closed.
+// counted is a connection that frees its place when it is closed.
 type counted struct {
 	net.Conn
 	open chan struct{}
 	once sync.Once
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *counted) Close() error {
 	c.once.Do(func() { <-c.open })
 	return c.Conn.Close()
 }
 
-// quiet is the log of the HTTP server: whoever connects could write to it.
+// quiet returns a logger for the HTTP server that discards everything: otherwise any client could fill the log.
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }

@@ -26,15 +26,16 @@ import (
 // +kubebuilder:rbac:groups=core,resources=secrets,verbs=get;create;patch
 
 const (
-	// secretSize is how many random bytes tokens are sealed with: twice as many hexadecimal characters.
+	// secretSize is the number of random bytes of the HMAC key of tokens. The Secret has twice as many hexadecimal characters.
 	secretSize = 64
-	// certificateLife is long: consumers look at the key alone. Who wants another deletes the Secret.
+	// certificateLife is the lifetime of the serving certificate. It is long, because consumers pin the key and ignore the expiry. To get a
+	// new certificate, delete the Secret.
 	certificateLife = 20 * 365 * 24 * time.Hour
-	// reloadAfter is how old what was read of the certificate may be.
+	// reloadAfter is for how long the certificate is used without reading the Secret again.
 	reloadAfter = 5 * time.Second
 )
 
-// EnsureSecret returns the Secret that tokens are sealed with, and makes it if there is none or if it was emptied.
+// EnsureSecret returns the Secret with the HMAC key of tokens. It creates the Secret if it is missing, and fills it if its key is missing.
 func EnsureSecret(ctx context.Context, o *Options) (*corev1.Secret, error) {
 	return ensure(ctx, o, peering.DoorSecret, corev1.SecretTypeOpaque, peering.DoorSecretKey, func() (map[string][]byte, error) {
 		raw := make([]byte, secretSize)
@@ -45,7 +46,7 @@ func EnsureSecret(ctx context.Context, o *Options) (*corev1.Secret, error) {
 	})
 }
 
-// WriteBook keeps the book of used tokens in the Secret that it was read from, unless somebody has changed that since.
+// WriteBook stores the record of used tokens in the Secret that it was read from. It fails with a conflict if the Secret has changed since.
 func WriteBook(ctx context.Context, c client.Client, secret *corev1.Secret, book []byte) error {
 	if string(secret.Data[peering.DoorUsedKey]) == string(book) {
 		return nil
@@ -55,7 +56,7 @@ func WriteBook(ctx context.Context, c client.Client, secret *corev1.Secret, book
 	return c.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// SpendTokens records that the peering with a consumer has ended: the tokens that it used admit nobody any more.
+// SpendTokens records that the peering with a consumer has ended. The tokens that the consumer used authorize nobody any more.
 func SpendTokens(ctx context.Context, o *Options, consumer string) error {
 	secret := &corev1.Secret{}
 	err := o.Reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: peering.DoorSecret}, secret)
@@ -75,7 +76,7 @@ func SpendTokens(ctx context.Context, o *Options, consumer string) error {
 	return nil
 }
 
-// EnsureCertificate returns the certificate that the door shows, and makes it if there is none.
+// EnsureCertificate returns the serving certificate of the authentication service, and creates it if there is none.
 func EnsureCertificate(ctx context.Context, o *Options) (tls.Certificate, error) {
 	secret, err := ensure(ctx, o, peering.DoorCertificate, corev1.SecretTypeTLS, corev1.TLSPrivateKeyKey, func() (map[string][]byte, error) {
 		return newCertificate(o.Now(), o.Random)
@@ -90,7 +91,8 @@ func EnsureCertificate(ctx context.Context, o *Options) (tls.Certificate, error)
 	return pair, nil
 }
 
-// ensure reads a Secret and fills it where the key is missing. Whoever fills it first wins.
+// ensure returns a Secret, and fills it if the key is missing. If several replicas try to fill it, the first one succeeds and the others
+// use its result.
 func ensure(ctx context.Context, o *Options, name string, kind corev1.SecretType, key string, fill func() (map[string][]byte, error)) (*corev1.Secret, error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: name}}
 	err := o.Reader.Get(ctx, client.ObjectKeyFromObject(secret), secret)
@@ -122,7 +124,7 @@ func ensure(ctx context.Context, o *Options, name string, kind corev1.SecretType
 	return secret, nil
 }
 
-// newCertificate makes a key and a certificate for it, signed by itself.
+// newCertificate generates a key and a self-signed certificate for it.
 func newCertificate(now time.Time, random io.Reader) (map[string][]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), random)
 	if err != nil {
@@ -147,7 +149,8 @@ func newCertificate(now time.Time, random io.Reader) (map[string][]byte, error) 
 	}, nil
 }
 
-// certificate is what the door shows. It follows the Secret; while that can't be read, what was read last stays.
+// certificate caches the serving certificate. It follows changes of the Secret. While the Secret can't be read, it keeps the last
+// certificate.
 type certificate struct {
 	*Options
 
