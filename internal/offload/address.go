@@ -13,9 +13,10 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// ExposedAddress is under which address peers reach an endpoint that is no pod of this cluster's network, as the IP objects of its namespace
-// for that very address say: that of the one which the network uses. It is empty, without an error, while one has none yet, or if the endpoint
-// is a Pod on another virtual node, which gets an IP object by itself; pod is empty for those in the network of a node, which get none.
+// ExposedAddress returns the address by which peers reach an endpoint outside this cluster's pod network. ips are the IP objects of the endpoint's
+// namespace. Of several IP objects for that address, the one that IPAM uses decides. The result is empty without an error in two cases. Either an IP object
+// exists and has no address yet, or the endpoint is a Pod on another virtual node, which gets an IP object automatically. Pass an empty pod name for a pod
+// in the network of its node, since it gets no IP object.
 func ExposedAddress(address, pod string, ips []*ipamv1alpha1.IP) (string, error) {
 	slices.SortFunc(ips, ipam.Exposing(""))
 	why := fmt.Errorf("%s is not in the pod network of this cluster, and no IP object of this namespace exposes it to peers: create one with spec.ip %s", address, address)
@@ -29,7 +30,7 @@ func ExposedAddress(address, pod string, ips []*ipamv1alpha1.IP) (string, error)
 		case ip.Status.IP != "":
 			return ip.Status.IP, nil
 		default:
-			why = nil // its address is on its way
+			why = nil // IPAM has not assigned its address yet
 		}
 	}
 	if pod != "" {
@@ -38,7 +39,7 @@ func ExposedAddress(address, pod string, ips []*ipamv1alpha1.IP) (string, error)
 	return "", why
 }
 
-// passedOver says why peers reach nothing by an IP, empty if they do.
+// passedOver returns why an IP object exposes nothing to peers, empty if it does expose its address.
 func passedOver(ip *ipamv1alpha1.IP) string {
 	if ip.Labels[networkingv1beta1.LabelHostUnreachable] == api.True {
 		return "it has label " + networkingv1beta1.LabelHostUnreachable

@@ -9,10 +9,10 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// MutatePod changes a new pod of an offloaded namespace so that the scheduler follows the namespace's strategy, and tells whether it
-// changed anything. Pods of the liqo RuntimeClass stay as they are: Kubernetes itself sends them to virtual nodes.
+// MutatePod changes a new pod of an offloaded namespace so that the scheduler follows the namespace's strategy, and tells whether it changed anything. It
+// does not change pods of Liqo's RuntimeClass, since Kubernetes itself schedules them to virtual nodes.
 //
-// Doing it twice is like doing it once, for an admission chain may call again.
+// MutatePod is idempotent, since an admission chain may call it again.
 func MutatePod(pod *corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string) bool {
 	if spec.PodOffloadingStrategy == offloadingv1beta1.PodsLocal {
 		return KeepHome(pod, runtimeClass)
@@ -35,8 +35,8 @@ func MutatePod(pod *corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec,
 	}
 }
 
-// Left returns the names of the pods of an offloaded namespace that do not follow its strategy, for they were made before it was known: they
-// stay where they are. Pods that every node has, and those that have finished, are left out.
+// Left returns the sorted names of the pods that do not follow the strategy of their offloaded namespace, because they were created before the strategy was
+// set. Such pods stay where they are. Pods of DaemonSets, finished pods and pods that are being deleted are left out.
 func Left(pods []corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string) []string {
 	var names []string
 	for i := range pods {
@@ -77,7 +77,7 @@ func onType(operator corev1.NodeSelectorOperator) corev1.NodeSelectorTerm {
 	}}
 }
 
-// restrict adds the terms, as a further condition, to what the pod already asks of its node.
+// restrict adds the terms, as a further condition, to the node affinity that the pod already requires. It tells whether it changed the pod.
 func restrict(pod *corev1.Pod, terms []corev1.NodeSelectorTerm) bool {
 	var own []corev1.NodeSelectorTerm
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
@@ -98,7 +98,7 @@ func restrict(pod *corev1.Pod, terms []corev1.NodeSelectorTerm) bool {
 	return true
 }
 
-// narrowed tells whether a term already includes one of the terms.
+// narrowed tells whether a term already includes all requirements of one of the terms.
 func narrowed(t corev1.NodeSelectorTerm, terms []corev1.NodeSelectorTerm) bool {
 	return slices.ContainsFunc(terms, func(with corev1.NodeSelectorTerm) bool {
 		return includes(t.MatchExpressions, with.MatchExpressions) && includes(t.MatchFields, with.MatchFields)
@@ -116,7 +116,7 @@ func includes(all, some []corev1.NodeSelectorRequirement) bool {
 	return true
 }
 
-// and returns the terms that hold where one of a and one of b hold; an empty list stands for no condition.
+// and returns terms that match a node if one of a and one of b match it. An empty list means no condition.
 func and(a, b []corev1.NodeSelectorTerm) []corev1.NodeSelectorTerm {
 	if len(a) == 0 {
 		return b

@@ -6,34 +6,36 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// refusedRetry is how often an object looks whether the foreign one that has its name in the provider is gone: such ones are not watched.
+// refusedRetry is the requeue interval for an object whose name is taken in the provider by a foreign object, since foreign objects are not watched.
 const refusedRetry = 30 * time.Second
 
-// Copy is what the rules of a kind make of one object.
+// Copy is the result of a kind's copy rules for one object.
 type Copy struct {
-	// Want is what the provider should have, nil for nothing.
+	// Want is the desired object in the provider, nil for none.
 	Want Object
-	// Why is why there is nothing, one clause for the log.
+	// Why is the reason why Want is nil: one clause for the log.
 	Why string
-	// Problem is what the user should know, beside; nil for nothing.
+	// Problem is an additional message for the user; nil for none.
 	Problem error
 }
 
-// CopyRules are those of a kind of which a copy follows the local object, and nothing comes back.
+// CopyRules are the rules for a kind that is only copied to the provider: the copy follows the local object, and nothing is copied back.
 type CopyRules struct {
-	// Options at this moment.
+	// Options are the current options of the kind.
 	Options kinds.CopyOptions
-	// Copy returns what the provider should have, in namespace, for a local object that is not nil.
+	// Copy returns the desired object, in namespace of the provider, for a local object that is not nil.
 	Copy func(local Object, namespace string) Copy
-	// Merge compares what the provider has with what Copy wants.
+	// Merge compares the provider's object with the object that Copy wants. It returns the merged object and the change that is needed.
 	Merge func(have, want Object) (Object, kinds.Change)
 }
 
-// NextCopy decides what to do about an object and its copy in the provider, for every kind that has CopyRules; local and remote may be nil,
-// and remote somebody else's. The laws are those of Next: the same facts give the same step, steps come to an end, an unreachable provider
-// is never read as an absent copy, and nothing that another one made is touched.
+// NextCopy decides what to do about an object and its copy in the provider, for every kind that has CopyRules. local and remote may be nil, and remote
+// may belong to another owner.
 //
-// A copy of an object that is gone is removed, but what follows a namespace goes with it: without a twin there is nothing to do.
+// The guarantees are those of Next. The same facts give the same step, and the sequence of steps is finite. An unreachable provider is never treated as
+// a missing copy, and objects of other owners are never changed.
+//
+// NextCopy deletes the copy of an object that is gone. Without a remote namespace there is nothing to do, since its copies are deleted with it.
 func NextCopy(local, remote Object, mapping Mapping, synced bool, r CopyRules) Step {
 	switch {
 	case r.Options.Waiting != "":

@@ -9,15 +9,16 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// AnnotationRunOnVirtualNodes ("true"), on a pod or on the pod template of a DaemonSet, lets pods run on virtual nodes that tolerate them by the way only.
+// AnnotationRunOnVirtualNodes ("true"), on a pod or on the pod template of a DaemonSet, asks for virtual nodes. Pods with it run on virtual nodes if
+// they tolerate the taint of virtual nodes, for whatever reason. See KeepOffVirtualNodes and KeepHome.
 const AnnotationRunOnVirtualNodes = "liqo.io/run-on-virtual-nodes"
 
-// virtualNodeTaint is what keeps pods off virtual nodes.
+// virtualNodeTaint keeps pods off virtual nodes.
 var virtualNodeTaint = corev1.Taint{Key: api.TaintVirtualNode, Value: api.True, Effect: corev1.TaintEffectNoExecute}
 
-// KeepOffVirtualNodes restricts a DaemonSet to real nodes that would have a pod on virtual ones, and tells whether it changed anything. Those that
-// tolerate whatever there is are there for the nodes themselves: for their network, disks and logs, of which a virtual one has none. One that asks
-// for virtual nodes, by annotation, selector or runtime class, keeps them.
+// KeepOffVirtualNodes restricts a DaemonSet to real nodes if its pods tolerate the taint of virtual nodes, and tells whether it changed anything. Such
+// DaemonSets usually tolerate every taint because they serve the nodes themselves: their network, disks and logs. A virtual node has none of these. A
+// DaemonSet that asks for virtual nodes by annotation, node selector or runtime class is not restricted.
 func KeepOffVirtualNodes(set *appsv1.DaemonSet, runtimeClass string) bool {
 	template := &set.Spec.Template
 	pod := corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
@@ -29,9 +30,10 @@ func KeepOffVirtualNodes(set *appsv1.DaemonSet, runtimeClass string) bool {
 	return true
 }
 
-// KeepHome restricts a new pod, whose namespace lets none of them leave, to real nodes if it tolerates whatever there is, and tells whether it changed
-// anything. Those are what a cluster needs to work at all, like its DNS, and would wait on a virtual node for ever. One that tolerates virtual nodes by
-// their name asks for them, as with an annotation, selector or runtime class.
+// KeepHome keeps a new pod on real nodes of this cluster, and tells whether it changed anything. It is for pods of namespaces that do not offload pods,
+// and restricts those that tolerate every taint. They are critical components of a cluster, like DNS, and would stay pending on a virtual node forever.
+//
+// A pod that asks for virtual nodes is not restricted. It asks by tolerating their taint by its key, or by annotation, node selector or runtime class.
 func KeepHome(pod *corev1.Pod, runtimeClass string) bool {
 	tolerated := slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == "" && tolerates(&t, &virtualNodeTaint) })
 	named := slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key != "" && tolerates(&t, &virtualNodeTaint) })
@@ -45,7 +47,7 @@ func asksForVirtualNodes(pod *corev1.Pod, runtimeClass string) bool {
 	return pod.Annotations[AnnotationRunOnVirtualNodes] == api.True || pod.Spec.NodeSelector[api.LabelType] == api.TypeVirtualNode || ofClass(pod, runtimeClass)
 }
 
-// ofClass tells whether a pod is of the RuntimeClass that Kubernetes itself sends to virtual nodes.
+// ofClass tells whether a pod has the RuntimeClass that makes Kubernetes itself schedule it to virtual nodes.
 func ofClass(pod *corev1.Pod, runtimeClass string) bool {
 	return runtimeClass != "" && pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName == runtimeClass
 }

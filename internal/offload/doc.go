@@ -1,4 +1,4 @@
-// Package offload thinks about offloading: which clusters a namespace extends to and how its twins are called, what a provider does
-// for a NamespaceMap, which Pod a ShadowPod stands for and when it is made, how a virtual kubelet is run, and what admission
-// changes in a pod. Everything here is a pure function of facts; the folders below do what it says.
+// Package offload decides about offloading. It decides which clusters a namespace extends to, the names of its remote namespaces, and what a provider
+// does for a NamespaceMap. It also decides which Pod belongs to a ShadowPod and when it is created, how a virtual kubelet is deployed, and how admission
+// changes a pod. All of it is pure functions without I/O; the subpackages carry out their decisions.
 package offload

@@ -19,24 +19,24 @@ import (
 
 const shadowEndpointSliceKind = "ShadowEndpointSlice"
 
-// EndpointFacts are what a provider's EndpointSlice depends on beside its ShadowEndpointSlice.
+// EndpointFacts holds the inputs of a provider's EndpointSlice, besides its ShadowEndpointSlice.
 type EndpointFacts struct {
 	// Consumer is the ID of the cluster that the namespace belongs to.
 	Consumer string
-	// Reachable tells that the consumer, and the network to it, work.
+	// Reachable tells whether the consumer, and the network to it, are reachable.
 	Reachable bool
-	// Translate returns where an address that the consumer tells of appears here, or why it can't be the consumer's; nil leaves addresses as
-	// they are, for networks that are not ours.
+	// Translate maps an address that the consumer reports to its address in this cluster's network. It returns an error for an address that can't belong to
+	// the consumer. nil leaves addresses unchanged, for networks that Liqo does not manage.
 	Translate func(netip.Addr) (netip.Addr, error)
-	// Waiting, if not empty, is why it is not known where the consumer appears here. Until then none of its endpoints is shown: an address that
-	// was right before may be somebody else's by now.
+	// Waiting, if not empty, is the reason why the mapping of the consumer's addresses is not known yet. Until it is, the EndpointSlice has no endpoints:
+	// an address that was correct before may belong to another cluster by now.
 	Waiting string
-	// Own are the ranges and addresses of this cluster itself (its pods, services and nodes), and of others that are not the consumer.
+	// Own are the ranges and addresses of this cluster itself (pods, services and nodes), and those of other clusters than the consumer.
 	Own []netip.Prefix
 }
 
-// EndpointSlice returns the EndpointSlice that a ShadowEndpointSlice keeps present, and one sentence for every endpoint that is left out because
-// the consumer may not name its address. What the consumer says about nodes and objects is made to be about its own.
+// EndpointSlice returns the EndpointSlice for a ShadowEndpointSlice. It also returns one sentence for every endpoint that is left out because the consumer
+// may not use its address. Node names and target references are rewritten so that they refer to the consumer's objects.
 func EndpointSlice(shadow *offv1.ShadowEndpointSlice, f EndpointFacts) (*discoveryv1.EndpointSlice, []string) {
 	in := shadow.Spec.Template.DeepCopy()
 	out := &discoveryv1.EndpointSlice{
@@ -83,7 +83,7 @@ func EndpointSlice(shadow *offv1.ShadowEndpointSlice, f EndpointFacts) (*discove
 	return out, refused
 }
 
-// address is where an endpoint of the consumer appears here.
+// address returns the address of a consumer's endpoint in this cluster's network, or why it is refused.
 func (f *EndpointFacts) address(told string, kind discoveryv1.AddressType) (string, error) {
 	if kind != discoveryv1.AddressTypeIPv4 && kind != discoveryv1.AddressTypeIPv6 {
 		return "", fmt.Errorf("addressType %q is not accepted, only IPv4 and IPv6 are", kind)
@@ -103,7 +103,7 @@ func (f *EndpointFacts) address(told string, kind discoveryv1.AddressType) (stri
 			return "", fmt.Errorf("it appears here as %s, which is %s", address, why)
 		}
 	}
-	// Of IPv6 a cluster may have pods and services that nobody told Liqo of.
+	// A cluster may have IPv6 pods and services whose ranges Liqo was not configured with.
 	if address.Is6() && !slices.ContainsFunc(f.Own, func(own netip.Prefix) bool { return own.Addr().Is6() && !own.IsSingleIP() }) {
 		return "", fmt.Errorf("the provider knows no IPv6 range of its own, so %s may be one of its own addresses: have its chart values ipam.podCIDRs and ipam.serviceCIDR tell them", address)
 	}
@@ -113,7 +113,7 @@ func (f *EndpointFacts) address(told string, kind discoveryv1.AddressType) (stri
 	return address.String(), nil
 }
 
-// special says what an address is that belongs to no cluster, empty for all others.
+// special returns a description of an address that no cluster may use for its endpoints, empty for all other addresses.
 func special(a netip.Addr) string {
 	plain := a.Unmap()
 	switch {
@@ -139,23 +139,23 @@ type EndpointSliceAction int
 
 // EndpointSlice actions.
 const (
-	// EndpointSliceKeep leaves it.
+	// EndpointSliceKeep changes nothing.
 	EndpointSliceKeep EndpointSliceAction = iota
-	// EndpointSliceCreate makes it.
+	// EndpointSliceCreate creates it.
 	EndpointSliceCreate
-	// EndpointSliceUpdate turns it into the wanted one.
+	// EndpointSliceUpdate updates it to the wanted one.
 	EndpointSliceUpdate
-	// EndpointSliceDelete removes one that has to be made anew, or that an earlier ShadowEndpointSlice of that name left.
+	// EndpointSliceDelete deletes it: either it has to be recreated, or it belongs to an earlier ShadowEndpointSlice of that name.
 	EndpointSliceDelete
-	// EndpointSliceForeign leaves it, because it is somebody else's.
+	// EndpointSliceForeign leaves it unchanged, because a ShadowEndpointSlice does not own it.
 	EndpointSliceForeign
 )
 
-// ShadowEndpoints decides what to do about have, which may be nil, for a ShadowEndpointSlice of which want was made.
+// ShadowEndpoints decides what to do about have, the existing EndpointSlice (may be nil). want is the EndpointSlice that the ShadowEndpointSlice asks for.
 func ShadowEndpoints(shadow *offv1.ShadowEndpointSlice, have, want *discoveryv1.EndpointSlice) EndpointSliceAction {
 	switch {
 	case !shadow.DeletionTimestamp.IsZero():
-		return EndpointSliceKeep // it goes with its owner
+		return EndpointSliceKeep // the garbage collector deletes it with its owner
 	case have == nil:
 		return EndpointSliceCreate
 	}
@@ -175,12 +175,12 @@ func ShadowEndpoints(shadow *offv1.ShadowEndpointSlice, have, want *discoveryv1.
 	}
 }
 
-// peerGrace is how long a consumer has to be out of reach before its endpoints are told not to be ready: a tunnel that moves from one gateway
-// to the next is no reason to take a service away.
+// peerGrace is how long a consumer has to be unreachable before its endpoints become not ready. A tunnel that moves from one gateway to another is down for
+// a moment and must not interrupt a Service.
 const peerGrace = 5 * time.Second
 
-// PeerReachable tells whether a peer's API server, where we have an identity for it, and the network to it work; after, if not zero, is when to
-// ask again. A peer that nothing is known of is not reachable.
+// PeerReachable tells whether a peer is reachable: its API server (if this cluster has an identity for it) and the network to it. The result after, if
+// not zero, is when to check again. A nil peer is not reachable.
 func PeerReachable(peer *corev1beta1.ForeignCluster, now time.Time) (reachable bool, after time.Duration) {
 	if peer == nil {
 		return false, 0

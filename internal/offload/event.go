@@ -6,19 +6,19 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// EventFacts are what is decided on about an Event of the provider and its copy here.
+// EventFacts holds the inputs of a decision about an Event of the provider and its copy in this cluster.
 type EventFacts struct {
-	// Local is the copy and Remote the Event; nil if there is none. Local may be somebody else's.
+	// Local is the copy and Remote the provider's Event; nil if there is none. Local may belong to another owner.
 	Local, Remote *corev1.Event
-	// About is the object here that Remote is about, and Twin what the provider has of that; nil where there is none.
+	// About is the local object that Remote is about, and Twin the provider's counterpart of About; nil if there is none.
 	About, Twin Object
 	Mapping     Mapping
-	// Synced tells that Local and Remote are the whole truth.
+	// Synced tells whether the caches behind Local and Remote are complete.
 	Synced bool
 }
 
-// NextEvent decides what to do about an Event of the provider. Of several virtual kubelets for a provider each tells about its own pods,
-// since it alone knows them, and the one that options do not keep waiting about everything else.
+// NextEvent decides what to do about an Event of the provider. A provider may have several virtual kubelets. Each copies the Events of its own pods, which
+// no other one knows. Only the leader, whose options have no Waiting, copies all other Events.
 func NextEvent(f EventFacts, o kinds.CopyOptions) Step {
 	switch {
 	case f.Mapping.State != Mapped:

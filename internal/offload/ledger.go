@@ -7,27 +7,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Ledger is the account of what the pods of each user take, kept from the news of a cache and from what its holder writes itself, of which the
-// cache has not heard yet. It holds nothing that can't be read again: a new one that is told what exists knows as much.
+// Ledger accounts for the resources that the pods of each user use. Its sources are the events of a cache, and the writes of its holder that the cache has
+// not observed yet. It keeps no durable state: a new Ledger that gets the existing pods is equivalent.
 //
-// There is one pod of a name at a time: what is being made there, or made greater, and what was last seen there count as one, with the greater
-// amount of each resource.
+// Each name counts for one pod. A pending write (creation or increase) and the pod last observed under the same name are combined: the greater amount of
+// each resource counts.
 //
-// The zero value is not usable; a Ledger is not safe for use by several goroutines.
+// The zero value is not usable. A Ledger is not safe for concurrent use.
 type Ledger struct {
 	seen  map[types.NamespacedName]entry
 	ahead map[types.NamespacedName]writing
 	used  map[string]corev1.ResourceList
 }
 
-// entry is one pod.
+// entry is the usage of one pod.
 type entry struct {
 	uid   types.UID
 	user  string
 	usage corev1.ResourceList
 }
 
-// writing is a pod that was, or is being, made or made greater; its UID is empty until the API server answers.
+// writing is a pending write: a pod that is being created or increased, or that the cache has not observed yet. Its UID is empty until the API server
+// responds.
 type writing struct {
 	entry
 	since time.Time
@@ -38,7 +39,7 @@ func NewLedger() *Ledger {
 	return &Ledger{seen: map[types.NamespacedName]entry{}, ahead: map[types.NamespacedName]writing{}, used: map[string]corev1.ResourceList{}}
 }
 
-// Used returns what the pods of a user take, but for that of one name: it is about to be filled anew. The list must not be changed.
+// Used returns the resources that the pods of a user use, without the pod named except, whose usage is about to be replaced. The list must not be changed.
 func (l *Ledger) Used(user string, except types.NamespacedName) corev1.ResourceList {
 	own := l.at(except)
 	if own.user != user || len(own.usage) == 0 {
@@ -49,7 +50,7 @@ func (l *Ledger) Used(user string, except types.NamespacedName) corev1.ResourceL
 	return rest
 }
 
-// User returns on whose account the cache's pod of that UID is, empty if it is not known.
+// User returns the user that the observed pod of that UID counts for, empty if unknown.
 func (l *Ledger) User(key types.NamespacedName, uid types.UID) string {
 	if seen := l.seen[key]; seen.uid == uid {
 		return seen.user
@@ -57,7 +58,7 @@ func (l *Ledger) User(key types.NamespacedName, uid types.UID) string {
 	return ""
 }
 
-// See says that the cache has a pod, and what it takes; nothing once it has finished. It returns the user who has more room by that, if any.
+// See records that the cache has a pod, and the pod's usage, which is empty once it has finished. It returns the user whose usage decreased, if any.
 func (l *Ledger) See(key types.NamespacedName, uid types.UID, user string, usage corev1.ResourceList) string {
 	return l.change(key, func() {
 		l.seen[key] = entry{uid: uid, user: user, usage: usage}
@@ -67,7 +68,7 @@ func (l *Ledger) See(key types.NamespacedName, uid types.UID, user string, usage
 	})
 }
 
-// Miss says that the cache no longer has a pod.
+// Miss records that the cache no longer has a pod. It returns the user whose usage decreased, if any.
 func (l *Ledger) Miss(key types.NamespacedName, uid types.UID) string {
 	return l.change(key, func() {
 		if l.seen[key].uid == uid {
@@ -76,17 +77,18 @@ func (l *Ledger) Miss(key types.NamespacedName, uid types.UID) string {
 	})
 }
 
-// Begin says that a pod is about to be made, or to take more. Of what was last seen under that name nothing is free before the cache has said so:
-// a pod that was made smaller may still have it. What becomes of it is to be told by Made or Failed before the next one of that name begins.
+// Begin records that a pod is about to be created or increased. The usage last observed under that name stays reserved until the cache reports otherwise: a
+// pod that was shrunk may still hold its former resources. The caller must report the result with Made or Failed before the next Begin of that name. Begin
+// returns the user whose usage decreased, if any.
 func (l *Ledger) Begin(key types.NamespacedName, user string, usage corev1.ResourceList, now time.Time) string {
 	return l.change(key, func() { l.ahead[key] = writing{entry: entry{user: user, usage: usage}, since: now} })
 }
 
-// Made says that the pod of Begin exists.
+// Made records that the pod of Begin exists. It returns the user whose usage decreased, if any.
 func (l *Ledger) Made(key types.NamespacedName, uid types.UID) string {
 	return l.change(key, func() {
 		w, open := l.ahead[key]
-		if l.seen[key].uid == uid { // the cache was faster
+		if l.seen[key].uid == uid { // the cache observed it first
 			delete(l.ahead, key)
 		} else if open {
 			w.uid = uid
@@ -95,19 +97,19 @@ func (l *Ledger) Made(key types.NamespacedName, uid types.UID) string {
 	})
 }
 
-// Failed says that the pod of Begin was not made, or is not there any more.
+// Failed records that the pod of Begin was not created, or no longer exists. It returns the user whose usage decreased, if any.
 func (l *Ledger) Failed(key types.NamespacedName) string {
 	return l.change(key, func() { delete(l.ahead, key) })
 }
 
-// Writing tells whether a pod is being made, or was and the cache has not heard of it yet.
+// Writing tells whether a write is pending: a pod is being created or increased, or the cache has not observed the result yet.
 func (l *Ledger) Writing(key types.NamespacedName) bool {
 	_, open := l.ahead[key]
 	return open
 }
 
-// Open returns the names whose writing began before a time and still goes on: nobody answered, or what was made went before the cache
-// saw it, or before the answer came. Somebody has to look, and say Made or Failed.
+// Open returns the names whose pending write began before a time. Either the API server has not responded, or the pod was deleted before the cache observed
+// it or before the response arrived. The caller has to read these pods, and to report each with Made or Failed.
 func (l *Ledger) Open(before time.Time) []types.NamespacedName {
 	var keys []types.NamespacedName
 	for key, w := range l.ahead {
@@ -118,7 +120,7 @@ func (l *Ledger) Open(before time.Time) []types.NamespacedName {
 	return keys
 }
 
-// at returns what counts under a name.
+// at returns the usage that counts under a name. A pending write for another user than that of the observed pod counts alone.
 func (l *Ledger) at(key types.NamespacedName) entry {
 	w, open := l.ahead[key]
 	seen := l.seen[key]
@@ -131,7 +133,7 @@ func (l *Ledger) at(key types.NamespacedName) entry {
 	return w.entry
 }
 
-// change does something to a name, moves the sums along and returns the user who has more room by that.
+// change applies do to the entry of a name, updates the sums and returns the user whose usage decreased, if any.
 func (l *Ledger) change(key types.NamespacedName, do func()) (freed string) {
 	before := l.at(key)
 	do()
@@ -164,7 +166,7 @@ func add(sum, some corev1.ResourceList) {
 	}
 }
 
-// subtract takes some from a sum, and forgets what nothing is left of.
+// subtract subtracts some from sum, and removes the resources that become zero.
 func subtract(sum, some corev1.ResourceList) {
 	for name, quantity := range some {
 		total := sum[name]

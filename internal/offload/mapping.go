@@ -13,9 +13,9 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// DesiredMapping returns what the NamespaceMap towards one provider has to ask for: the remote name of every local namespace whose
-// NamespaceOffloading lives and picks one of the provider's virtual nodes. nodes are the VirtualNodes of that provider only; of lost see Picked.
-// The namespaces in protected are left out, see ProtectedNamespaces.
+// DesiredMapping returns the desired mapping of the NamespaceMap for one provider: remote name by local name. It covers every local namespace whose
+// NamespaceOffloading is not being deleted and selects one of the provider's virtual nodes. It leaves out the namespaces in protected, see
+// ProtectedNamespaces. The argument nodes holds the VirtualNodes of that provider only; lost is explained at Picked.
 func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string],
 	protected map[string]string, consumer string) map[string]string {
 	desired := map[string]string{}
@@ -31,31 +31,31 @@ func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes [
 	return desired
 }
 
-// Twin is one namespace of a consumer as it should exist in the provider.
+// Twin is a pair of a consumer's local namespace and the remote namespace that this provider has to keep for it.
 type Twin struct {
-	// Local is its name in the consumer, Remote its name here.
+	// Local is the name in the consumer, Remote the name in this cluster.
 	Local, Remote string
 }
 
-// Enforcement is what a provider has to do for one NamespaceMap.
+// Enforcement is the plan of a provider for one NamespaceMap.
 type Enforcement struct {
-	// Present lists the twins to be made, or kept as they should be: the namespace, and the consumer's rights in it.
+	// Present lists the remote namespaces to create or to keep up to date: the namespace itself, and the consumer's rights in it.
 	Present []Twin
-	// Gone lists the namespaces to be deleted, by name.
+	// Gone lists the names of the namespaces to delete.
 	Gone []string
-	// Left lists the namespaces of this map that still exist and should not: Gone, and those on their way out.
+	// Left lists the namespaces of this map that still exist and should not: those in Gone, and those that are being deleted already.
 	Left []string
-	// Status is the current mapping, with every twin of Present taken as made. Report puts in what could not be made.
+	// Status is the current mapping, by local name. It counts every namespace in Present as created; call Report for those that could not be created.
 	Status map[string]offloadingv1beta1.RemoteNamespaceStatus
 }
 
-// MapKey is the value that marks the namespaces of a NamespaceMap as its own.
+// MapKey returns the annotation value that marks the namespaces of a NamespaceMap.
 func MapKey(m *offloadingv1beta1.NamespaceMap) string { return m.Namespace + "/" + m.Name }
 
-// Enforce plans what a provider does for a NamespaceMap (the replicated copy), given the metadata of the namespaces that exist. A namespace
-// that this map did not make for that very local namespace is never touched: its phase is CreationLoopBackOff until it is gone. Of two
-// local namespaces that ask for one remote name, the one that has it keeps it, else the first by name gets it. What the policy refuses is not
-// made; what there is stays. A map that is being deleted desires nothing.
+// Enforce plans what a provider does for a NamespaceMap (the replicated copy), given the metadata of the existing namespaces, by name. An existing
+// namespace that this map did not create for the same local namespace is never changed: the phase is CreationLoopBackOff until it is gone. If two local
+// namespaces request one remote name, the current holder keeps it; without a holder the first by name gets it. A name that policy refuses is not created,
+// but an existing namespace stays. A map that is being deleted desires no namespace.
 func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.ObjectMeta, policy NamespacePolicy) Enforcement {
 	plan := Enforcement{Status: map[string]offloadingv1beta1.RemoteNamespaceStatus{}}
 	desired := m.Spec.DesiredMapping
@@ -63,7 +63,7 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 		desired = nil
 	}
 	key := MapKey(m)
-	holder := map[string]string{} // remote namespaces of this map that exist: the local one they were made for
+	holder := map[string]string{} // remote namespaces of this map that exist, each with the local namespace that it was created for
 	for name := range existing {
 		meta := existing[name]
 		if meta.Annotations[offloadingv1beta1.AnnotationManagedByNamespaceMap] == key {
@@ -106,7 +106,7 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 	return plan
 }
 
-// Report corrects the status for a twin that could not be made.
+// Report sets the status of a namespace that could not be created to CreationLoopBackOff.
 func (e *Enforcement) Report(t Twin) {
 	e.Status[t.Local] = status(t.Remote, offloadingv1beta1.MappingCreationLoopBackOff)
 }
@@ -115,16 +115,17 @@ func status(remote string, phase offloadingv1beta1.MappingPhase) offloadingv1bet
 	return offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: phase}
 }
 
-// Dress puts on a twin namespace what marks it as belonging to a NamespaceMap of consumer, and keeps whatever others put there.
+// Dress sets the label and annotations that mark a remote namespace as belonging to a NamespaceMap of consumer. Other labels and annotations stay.
 func Dress(meta *metav1.ObjectMeta, m *offloadingv1beta1.NamespaceMap, consumer, local string) {
 	metav1.SetMetaDataLabel(meta, api.LabelRemoteClusterID, consumer)
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationManagedByNamespaceMap, MapKey(m))
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationOriginalName, local)
 }
 
-// Compile returns the status of a NamespaceOffloading. nodes are all VirtualNodes, current the mapping by provider; now is when a
-// condition that changes did so; of lost see Picked. A cluster that has no virtual node any more is shown only while it still holds the namespace.
-// why is the reason for which the namespace is never offloaded, see ProtectedNamespaces.
+// Compile returns the status of a NamespaceOffloading. A cluster without a virtual node is listed only while it still holds the remote namespace.
+//
+// The argument nodes holds all VirtualNodes, and current the current mapping by provider; lost is explained at Picked. If the namespace is protected
+// from offloading (see ProtectedNamespaces), why is the reason, otherwise it is empty. Conditions that change get the transition time now.
 func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string],
 	current map[string]map[string]offloadingv1beta1.RemoteNamespaceStatus, why, consumer string, now metav1.Time) offloadingv1beta1.NamespaceOffloadingStatus {
 	name := RemoteNamespace(&o.Spec, o.Namespace, consumer)
@@ -177,7 +178,7 @@ func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1
 	}
 	result.OffloadingPhase = phase(deleting, len(selected), ready, failed)
 	if why != "" && !deleting {
-		result.OffloadingPhase = offloadingv1beta1.PhaseAllFailed // none may hold it
+		result.OffloadingPhase = offloadingv1beta1.PhaseAllFailed // no cluster may hold a protected namespace
 	}
 	return result
 }
@@ -199,7 +200,7 @@ func phase(deleting bool, selected, ready, failed int) offloadingv1beta1.Offload
 	}
 }
 
-// twinCondition tells how far the twin of a selected cluster is.
+// twinCondition returns the readiness condition of the remote namespace in a selected cluster.
 func twinCondition(name, cluster string, twin offloadingv1beta1.RemoteNamespaceStatus, held bool) offloadingv1beta1.RemoteNamespaceCondition {
 	switch {
 	case !held, twin.RemoteNamespace != name:
@@ -217,7 +218,7 @@ func twinCondition(name, cluster string, twin offloadingv1beta1.RemoteNamespaceS
 	}
 }
 
-// whyNoTwin are the causes of MappingCreationLoopBackOff, which does not tell which of them it is.
+// whyNoTwin lists the possible causes of MappingCreationLoopBackOff. The phase does not tell which of them applies.
 const whyNoTwin = "a namespace of that name exists there and is not this one's, the name is kept back there, or there are as many as it allows"
 
 func condition(t offloadingv1beta1.RemoteNamespaceConditionType, ok bool, reason, message string) offloadingv1beta1.RemoteNamespaceCondition {
@@ -228,7 +229,7 @@ func condition(t offloadingv1beta1.RemoteNamespaceConditionType, ok bool, reason
 	return offloadingv1beta1.RemoteNamespaceCondition{Type: t, Status: s, Reason: reason, Message: message}
 }
 
-// keepTimes stamps the conditions: those whose status did not change keep their time.
+// keepTimes sets the transition times of conditions: now, or the time in before if the status of the condition did not change.
 func keepTimes(conditions, before []offloadingv1beta1.RemoteNamespaceCondition, now metav1.Time) []offloadingv1beta1.RemoteNamespaceCondition {
 	for i := range conditions {
 		conditions[i].LastTransitionTime = now

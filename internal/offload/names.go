@@ -11,15 +11,15 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// maxNamespaceName is the longest name of a namespace (RFC 1123 label).
+// maxNamespaceName is the maximum length of a namespace's name (RFC 1123 label).
 const maxNamespaceName = 63
 
-// hashLength is how many hexadecimal digits tell two truncated names apart.
+// hashLength is the number of hexadecimal digits of the hash that makes truncated names unique.
 const hashLength = 8
 
-// RemoteNamespace returns how the twin of a local namespace is called in the clusters it extends to, seen from consumer (a
-// cluster ID). The result is always a valid namespace name when the inputs are: a DefaultName beyond 63 characters is cut and ends in a
-// hash of the whole name, so that two long names never meet.
+// RemoteNamespace returns the name of the remote namespace of a local namespace, in every cluster it extends to. consumer is the ID of the local cluster.
+// The result is a valid namespace name if the inputs are valid. A DefaultName beyond 63 characters is truncated and ends in a hash of the whole name, so
+// that two long names do not collide.
 func RemoteNamespace(spec *offloadingv1beta1.NamespaceOffloadingSpec, local, consumer string) string {
 	switch spec.NamespaceMappingStrategy {
 	case offloadingv1beta1.EnforceSameName:
@@ -31,57 +31,57 @@ func RemoteNamespace(spec *offloadingv1beta1.NamespaceOffloadingSpec, local, con
 	}
 }
 
-// boundedName returns name, or a shorter one that ends in its hash when it is too long for a namespace.
+// boundedName returns name, or, if it is too long for a namespace, a truncated name that ends in the hash of name.
 func boundedName(name string) string {
 	if len(name) <= maxNamespaceName {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))
 	suffix := "-" + hex.EncodeToString(sum[:])[:hashLength]
-	// A name must not have a hyphen at the seam only for looks: "a--0123" is valid, yet reads like a mistake.
+	// Hyphens before the suffix are trimmed only for readability: "a--0123" is valid, yet looks like a mistake.
 	return strings.TrimRight(name[:maxNamespaceName-len(suffix)], "-") + suffix
 }
 
-// ReservedNamespace tells whether no consumer may have a namespace of that name, even while it does not exist: those of Kubernetes,
-// those of the installation, and those that hold (or would hold) the objects of a peering.
+// ReservedNamespace tells whether consumers may never have a namespace of that name, even if it does not exist. Reserved are the namespaces of Kubernetes,
+// those of the installation, and all names of tenant namespaces.
 func ReservedNamespace(name, liqoNamespace string) bool {
 	return name == liqoNamespace || name == api.StorageNamespace || name == "default" ||
 		strings.HasPrefix(name, "kube-") || strings.HasPrefix(name, api.TenantNamespacePrefix)
 }
 
-// NamespacePolicy is which namespaces consumers may have here beside those that exist: a name that is free now may be wanted later by this cluster
-// itself, and nobody needs thousands.
+// NamespacePolicy limits the namespaces that consumers may get in this cluster, besides the rule that existing namespaces are taken. A name that is free
+// now may be needed later by this cluster itself, and no consumer needs thousands of namespaces.
 type NamespacePolicy struct {
-	// LiqoNamespace is where Liqo is installed.
+	// LiqoNamespace is the namespace where Liqo is installed.
 	LiqoNamespace string
-	// Refused are names that no consumer gets, as patterns of path.Match: * stands for anything.
+	// Refused are names that no consumer gets, as patterns of path.Match: * matches any sequence of characters.
 	Refused []string
-	// Limit is how many one consumer gets, 0 for any number.
+	// Limit is the maximum number of namespaces per consumer, 0 for no limit.
 	Limit int
 }
 
-// Refuses tells whether no consumer gets a namespace of that name.
+// Refuses tells whether policy forbids a namespace of that name for every consumer.
 func (p *NamespacePolicy) Refuses(name string) bool {
 	return ReservedNamespace(name, p.LiqoNamespace) || slices.ContainsFunc(p.Refused, func(pattern string) bool {
 		matched, err := path.Match(pattern, name)
-		return matched || err != nil // what it should say is not known
+		return matched || err != nil // an invalid pattern refuses every name
 	})
 }
 
-// RBAC of the consumers' virtual kubelets, shipped by the chart.
+// ClusterRoles of virtual kubelets, installed by the chart.
 const (
-	// ClusterRoleRemote is bound to a consumer in each of its twin namespaces.
+	// ClusterRoleRemote is bound to a consumer in each of its remote namespaces.
 	ClusterRoleRemote = "liqo-virtual-kubelet-remote"
 	// ClusterRoleLocal is bound to the ServiceAccount of every virtual kubelet.
 	ClusterRoleLocal = "liqo-virtual-kubelet-local"
-	// ClusterRoleOffloaded is bound, in each offloaded namespace, to the virtual kubelets that it extends to. It holds what nobody should
-	// have in a namespace that is not offloaded: reading its Secrets, and acting as its service accounts.
+	// ClusterRoleOffloaded is bound, in each offloaded namespace, to the virtual kubelets of the clusters it extends to. It holds rights that must not
+	// extend to other namespaces: reading Secrets, and acting as service accounts.
 	ClusterRoleOffloaded = "liqo-virtual-kubelet-offloaded"
 )
 
-// Labels of what is made at run time; an installation is found, and removed, by them.
+// Labels of objects that are created at run time. Tools find and remove the objects of an installation by them.
 const (
-	// LabelManagedBy is ManagedBy on RBAC objects, ServiceAccounts and Deployments.
+	// LabelManagedBy is the key of the label with value ManagedBy, on RBAC objects, ServiceAccounts and Deployments.
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	// ManagedBy is the value of LabelManagedBy.
 	ManagedBy = "liqo"

@@ -11,31 +11,32 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// Labels of the IP of an offloaded Pod.
+// Labels of the IP object of an offloaded Pod.
 const (
-	// LabelPodName and LabelPodNamespace name the Pod; a name that is too long for a label is cut, and ends in a hash.
+	// LabelPodName and LabelPodNamespace identify the Pod. A name that is too long for a label is truncated and ends in a hash.
 	LabelPodName      = "offloading.liqo.io/pod-name"
 	LabelPodNamespace = "offloading.liqo.io/pod-namespace"
 )
 
-// IPAction is what is done about the IP of an offloaded Pod.
+// IPAction is what to do about the IP object of an offloaded Pod.
 type IPAction int
 
 // IP actions.
 const (
-	// IPKeep leaves it.
+	// IPKeep changes nothing.
 	IPKeep IPAction = iota
-	// IPCreate makes it.
+	// IPCreate creates it.
 	IPCreate
-	// IPDelete removes it: nobody needs it, or it has to be made anew.
+	// IPDelete deletes it: it is no longer needed, or it has to be recreated.
 	IPDelete
-	// IPForeign leaves it, because it is somebody else's.
+	// IPForeign leaves it unchanged, because no Pod owns it.
 	IPForeign
 )
 
-// PodIP decides what to do about have, the IP that has the name of a Pod (nil if there is none), so that other peers reach the Pod at its
-// provider through this cluster. views are where that provider is seen here: an address elsewhere, which the provider merely tells, is exposed
-// to nobody. The IP goes with its Pod, its owner; here it goes earlier if the Pod ends, gets another address, or its provider another place.
+// PodIP decides what to do about have, the IP object with the name of a Pod (nil if there is none). The IP object lets other peers reach the Pod in its
+// provider through this cluster. views are the ranges in which this cluster sees that provider's pods. An address outside them is exposed to nobody, since
+// only the provider's report vouches for it. The garbage collector deletes the IP object with its owner, the Pod. PodIP deletes it earlier if the Pod ends,
+// if its address changes, or if the provider's ranges no longer contain the address.
 func PodIP(pod *corev1.Pod, views []netip.Prefix, have *ipamv1alpha1.IP) (IPAction, *ipamv1alpha1.IP) {
 	want := podIP(pod, views)
 	if have == nil {
@@ -60,7 +61,7 @@ func PodIP(pod *corev1.Pod, views []netip.Prefix, have *ipamv1alpha1.IP) (IPActi
 	}
 }
 
-// podIP returns the IP that a Pod should have, nil for none.
+// podIP returns the IP object that a Pod should have, nil for none.
 func podIP(pod *corev1.Pod, views []netip.Prefix) *ipamv1alpha1.IP {
 	address, err := netip.ParseAddr(pod.Status.PodIP)
 	if err != nil || !address.Is4() || !kinds.Offloaded(pod) || kinds.Finished(pod) {
@@ -73,7 +74,7 @@ func podIP(pod *corev1.Pod, views []netip.Prefix) *ipamv1alpha1.IP {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name,
 			Labels: map[string]string{LabelPodName: boundedName(pod.Name), LabelPodNamespace: pod.Namespace},
-			// It does not hold up the end of the Pod.
+			// Without BlockOwnerDeletion, so that it does not delay the deletion of the Pod.
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: new(true)}},
 		},
 		Spec: ipamv1alpha1.IPSpec{IP: address.String()},

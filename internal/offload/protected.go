@@ -9,17 +9,17 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// ProtectedNamespaces are the namespaces of this cluster that are never offloaded, whoever asks for it: a provider reads the Secrets of an
-// offloaded namespace, and its virtual kubelet acts as the ServiceAccounts in it. The policy liqo-protected-namespaces of the chart says the
-// same to the API server.
+// ProtectedNamespaces defines the namespaces of this cluster that are never offloaded, whoever asks for it. A provider can read the Secrets of an offloaded
+// namespace, and its virtual kubelet acts as the namespace's ServiceAccounts. The chart's policy liqo-protected-namespaces enforces the same rules in the
+// API server.
 type ProtectedNamespaces struct {
-	// LiqoNamespace is where Liqo is installed.
+	// LiqoNamespace is the namespace where Liqo is installed.
 	LiqoNamespace string
-	// Patterns are further names, as patterns of path.Match: * stands for anything.
+	// Patterns are further names, as patterns of path.Match: * matches any sequence of characters.
 	Patterns []string
 }
 
-// Why returns why a namespace of that name and with these labels is never offloaded, "" when it may be.
+// Why returns the reason why a namespace with that name and these labels is never offloaded, "" if it may be offloaded.
 func (p *ProtectedNamespaces) Why(name string, labels map[string]string) string {
 	switch {
 	case name == p.LiqoNamespace:
@@ -32,20 +32,20 @@ func (p *ProtectedNamespaces) Why(name string, labels map[string]string) string 
 		return "it belongs to the storage of Liqo"
 	}
 	for _, pattern := range p.Patterns {
-		if matched, err := path.Match(pattern, name); matched || err != nil { // a pattern that can not be read protects everything
+		if matched, err := path.Match(pattern, name); matched || err != nil { // an invalid pattern protects every namespace
 			return "value offloading.protectedNamespaces of this cluster has " + pattern
 		}
 	}
 	return ""
 }
 
-// ProtectedMessage is what a user reads who asks to offload a protected namespace; why comes from Why.
+// ProtectedMessage returns the message for a user who asks to offload a protected namespace; why is the result of Why.
 func ProtectedMessage(name, why string) string {
 	return fmt.Sprintf("namespace %s can not be offloaded: %s; move what is to run elsewhere to a namespace of its own and offload that", name, why)
 }
 
-// Protected returns, of the namespaces that NamespaceOffloadings ask to offload, those that are not: the reason of each by its name. labelsOf
-// returns the labels of a namespace.
+// Protected returns the protected namespaces among those of the NamespaceOffloadings: the reason by namespace name. labelsOf returns the labels of a
+// namespace.
 func (p *ProtectedNamespaces) Protected(offloadings []offloadingv1beta1.NamespaceOffloading, labelsOf func(namespace string) map[string]string) map[string]string {
 	protected := map[string]string{}
 	for i := range offloadings {

@@ -13,17 +13,18 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// Usage returns what a pod counts for: what the scheduler reserves for it (init containers, sidecars, pod-level resources and overhead
-// included), and one pod. A request that is missing is its limit, as the API server will have it in the Pod. overhead is that of the pod's
-// RuntimeClass, for where the specification does not tell it yet.
+// Usage returns the resources that a pod counts for: those that the scheduler reserves for it (with init containers, sidecars, pod-level resources and
+// overhead), and one pod. A missing request defaults to its limit, as the API server does in the Pod. overhead is that of the pod's RuntimeClass, for
+// specifications that do not contain it yet.
 //
-// An API server that does not know pod-level resources drops them: the greater of both sums counts, so that nothing is hidden behind them.
-// What is below zero is nothing: no API server makes such a Pod, but until it has said so it must not stand for room.
+// An API server that does not support pod-level resources drops them. So the greater of the two sums, with and without them, counts for each resource:
+// nobody can hide usage behind pod-level resources. Negative amounts count as nothing. No API server accepts a Pod with them, but before it refuses the Pod
+// they must not reduce the usage.
 func Usage(spec *corev1.PodSpec, overhead corev1.ResourceList) corev1.ResourceList {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		Containers: defaulted(spec.Containers), InitContainers: defaulted(spec.InitContainers), Overhead: spec.Overhead,
 	}}
-	if len(pod.Spec.Overhead) == 0 { // as the API server sees it
+	if len(pod.Spec.Overhead) == 0 { // as in the Pod that the API server sees
 		pod.Spec.Overhead = overhead
 	}
 	usage := schedulerresource.PodRequests(pod, schedulerresource.PodResourcesOptions{SkipPodLevelResources: true})
@@ -40,14 +41,14 @@ func Usage(spec *corev1.PodSpec, overhead corev1.ResourceList) corev1.ResourceLi
 	return usage
 }
 
-// PodUsage returns what a Pod counts for: its Usage, and while it is resized no less than what its node has not given back yet.
+// PodUsage returns the resources that a Pod counts for: its Usage, and during a resize at least the resources that its node has not released yet.
 func PodUsage(pod *corev1.Pod) corev1.ResourceList {
 	return greater(Usage(&pod.Spec, nil), schedulerresource.PodRequests(pod, schedulerresource.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	}))
 }
 
-// greater returns, of each resource, the greater of two amounts.
+// greater returns the greater of two amounts for each resource.
 func greater(a, b corev1.ResourceList) corev1.ResourceList {
 	all := Growth(a, b)
 	for name, quantity := range a {
@@ -58,7 +59,7 @@ func greater(a, b corev1.ResourceList) corev1.ResourceList {
 	return all
 }
 
-// defaulted returns the containers with nothing but what Usage looks at.
+// defaulted returns copies of the containers with only the fields that Usage reads.
 func defaulted(containers []corev1.Container) []corev1.Container {
 	out := make([]corev1.Container, len(containers))
 	for i := range containers {
@@ -68,7 +69,7 @@ func defaulted(containers []corev1.Container) []corev1.Container {
 	return out
 }
 
-// requests returns the requests, and the limits of what is not requested.
+// requests returns the requests, with the limits as defaults for missing requests.
 func requests(r *corev1.ResourceRequirements) corev1.ResourceList {
 	if len(r.Limits) == 0 {
 		return r.Requests
@@ -78,8 +79,8 @@ func requests(r *corev1.ResourceRequirements) corev1.ResourceList {
 	return all
 }
 
-// Negative tells which amount that a pod names is below zero, nil when none is. In a Pod the API server would refuse it, the specification in a
-// ShadowPod has no schema.
+// Negative returns an error that names a negative amount in a pod's specification, nil if there is none. The API server refuses such a Pod, but it accepts
+// such a ShadowPod, since the schema of a ShadowPod does not describe the pod specification.
 func Negative(spec *corev1.PodSpec) error {
 	if err := below("overhead", spec.Overhead); err != nil {
 		return err
@@ -118,8 +119,8 @@ func below(field string, amounts corev1.ResourceList) error {
 	return nil
 }
 
-// Undeclared tells what a pod does not say of itself and an enforcement demands, nil when it says enough: with Soft every container requests cpu
-// and memory, with Hard its requests are its limits besides.
+// Undeclared returns an error if a pod lacks requests or limits that an enforcement demands. Soft demands that every container requests cpu and memory.
+// Hard demands in addition that all limits equal the requests.
 func Undeclared(spec *corev1.PodSpec, enforcement offloadingv1beta1.LimitsEnforcement) error {
 	if enforcement != offloadingv1beta1.EnforcementSoft && enforcement != offloadingv1beta1.EnforcementHard {
 		return nil
@@ -148,9 +149,9 @@ func Undeclared(spec *corev1.PodSpec, enforcement offloadingv1beta1.LimitsEnforc
 	return nil
 }
 
-// Exceeded tells which resources a user would have more of than a Quota grants, nil when there is room: wanted is what comes, used what there
-// is. What the Quota does not name is not granted, but for the number of pods. What is not wanted is not asked for: who has too much of one
-// thing may have more of another.
+// Exceeded returns an error that lists the resources that would exceed a Quota, nil if there are none. wanted is the additional usage, used the present
+// usage. A resource that the Quota does not name is not granted, except for the number of pods. Resources that are not in wanted are not checked: a user
+// above the limit of one resource may still get more of another.
 func Exceeded(quota *offloadingv1beta1.QuotaSpec, used, wanted corev1.ResourceList) error {
 	var over []string
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
@@ -176,7 +177,7 @@ func Exceeded(quota *offloadingv1beta1.QuotaSpec, used, wanted corev1.ResourceLi
 	return fmt.Errorf("%s: ask for less, remove other pods, or have more granted to the ResourceSlice", strings.Join(over, "; "))
 }
 
-// Growth returns what there is more of after than before, with the whole amount of it.
+// Growth returns the resources of which after has more than before, with their whole amounts in after.
 func Growth(before, after corev1.ResourceList) corev1.ResourceList {
 	more := corev1.ResourceList{}
 	for name, quantity := range after {
@@ -187,7 +188,7 @@ func Growth(before, after corev1.ResourceList) corev1.ResourceList {
 	return more
 }
 
-// QuotasOf returns the Quotas of the user that a ShadowPod's label names as its creator.
+// QuotasOf returns the Quotas of the user that the creator label of a ShadowPod names.
 func QuotasOf(quotas []offloadingv1beta1.Quota, creator string) []*offloadingv1beta1.Quota {
 	var found []*offloadingv1beta1.Quota
 	for i := range quotas {

@@ -12,11 +12,11 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// defaultArchitecture is that of a VirtualNode that does not say.
+// defaultArchitecture is the architecture of a VirtualNode without an architecture label.
 const defaultArchitecture = "amd64"
 
-// NodeLabels returns the labels that the Node of a VirtualNode has, as far as a cluster selector may ask for them: those that tell a
-// virtual node from others, those of the VirtualNode, and those it gives its Node.
+// NodeLabels returns the labels of a VirtualNode's Node that a cluster selector may match. These are the labels that identify a virtual node, the labels
+// of the VirtualNode itself, and the labels in its spec.
 func NodeLabels(node *offloadingv1beta1.VirtualNode) map[string]string {
 	labels := make(map[string]string, len(node.Labels)+len(node.Spec.Labels)+8)
 	for _, m := range []map[string]string{node.Labels, node.Spec.Labels} {
@@ -40,8 +40,8 @@ func NodeLabels(node *offloadingv1beta1.VirtualNode) map[string]string {
 	return labels
 }
 
-// Selected returns the IDs of the clusters that a cluster selector picks, sorted. A cluster with several virtual nodes is picked when
-// one of them matches; an empty selector picks all.
+// Selected returns the sorted IDs of the clusters that a cluster selector matches. A cluster with several virtual nodes matches if one of them matches. An
+// empty selector matches all clusters.
 func Selected(selector *corev1.NodeSelector, nodes []offloadingv1beta1.VirtualNode) []string {
 	ids := sets.New[string]()
 	for i := range nodes {
@@ -52,9 +52,11 @@ func Selected(selector *corev1.NodeSelector, nodes []offloadingv1beta1.VirtualNo
 	return sets.List(ids)
 }
 
-// Picked returns the IDs of the clusters that a NamespaceOffloading picks, sorted. Some labels only the Node has: while one is gone (clusters with one
-// are in lost), as after kubectl delete node or where a cloud removes Nodes that it does not know, what was picked for this very specification
-// stays picked. Else the twin would be deleted with all it holds.
+// Picked returns the sorted IDs of the clusters that a NamespaceOffloading selects.
+//
+// Some labels exist only on the Node, so a selector may not match while the Node is missing. That happens after kubectl delete node, or where a cloud
+// provider removes Nodes that it does not know. The argument lost holds the clusters with a missing Node. Such a cluster stays selected if it was
+// selected for this generation of the NamespaceOffloading. Otherwise its remote namespace would be deleted with everything in it.
 func Picked(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string]) []string {
 	ids := sets.New(Selected(o.Spec.ClusterSelector, nodes)...)
 	if o.Status.ObservedGeneration != o.Generation {
@@ -70,11 +72,10 @@ func Picked(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.
 	return sets.List(ids)
 }
 
-// Clusters returns the IDs of all clusters that have a virtual node, sorted.
+// Clusters returns the sorted IDs of all clusters that have a virtual node.
 func Clusters(nodes []offloadingv1beta1.VirtualNode) []string { return Selected(nil, nodes) }
 
-// matches tells whether one of the selector's terms holds for the node. As everywhere in Kubernetes, a term without requirements holds
-// for none.
+// matches tells whether one of the selector's terms matches the node. As everywhere in Kubernetes, a term without requirements matches no node.
 func matches(selector *corev1.NodeSelector, node *offloadingv1beta1.VirtualNode) bool {
 	if selector == nil || len(selector.NodeSelectorTerms) == 0 {
 		return true
@@ -98,7 +99,7 @@ func holds(requirements []corev1.NodeSelectorRequirement, values map[string]stri
 	return true
 }
 
-// requirementHolds follows the scheduler: NotIn and DoesNotExist hold for an absent key, Gt and Lt compare integers.
+// requirementHolds follows the scheduler: NotIn and DoesNotExist match an absent key, Gt and Lt compare integers.
 func requirementHolds(r corev1.NodeSelectorRequirement, value string, present bool) bool {
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn:

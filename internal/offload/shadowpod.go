@@ -18,40 +18,41 @@ type PodAction int
 
 // Pod actions.
 const (
-	// PodKeep leaves it.
+	// PodKeep changes nothing.
 	PodKeep PodAction = iota
-	// PodCreate makes it.
+	// PodCreate creates the Pod.
 	PodCreate
-	// PodRelabel gives it the labels and annotations of the ShadowPod, as Relabelled says.
+	// PodRelabel sets the labels and annotations that Relabelled returns.
 	PodRelabel
-	// PodChange gives it what changed of the specification, part by part (kinds.SpecParts), and takes note of that.
+	// PodChange applies the changes of the specification, part by part (kinds.SpecParts), and records them in the Pod's annotation.
 	PodChange
-	// PodGates sets the conditions for its readiness gates, as Gates says.
+	// PodGates sets the conditions for readiness gates that Gates returns.
 	PodGates
-	// PodEnd deletes it within the seconds that PodGrace says.
+	// PodEnd deletes the Pod with the grace period that PodGrace returns.
 	PodEnd
-	// PodDelete removes a Pod that an earlier ShadowPod of that name left.
+	// PodDelete deletes a Pod that an earlier ShadowPod of that name left behind.
 	PodDelete
 )
 
-// PodMetadata is what the administrator of a provider says of the keys of annotations and labels of consumers' Pods; a trailing * matches the rest.
+// PodMetadata is the provider administrator's policy for the annotation and label keys of consumers' Pods. A trailing * matches any suffix.
 type PodMetadata struct {
-	// Annotations are accepted beside those of kinds.AcceptedMetadata.
+	// Annotations are accepted in addition to those of kinds.AcceptedMetadata.
 	Annotations []string
-	// Labels are accepted of those of kinds.RefusedPodLabels, RefusedLabels are refused beside them.
+	// Labels are accepted although kinds.RefusedPodLabels lists them; RefusedLabels are refused in addition to that list.
 	Labels, RefusedLabels []string
 }
 
-// Shadow decides what a provider does for a ShadowPod whose Pod is pod (nil when there is none), and the phase that its status then has.
+// Shadow decides what a provider does for a ShadowPod whose Pod is pod (nil if there is none), and returns the new phase of the ShadowPod's status.
 //
-// The Pod is made again whenever it is gone, until it once finished: Succeeded and Failed are final. What a Pod says
-// while it is being deleted is taken over only if its restart policy makes it conclusive: else it did not end by itself. Only that is reported: the
-// Pod of the same name beside it tells the rest, nobody acts on it, and it would cost a write per pod.
+// A Pod that is gone is recreated, until a Pod has finished: Succeeded and Failed are final. A Pod that is being deleted may report a final phase. That
+// phase counts only if the restart policy makes it conclusive (kinds.Conclusive); otherwise the Pod did not end by itself. Only final phases are reported.
+// The Pod of the same name shows other phases, no controller acts on them, and they would need one write per pod.
 //
-// A Pod that the consumer wants to end within another time than its own is ended first: the ShadowPod, which has no such time, goes when that is
-// seen.
+// If the consumer deletes a Pod with another grace period than the one in its spec, the Pod is deleted first. A ShadowPod has no grace period; the consumer
+// deletes the ShadowPod once it observes that deletion.
 //
-// pod must be one that carries the label of ShadowPods, with only those labels and annotations that were set from ShadowPods. keys says which it may have.
+// pod must carry the label of ShadowPods, and must be stripped of all labels and annotations that were not set from ShadowPods. keys is the policy for
+// labels and annotations.
 func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) (PodAction, corev1.PodPhase) {
 	phase := sp.Status.Phase
 	seconds, ending := PodGrace(sp)
@@ -84,24 +85,25 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) 
 		return PodRelabel, phase
 	case len(Gates(sp, pod)) > 0:
 		return PodGates, phase
-	case pod.Annotations[kinds.AnnotationSpec] != sp.Annotations[kinds.AnnotationSpec]: // last: it may be refused for ever
+	case pod.Annotations[kinds.AnnotationSpec] != sp.Annotations[kinds.AnnotationSpec]: // last, since it may be refused forever
 		return PodChange, phase
 	}
 	return PodKeep, phase
 }
 
-// longestGrace is how long a Pod may take to end, in seconds, as its specification is held to by policy liqo-shadowpod-host.
+// longestGrace is the longest grace period of a Pod, in seconds. Policy liqo-shadowpod-host limits the grace period in the specification as well.
 const longestGrace = 24 * 60 * 60
 
-// PodGrace returns within how many seconds the Pod of a ShadowPod is to end, false if it is not to. Not at once, whatever the consumer says: a Pod
-// whose end nobody waits for may run on where its node does not answer, and counts for nobody. And not in years, which would hold its namespace.
+// PodGrace returns the grace period, in seconds, with which the Pod of a ShadowPod is to be deleted, false if it is not to be deleted. It is at least 1 s:
+// a forced deletion removes the Pod object at once, and on an unreachable node its containers may run on without being counted. It is at most longestGrace,
+// since a longer one would block the deletion of the namespace.
 func PodGrace(sp *offloadingv1beta1.ShadowPod) (int64, bool) {
 	seconds, ending := kinds.Grace(sp)
 	return min(max(seconds, 1), longestGrace), ending
 }
 
-// Relabelled returns the labels and annotations that the Pod of a ShadowPod has. That its specification changed is noted when it has: it may be
-// refused, and labels do not wait for it. keys are those of Shadow.
+// Relabelled returns the labels and annotations that the Pod of a ShadowPod has to have. The hash annotation of the specification stays as it is in pod.
+// Only PodChange updates it: the change may be refused, and labels do not wait for it. The argument keys is the policy for labels and annotations.
 func Relabelled(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) (labels, annotations map[string]string) {
 	annotations = podAnnotations(sp, keys.Annotations)
 	if noted := pod.Annotations[kinds.AnnotationSpec]; noted != "" {
@@ -117,13 +119,13 @@ func Finished(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// OwnedBy tells whether that very ShadowPod, not another one of its name, made the Pod.
+// OwnedBy tells whether sp, and not another ShadowPod of the same name, controls the Pod.
 func OwnedBy(pod *corev1.Pod, sp *offloadingv1beta1.ShadowPod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.UID == sp.UID
 }
 
-// OfShadowPod tells whether some ShadowPod made the Pod: the label alone anybody can put on anything.
+// OfShadowPod tells whether any ShadowPod controls the Pod. The label does not prove that, since anybody can set it.
 func OfShadowPod(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != shadowPodKind {
@@ -133,11 +135,11 @@ func OfShadowPod(pod *corev1.Pod) bool {
 	return err == nil && version.Group == offloadingv1beta1.GroupVersion.Group
 }
 
-// Pod returns the Pod that a ShadowPod keeps present. keys are those of Shadow.
+// Pod returns the Pod that a ShadowPod keeps present. keys is the policy for labels and annotations.
 func Pod(sp *offloadingv1beta1.ShadowPod, keys PodMetadata) *corev1.Pod {
 	gvk := offloadingv1beta1.GroupVersion.WithKind(shadowPodKind)
 	spec := *sp.Spec.Pod.DeepCopy()
-	spec.EphemeralContainers = nil // a Pod begins without, and one that is made again has lost them
+	spec.EphemeralContainers = nil // a new Pod can't have any, and a recreated one has lost them
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: sp.Namespace, Name: sp.Name,
@@ -148,8 +150,8 @@ func Pod(sp *offloadingv1beta1.ShadowPod, keys PodMetadata) *corev1.Pod {
 	}
 }
 
-// podAnnotations are those of a ShadowPod but for what controllers and runtimes of this cluster could obey, and for the one by which the policy on
-// evictions here knows Pods that run elsewhere: this one does not.
+// podAnnotations returns the annotations of a ShadowPod, without those that controllers and runtimes of this cluster could act on. AnnotationOffloaded is
+// removed too: by it, this cluster's policy on evictions recognizes Pods that run in another cluster, and this Pod runs here.
 func podAnnotations(sp *offloadingv1beta1.ShadowPod, accepted []string) map[string]string {
 	annotations := map[string]string{}
 	maps.Copy(annotations, sp.Annotations)
@@ -158,7 +160,7 @@ func podAnnotations(sp *offloadingv1beta1.ShadowPod, accepted []string) map[stri
 	return annotations
 }
 
-// podLabels are those of a ShadowPod but for what controllers of this cluster could obey, and for those that the binding of the Pod writes here.
+// podLabels returns the labels of a ShadowPod, without those that controllers of this cluster could act on, and without those that the binding sets here.
 func podLabels(sp *offloadingv1beta1.ShadowPod, keys PodMetadata) map[string]string {
 	labels := make(map[string]string, len(sp.Labels)+1)
 	maps.Copy(labels, sp.Labels)

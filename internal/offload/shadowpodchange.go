@@ -9,7 +9,7 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// Gates returns the conditions that a Pod is to get because its ShadowPod tells them: for readiness gates of its own, and no others.
+// Gates returns the conditions to set on a Pod because its ShadowPod reports them, restricted to the ShadowPod's readiness gates and to status changes.
 func Gates(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) []corev1.PodCondition {
 	told := kinds.ParseGates(sp.Annotations[kinds.AnnotationGates])
 	var out []corev1.PodCondition
@@ -25,5 +25,5 @@ func Gates(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) []corev1.PodConditi
 	return out
 }
 
-// reasonConsumer is why a readiness gate is open or closed: the consumer says so.
+// reasonConsumer is the reason of a readiness gate's condition that the consumer reported.
 const reasonConsumer = "ReportedByConsumer"

@@ -10,13 +10,13 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// CallsHome tells whether a Pod of a consumer knows where the consumer's API server is.
+// CallsHome tells whether a consumer's Pod has a host alias for the consumer's API server.
 func CallsHome(pod *corev1.Pod) bool { return slices.ContainsFunc(pod.Spec.HostAliases, leadsHome) }
 
 func leadsHome(a corev1.HostAlias) bool { return slices.Contains(a.Hostnames, kinds.HomeAPIServer) }
 
-// LeadHome gives the host aliases of a Pod that lead to its consumer's API server the address that this has here. The consumer tells it as it is on
-// the wire; one that can't be the consumer's is an error.
+// LeadHome translates the consumer's API server address in the Pod's host aliases to the address that this cluster sees. The consumer reports the address
+// as used on the wire between the clusters. An address that can't belong to the consumer is an error.
 func LeadHome(pod *corev1.Pod, translate func(netip.Addr) (netip.Addr, error)) error {
 	for i := range pod.Spec.HostAliases {
 		alias := &pod.Spec.HostAliases[i]

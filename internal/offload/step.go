@@ -24,23 +24,23 @@ type Object interface {
 // Action is what a Step does.
 type Action int
 
-// Actions. Every one of them is at most one write.
+// Actions. Each of them performs at most one write.
 const (
-	// Nothing is right as it is, or something else has to happen first.
+	// Nothing means that no write is due. Either the state is correct, or something else has to happen first (see Step.Why).
 	Nothing Action = iota
-	// CreateRemote makes Object in the provider.
+	// CreateRemote creates Object in the provider.
 	CreateRemote
-	// PatchRemote turns Old into Object in the provider.
+	// PatchRemote patches Old into Object in the provider.
 	PatchRemote
-	// DeleteRemote removes Object from the provider: that very one, by UID.
+	// DeleteRemote deletes Object from the provider, with the object's UID as a precondition.
 	DeleteRemote
-	// PatchLocalStatus turns the status, labels and annotations of Old into those of Object, here.
+	// PatchLocalStatus patches the status, labels and annotations of Old into those of Object, in this cluster.
 	PatchLocalStatus
-	// DeleteLocal removes Object here, at once: that very one, by UID.
+	// DeleteLocal deletes Object in this cluster, with grace period 0 and the object's UID as a precondition.
 	DeleteLocal
-	// CreateLocal makes Object here.
+	// CreateLocal creates Object in this cluster.
 	CreateLocal
-	// PatchLocal turns Old into Object here.
+	// PatchLocal patches Old into Object in this cluster.
 	PatchLocal
 )
 
@@ -48,59 +48,60 @@ func (a Action) String() string {
 	return [...]string{"nothing", "create remote", "patch remote", "delete remote", "patch local status", "delete local", "create local", "patch local"}[a]
 }
 
-// Step is the next thing to do about one object and its twin.
+// Step is the next action for one object and its counterpart in the other cluster.
 type Step struct {
 	Action Action
-	// Object is what the action is about; see the actions. It belongs to the receiver.
+	// Object is the object that Action writes; see the actions. It belongs to the receiver, which may change it.
 	Object Object
-	// Old is what Object was made from, for patches. It must not be changed.
+	// Old is the object that Object was derived from, for patches. The receiver must not change it.
 	Old Object
-	// Why is one clause for the log.
+	// Why is the reason for the step: one clause for the log.
 	Why string
-	// Warning is what the user should hear, about the local object; empty for nothing. It is said once, after the action succeeded.
+	// Warning is a message to the user about the local object; empty for none. It is reported once, after the action succeeded.
 	Warning string
-	// Confirm asks to decide once more on facts read from the API servers, not from a cache: what is done can't be undone and a cache may be
-	// late, or the cache does not hold all that is to be written.
+	// Confirm requires a second decision, on facts that are read from the API servers and not from a cache. It is set in two cases: the action can't be
+	// undone and a cache may be stale, or the cache does not hold all that is to be written.
 	Confirm bool
-	// Part names what of Object is new, where it can be refused by itself: then the rest is decided on without it. See Env.LeftOut.
+	// Part names the changed part of Object, if the provider can refuse that part alone. After a refusal, the next decision is made without this part: see
+	// Env.LeftOut.
 	Part string
-	// Again asks to look once more at once when it is done: it was only the beginning.
+	// Again asks for another decision immediately after the action, because the action is only the first of several.
 	Again bool
-	// After, if not zero, asks to look again after that time.
+	// After, if not zero, asks for a requeue after that time.
 	After time.Duration
 }
 
-// MappingState is how far the twin of a namespace is.
+// MappingState is the state of a namespace's remote namespace.
 type MappingState int
 
 // Mapping states.
 const (
-	// MappingUnknown says that nobody told yet. Nothing is concluded.
+	// MappingUnknown means that the NamespaceMap was not read yet. Nothing is concluded from this state.
 	MappingUnknown MappingState = iota
-	// Unmapped says that the namespace is not offloaded to this provider.
+	// Unmapped means that the namespace is not offloaded to this provider.
 	Unmapped
-	// MappingWanted says that the consumer asked for it, and the provider has none.
+	// MappingWanted means that the consumer requests a remote namespace, and the provider has none.
 	MappingWanted
-	// Mapped says that the twin is there.
+	// Mapped means that the remote namespace exists.
 	Mapped
-	// MappingTerminating says that the twin is on its way out.
+	// MappingTerminating means that the remote namespace is being deleted, or will be.
 	MappingTerminating
 )
 
-// Mapping tells where the twin of a local namespace is.
+// Mapping is the remote namespace of a local namespace, and its state.
 type Mapping struct {
 	State MappingState
-	// Namespace is its name in the provider; set with Mapped and MappingTerminating.
+	// Namespace is the name of the remote namespace; set with Mapped and MappingTerminating.
 	Namespace string
-	// Problem is why the provider has none although it is asked for; may be empty.
+	// Problem is the reason why the provider has not created the requested namespace; may be empty.
 	Problem string
 }
 
-// MappingOf reads where the twin of a namespace is from a NamespaceMap, nil if there is none: then nothing can be concluded about pods that
-// run already, and no new one is offloaded.
+// MappingOf reads the mapping of a namespace from a NamespaceMap, which may be nil. Without a NamespaceMap the state is MappingWanted: nothing can be
+// concluded about running pods, and no new pod is offloaded.
 //
-// What was asked for is said here, what became of it by the provider: it does not get a namespace by saying that it has one. One that it was not
-// asked for, or is not asked for any more, is on its way out.
+// The spec of the NamespaceMap is written by this cluster, the status by the provider. The status alone does not give the provider a namespace: a namespace
+// in the status that the spec does not request, or no longer requests, is MappingTerminating.
 func MappingOf(m *offv1.NamespaceMap, namespace string) Mapping {
 	if m == nil {
 		return Mapping{State: MappingWanted}
@@ -121,38 +122,39 @@ func MappingOf(m *offv1.NamespaceMap, namespace string) Mapping {
 	}
 }
 
-// Env is what a decision about a pod depends on beside the pod.
+// Env holds the facts that a decision about a pod depends on, besides the pod itself.
 type Env struct {
 	Mapping Mapping
-	// RemoteSynced tells that the provider answers and that what is known of the twin namespace is complete. While it is false, an
-	// absent remote object means nothing.
+	// RemoteSynced tells that the provider responds and that the cache of the remote namespace is complete. While it is false, a missing remote object does
+	// not mean that the object was deleted.
 	RemoteSynced bool
-	// RefusedSince is since when the provider refuses reads of the remote namespace, zero while it does not: the tenant is drained or removed, or
-	// the rights are broken. With RemoteSynced the cache is complete and only a confirming read was refused.
+	// RefusedSince is the time since when the provider refuses reads of the remote namespace, zero while it does not. Causes are a drained or removed
+	// tenant, or broken RBAC. If RemoteSynced is true as well, the cache is complete and the provider refused only a confirming read.
 	RefusedSince time.Time
-	// Since is when the ShadowPod became known, the zero time if nobody knows.
+	// Since is when this process first observed the ShadowPod, the zero time if that is unknown.
 	Since time.Time
-	// Now is the time here.
+	// Now is the current time of this cluster's clock.
 	Now time.Time
-	// LeftOut are the parts that the provider refused just now.
+	// LeftOut are the parts (Step.Part) that the provider refused during this reconciliation.
 	LeftOut []string
-	// Refusals are the answers to them, by part.
+	// Refusals are the provider's error messages for these parts, by part.
 	Refusals map[string]string
-	// Pod are the facts about the virtual node.
+	// Pod holds the facts about the virtual node.
 	Pod kinds.PodOptions
 }
 
-// How long a pod on its ordinary way to being ready may take before its steps are shown one by one. Most are ready by then, and cost one
-// status write instead of four. While no node has taken the pod there is nothing to show but that it waits, which it does here as well.
+// Delays before the state of a normally starting pod is written to the local Pod. Most pods are ready before the delay ends, and need one status write
+// instead of four. The longer delay applies until a node accepts the remote Pod: both Pods are Pending then, so there is nothing else to show.
 const (
 	startingGrace   = 3 * time.Second
 	acceptanceGrace = 20 * time.Second
 )
 
-// Next decides what to do about a Pod of this virtual node: local here, shadow and remote in the provider; each may be nil, and shadow
-// may be somebody else's. The same facts give the same step, whatever happened before, and doing what the steps say comes to an end.
+// Next decides what to do about a Pod of this virtual node. The argument local is the Pod in this cluster; shadow and remote are its ShadowPod and its
+// Pod in the provider. Each may be nil, and shadow may belong to another owner. Next is a pure function: the same facts give the same step, whatever
+// happened before. The sequence of steps is finite.
 //
-// An unreachable provider is never read as an absent pod, a final phase is never left, and nothing that another one made is touched.
+// An unreachable provider is never treated as a missing pod, a final phase never changes, and objects of other owners are never changed.
 func Next(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	ours := shadow != nil && kinds.OwnsShadowPod(shadow, env.Pod)
 	env.Pod.Now = env.Now
@@ -184,7 +186,7 @@ func Next(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env En
 	}
 }
 
-// orphan: the local Pod is gone, or moved to another node.
+// orphan decides for a local Pod that is gone, or that moved to another node.
 func orphan(shadow *offv1.ShadowPod, ours bool, env Env) Step {
 	if !ours || !env.RemoteSynced {
 		return Step{Why: "there is no pod"}
@@ -192,8 +194,8 @@ func orphan(shadow *offv1.ShadowPod, ours bool, env Env) Step {
 	return deleteShadow(shadow, "the pod is gone", true)
 }
 
-// leaving: the local Pod is being deleted. It may go when nothing is left of it in the provider, which takes as long as the grace period in the
-// Pod's spec says, that travelled with it, or the one that was given with the deletion.
+// leaving decides for a local Pod that is being deleted. The Pod is removed once nothing of it is left in the provider. That takes up to the grace period
+// in the Pod's spec, which the remote Pod has as well, or the grace period of the deletion.
 func leaving(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, ours bool, env Env) Step {
 	switch {
 	case env.Mapping.State == Unmapped || env.Mapping.State == MappingWanted:
@@ -219,11 +221,12 @@ func leaving(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, our
 	}
 }
 
-// gracePatience is how long the provider may take to end a Pod within another time than its own before its ShadowPod is removed all the same.
+// gracePatience is how long the provider may take to delete a Pod with a grace period other than the one in its spec. After that, its ShadowPod is deleted
+// regardless.
 const gracePatience = 10 * time.Second
 
-// within: the local Pod is to end within so many seconds. A ShadowPod has no grace period: the provider is told to end its Pod, and loses the
-// ShadowPod once it does.
+// within decides for a local Pod that has to terminate within the given seconds. A ShadowPod has no grace period. So the step first annotates the ShadowPod
+// with the seconds, which lets the provider delete the remote Pod, and deletes the ShadowPod once that deletion has begun.
 func within(seconds int64, local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	since := local.DeletionTimestamp.Add(-time.Duration(seconds) * time.Second)
 	told, found := kinds.Grace(shadow)
@@ -237,7 +240,7 @@ func within(seconds int64, local *corev1.Pod, shadow *offv1.ShadowPod, remote *c
 	}
 }
 
-// finished: the local Pod has come to its end. A provider that did not take note of that end would run the Pod once more when it is gone there.
+// finished decides for a local Pod in a final phase. A provider that did not record the final phase would recreate the Pod after its deletion there.
 func finished(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, ours bool, env Env) Step {
 	switch {
 	case !ours || !env.RemoteSynced:
@@ -249,7 +252,8 @@ func finished(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, ou
 	return Step{Why: "it has finished"}
 }
 
-// homeless: the namespace has no usable twin, and no ShadowPod is known.
+// homeless decides for a Pod whose namespace has no usable remote namespace. It covers Pods that are not offloaded yet, and Pods whose ShadowPod is
+// missing or can't be observed.
 func homeless(local *corev1.Pod, env Env) Step {
 	switch {
 	case !kinds.Offloaded(local):
@@ -269,17 +273,17 @@ func homeless(local *corev1.Pod, env Env) Step {
 	}
 }
 
-// How long the provider must refuse access to the remote namespace before anything follows from it: API servers that start, and bindings that are
-// recreated, refuse it for seconds.
+// Times for which the provider must refuse access to the remote namespace before the Pod is aborted or refused. API servers that start, and RoleBindings
+// that are recreated, refuse access for seconds.
 const (
-	// revokedGrace is for a Pod whose ShadowPod was observed to be deleted.
+	// revokedGrace applies when the ShadowPod is known to be deleted.
 	revokedGrace = 30 * time.Second
-	// revokedLimit is for a Pod of whose ShadowPod nothing is known: it may still run.
+	// revokedLimit applies when the state of the ShadowPod is unknown: its Pod may still run.
 	revokedLimit = 5 * time.Minute
 )
 
-// revoked: the provider responds, and refuses access to the remote namespace. A provider that drains a tenant first revokes its rights and then deletes
-// its namespaces, so that no read can confirm the deletion of a ShadowPod.
+// revoked decides for a Pod whose provider responds, and refuses access to the remote namespace. A provider that drains a tenant first revokes its rights
+// and then deletes its namespaces. So no read can confirm the deletion of a ShadowPod.
 func revoked(local *corev1.Pod, shadow *offv1.ShadowPod, env Env) Step {
 	message := "cluster " + env.Pod.Destination + " refuses access to namespace " + env.Mapping.Namespace + ": it drained or removed the tenant of cluster " +
 		env.Pod.Origin + ", or the RoleBinding there is missing; there, liqoctl activate tenant " + env.Pod.Origin + " ends a drain"
@@ -307,7 +311,7 @@ func revoked(local *corev1.Pod, shadow *offv1.ShadowPod, env Env) Step {
 	return s
 }
 
-// absent: there is no ShadowPod. The local Pod tells whether there was one.
+// absent decides for a Pod without a ShadowPod. The annotation of the local Pod tells whether it had one (kinds.Offloaded).
 func absent(local *corev1.Pod, env Env) Step {
 	if waiting := kinds.WaitsForAPIServer(local, env.Pod); waiting != "" && !kinds.Offloaded(local) {
 		return Step{Why: waiting, Warning: "it is not offloaded yet: " + waiting}
@@ -323,14 +327,14 @@ func absent(local *corev1.Pod, env Env) Step {
 	return s
 }
 
-// abort ends the Pod with the message as its cause, and reports in an Event what happened and what to do.
+// abort sets the Pod to Failed with the message as its cause, and reports in an Event what happened and what to do.
 func abort(local *corev1.Pod, message, why string) Step {
 	s := showStatus(local, kinds.Aborted(local, message), why)
 	s.Warning = "its offloading was aborted: " + message + "; its controller creates another pod, one without a controller has to be deleted and created again"
 	return s
 }
 
-// present: the ShadowPod is there and ours.
+// present decides for a Pod whose ShadowPod exists and belongs to this node.
 func present(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	switch {
 	case !kinds.MadeFor(shadow, local):
@@ -345,7 +349,7 @@ func present(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env
 		return Step{Action: PatchRemote, Object: out, Old: shadow, Why: "labels or annotations changed"}
 	}
 	s := shown(local, shadow, remote, env)
-	// What is to change may be refused: neither labels nor state wait for it, nor one part for another.
+	// The provider may refuse a change of the specification: labels and status do not wait for it, nor does one part wait for another.
 	if s.Action == Nothing && kinds.SpecChanged(shadow, local) {
 		if change, found := kinds.ChangeSpec(shadow, local, env.LeftOut); found {
 			return Step{
@@ -357,7 +361,7 @@ func present(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env
 	return s
 }
 
-// shown: the local Pod is to show the state of the remote one.
+// shown makes the local Pod show the state of the remote Pod.
 func shown(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	switch {
 	case remote == nil && (shadow.Status.Phase == corev1.PodSucceeded || shadow.Status.Phase == corev1.PodFailed):
@@ -370,7 +374,7 @@ func shown(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env E
 	return follow(local, shadow, remote, env)
 }
 
-// follow shows the state of the remote Pod, but not every step of a start that goes well.
+// follow writes the state of the remote Pod to the local Pod. It skips the intermediate states of a normal start.
 func follow(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	want := kinds.ShownStatus(local, shadow, remote, env.Refusals[kinds.PartResources], env.Pod)
 	if kinds.Starting(&want.Status) && local.Status.Phase == corev1.PodPending && local.Status.Reason == "" {
@@ -378,7 +382,7 @@ func follow(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env 
 		if len(want.Status.ContainerStatuses)+len(want.Status.InitContainerStatuses) == 0 {
 			grace = acceptanceGrace
 		}
-		// One of many that are made at once has waited for its ShadowPod: what is a start that goes well begins then.
+		// When many pods are created at once, a pod waits for its ShadowPod. The delay therefore starts with the ShadowPod.
 		began := bound(local)
 		if env.Since.After(began) {
 			began = env.Since
@@ -394,7 +398,7 @@ func follow(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env 
 	return s
 }
 
-// bound is when the Pod got its node, by the clock of this cluster.
+// bound returns when the Pod was bound to its node, by the clock of this cluster.
 func bound(local *corev1.Pod) time.Time {
 	for _, c := range local.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
@@ -404,7 +408,7 @@ func bound(local *corev1.Pod) time.Time {
 	return local.CreationTimestamp.Time
 }
 
-// belongs tells whether the remote Pod was made for that ShadowPod. One without an owner is taken by its name.
+// belongs tells whether the remote Pod was created for that ShadowPod. A remote Pod without an owner is matched by name.
 func belongs(remote *corev1.Pod, shadow *offv1.ShadowPod) bool {
 	return metav1.GetControllerOf(remote) == nil || OwnedBy(remote, shadow)
 }
@@ -416,18 +420,18 @@ func deleteShadow(shadow *offv1.ShadowPod, why string, confirm bool) Step {
 	return Step{Action: DeleteRemote, Object: shadow, Why: why, Confirm: confirm}
 }
 
-// refuse says on the Pod why it is not offloaded. The user hears it as well where the Pod says so already: whoever wrote that may have gone before
-// it told him.
+// refuse writes to the Pod why it is not offloaded. It sets the warning even if the Pod has that status already: the process that wrote the status may have
+// stopped before it reported the warning.
 func refuse(local *corev1.Pod, message string) Step {
 	s := showStatus(local, kinds.Refused(local, message), message)
 	s.Warning = message
 	return s
 }
 
-// Refuse is the step after the provider refused the ShadowPod of local.
+// Refuse returns the step to take after the provider refused the ShadowPod of local.
 func Refuse(local *corev1.Pod, message string) Step { return refuse(local, message) }
 
-// showStatus writes the difference between two states of the local Pod, if there is one.
+// showStatus returns a step that writes want to the local Pod, or no write if both are equal.
 func showStatus(local, want *corev1.Pod, why string) Step {
 	if equality.Semantic.DeepEqual(local.Status, want.Status) && equality.Semantic.DeepEqual(local.Labels, want.Labels) &&
 		equality.Semantic.DeepEqual(local.Annotations, want.Annotations) {

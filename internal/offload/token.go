@@ -10,12 +10,12 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// NextToken decides what to do about the Secret, in the provider, with the tokens of a Pod: secret, of which the keys are enough, or nil. It comes before
-// Next, since a Pod that starts waits for it. What is created or patched still lacks the tokens. False means that there is nothing to do; due, if
-// not zero, is when there will be.
+// NextToken decides what to do about the Secret, in the provider, with the tokens of a Pod. The argument secret may be nil, and needs only the keys of
+// its data. Call NextToken before Next, since a starting Pod waits for its tokens. The Secret in a create or patch step still lacks the tokens. If there
+// is nothing to do, found is false, and due, if not zero, is the time until there is.
 //
-// Tokens are made for a Pod before its ShadowPod, replaced in time, and removed when the Pod has ended or is gone. One that is being deleted keeps
-// what it has.
+// Tokens are created before the ShadowPod of a Pod, replaced before they expire, and deleted when the Pod has finished or is gone. A Pod that is being
+// deleted keeps its tokens.
 func NextToken(local *corev1.Pod, shadow *offv1.ShadowPod, secret *corev1.Secret, env Env) (step Step, due time.Duration, found bool) {
 	ours := secret != nil && kinds.OwnsTokens(secret, env.Pod)
 	if !env.RemoteSynced || !env.RefusedSince.IsZero() || env.Mapping.Namespace == "" {
@@ -32,7 +32,7 @@ func NextToken(local *corev1.Pod, shadow *offv1.ShadowPod, secret *corev1.Secret
 	switch {
 	case len(wanted) == 0 || local.DeletionTimestamp != nil || env.Mapping.State != Mapped:
 	case running && shadow == nil || shadow != nil && !kinds.OwnsShadowPod(shadow, env.Pod) || !running && shadow != nil && !kinds.MadeFor(shadow, local):
-		// It is refused or aborted. One that the provider holds back is none of these: its tokens end while it waits.
+		// The pod is refused or aborted. A pod that is on hold in the provider is in neither state: its tokens expire while it waits.
 	case secret == nil:
 		return Step{Action: CreateRemote, Object: kinds.TokensSecret(local, env.Mapping.Namespace, env.Pod), Why: "the pod needs tokens", Again: true}, 0, true
 	case !ours && !running && shadow == nil:
@@ -42,7 +42,7 @@ func NextToken(local *corev1.Pod, shadow *offv1.ShadowPod, secret *corev1.Secret
 	case secret.DeletionTimestamp != nil:
 		return Step{Why: "the tokens are on their way out"}, 0, !running && shadow == nil
 	case secret.Name != kinds.TokenSecret(local.Name) && !running && shadow == nil:
-		// A pod that is offloaded now reads the new name.
+		// A pod that is offloaded now reads the Secret with the new name.
 		return Step{Action: DeleteRemote, Object: secret, Why: "the tokens are in a Secret that an earlier release named", Confirm: true}, 0, true
 	default:
 		if due = kinds.TokensDue(secret, local, wanted, env.Now); due > 0 {

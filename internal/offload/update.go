@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// annotationSpecHash, on the Deployment of a virtual kubelet, tells which specification it was last given.
+// annotationSpecHash, on the Deployment of a virtual kubelet, holds the hash of the specification that was last applied.
 const annotationSpecHash = "liqo.io/specification-hash"
 
-// UpdateKubelet turns the Deployment that exists into the wanted one, and changes nothing when it already follows from it: values that the
-// API server filled in, and entries of labels and annotations that others made, stay.
+// UpdateKubelet updates the existing Deployment to the wanted one. It does not change the specification if the wanted one is applied already. Values that
+// the API server defaulted, and labels and annotations that others set, stay.
 func UpdateKubelet(have, want *appsv1.Deployment) {
 	hash := hashOf(want.Spec)
 	have.Labels, have.Annotations = merged(have.Labels, want.Labels), merged(have.Annotations, want.Annotations)
@@ -29,7 +29,7 @@ func UpdateKubelet(have, want *appsv1.Deployment) {
 	}
 }
 
-// hashOf is short and differs for values that differ in JSON.
+// hashOf returns a short hash of the value's JSON encoding.
 func hashOf(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {

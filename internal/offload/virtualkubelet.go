@@ -20,37 +20,38 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// AnnotationIdentityHash changes with the identity. It is on the Deployment of a virtual kubelet and on its pods, but not in its template: a change
-// of a pod's annotations has the kubelet bring the mounted Secret up to date at once; otherwise that takes a minute or so.
+// AnnotationIdentityHash changes with the identity, the kubeconfig for the provider. It is set on the Deployment of a virtual kubelet and on its pods, but
+// not in the pod template, so that the pods do not restart. A changed pod annotation makes the kubelet refresh the mounted Secret at once; otherwise that
+// takes about a minute.
 const AnnotationIdentityHash = "liqo.io/identity-hash"
 
 const (
 	// annotationPatchHash, on the pods of a virtual kubelet, changes with the VirtualNode's offloading patch, so that they restart.
 	annotationPatchHash = "liqo.io/offloading-patch-hash"
-	// annotationAddressHash, on the same pods, changes with the address of the provider's API server, so that they restart. What else is in the identity a
-	// virtual kubelet takes into use while it runs.
+	// annotationAddressHash, on the same pods, changes with the address of the provider's API server, so that they restart. Other changes of the identity
+	// are loaded by the running virtual kubelet.
 	annotationAddressHash = "liqo.io/provider-address-hash"
 )
 
-// Where the identity for the provider is in the pod of a virtual kubelet. It is mounted, so that a virtual kubelet has no right to read
-// Secrets but those of offloaded namespaces; kubelet brings a renewed one within a minute or two.
+// Mount of the provider's identity in the pod of a virtual kubelet. The kubelet mounts the Secret, so a virtual kubelet needs no right to read Secrets
+// outside offloaded namespaces. The kubelet refreshes a renewed Secret within a minute or two.
 const (
 	identityVolume = "identity"
 	identityPath   = "/var/run/liqo/identity"
 )
 
-// kubeletPort is where a virtual kubelet serves logs, exec and the like.
+// kubeletPort is the port where a virtual kubelet serves logs, exec and the like.
 const kubeletPort = 10250
 
-// KubeletName is the name of the Deployment of a VirtualNode's virtual kubelet.
+// KubeletName returns the name of the Deployment of a VirtualNode's virtual kubelet.
 func KubeletName(virtualNode string) string {
 	return offloadingv1beta1.VirtualKubeletDeploymentPrefix + virtualNode
 }
 
-// KubeletBinding is the name of the ClusterRoleBinding of a VirtualNode's virtual kubelet.
+// KubeletBinding returns the name of the ClusterRoleBinding of a VirtualNode's virtual kubelet.
 func KubeletBinding(virtualNode string) string { return "liqo-node-" + virtualNode }
 
-// CreatesNode tells whether a VirtualNode becomes a Node: what it says, else what the options say.
+// CreatesNode tells whether a VirtualNode gets a Node. The VirtualNode's own setting overrides the options.
 func CreatesNode(node *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplateSpec) bool {
 	if node.Spec.CreateNode != nil {
 		return *node.Spec.CreateNode
@@ -58,7 +59,8 @@ func CreatesNode(node *offloadingv1beta1.VirtualNode, options *offloadingv1beta1
 	return options.CreateNode
 }
 
-// SkipsNetworkCheck tells whether its Node is ready while the network to the provider is down.
+// SkipsNetworkCheck tells whether the Node of a VirtualNode stays ready while the network to the provider is down. The VirtualNode's own setting overrides
+// the options.
 func SkipsNetworkCheck(node *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplateSpec) bool {
 	if node.Spec.DisableNetworkCheck != nil {
 		return *node.Spec.DisableNetworkCheck
@@ -66,7 +68,7 @@ func SkipsNetworkCheck(node *offloadingv1beta1.VirtualNode, options *offloadingv
 	return options.DisableNetworkCheck
 }
 
-// KubeletSelector selects the pods of a VirtualNode's virtual kubelet.
+// KubeletSelector returns the labels that select the pods of a VirtualNode's virtual kubelet.
 func KubeletSelector(node *offloadingv1beta1.VirtualNode) map[string]string {
 	return map[string]string{
 		api.LabelType: api.TypeVirtualNode, offloadingv1beta1.LabelComponent: offloadingv1beta1.ComponentVirtualKubelet,
@@ -74,7 +76,7 @@ func KubeletSelector(node *offloadingv1beta1.VirtualNode) map[string]string {
 	}
 }
 
-// KubeletLabels returns the labels of all that is made for a virtual kubelet.
+// KubeletLabels returns the labels of all objects that are created for a virtual kubelet.
 func KubeletLabels(node *offloadingv1beta1.VirtualNode, global map[string]string) map[string]string {
 	labels := maps.Clone(global)
 	if labels == nil {
@@ -86,14 +88,17 @@ func KubeletLabels(node *offloadingv1beta1.VirtualNode, global map[string]string
 	return labels
 }
 
-// KubeletRights returns the ClusterRoleBinding that lets the ServiceAccount of a virtual kubelet work.
+// KubeletRights returns the role and subjects of the ClusterRoleBinding that gives the ServiceAccount of a virtual kubelet its rights in this cluster.
 func KubeletRights(node *offloadingv1beta1.VirtualNode) (rbacv1.RoleRef, []rbacv1.Subject) {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterRoleLocal},
 		[]rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: node.Namespace, Name: node.Name}}
 }
 
-// OffloadedRights returns the RoleBinding, in an offloaded namespace, that lets the virtual kubelets of the clusters it extends to read what
-// they copy: those that are asked for a twin, and of those that hold one and are not asked any more who had the right before.
+// OffloadedRights returns the role and subjects of the RoleBinding in an offloaded namespace. It lets the virtual kubelets of the selected clusters read
+// the objects that they copy.
+//
+// The virtual kubelets of the clusters in asked get the right: these clusters are asked for a remote namespace. The clusters in held still hold a remote
+// namespace. If they are no longer asked, their virtual kubelets keep the right only if they have it already, which before tells.
 func OffloadedRights(nodes []offloadingv1beta1.VirtualNode, asked, held []string, before []rbacv1.Subject) (rbacv1.RoleRef, []rbacv1.Subject) {
 	var subjects []rbacv1.Subject
 	for i := range nodes {
@@ -109,16 +114,16 @@ func OffloadedRights(nodes []offloadingv1beta1.VirtualNode, asked, held []string
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterRoleOffloaded}, subjects
 }
 
-// TwinQuota is the name of the ResourceQuota in the namespaces of consumers.
+// TwinQuota is the name of the ResourceQuota in the remote namespaces of consumers.
 const TwinQuota = "liqo"
 
-// TwinRights returns the RoleBinding that lets a consumer (a cluster ID) work in its twin namespaces.
+// TwinRights returns the role and subjects of the RoleBinding that gives a consumer (a cluster ID) its rights in its remote namespaces.
 func TwinRights(consumer string) (rbacv1.RoleRef, []rbacv1.Subject) {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterRoleRemote},
 		[]rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: consumer}}
 }
 
-// RuntimeLabels returns the labels of RBAC objects made at run time.
+// RuntimeLabels returns the labels of RBAC objects that are created at run time.
 func RuntimeLabels(global map[string]string, remoteCluster string) map[string]string {
 	labels := maps.Clone(global)
 	if labels == nil {
@@ -129,20 +134,20 @@ func RuntimeLabels(global map[string]string, remoteCluster string) map[string]st
 	return labels
 }
 
-// KubeletFacts is what the Deployment of a virtual kubelet follows from, beside its VirtualNode.
+// KubeletFacts holds the inputs of a virtual kubelet's Deployment, besides its VirtualNode.
 type KubeletFacts struct {
-	// ClusterID of this cluster.
+	// ClusterID is the ID of this cluster.
 	ClusterID string
-	// Options of virtual kubelets.
+	// Options are the settings of virtual kubelets.
 	Options *offloadingv1beta1.VkOptionsTemplateSpec
-	// Labels and Annotations put on every object.
+	// Labels and Annotations are set on every object.
 	Labels, Annotations map[string]string
-	// Identity is the kubeconfig for the provider; nil while it is not known.
+	// Identity is the kubeconfig for the provider; nil while it is unknown.
 	Identity []byte
 }
 
-// Kubelet returns the Deployment of a VirtualNode's virtual kubelet: the VirtualNode's own template where it has one, else what follows
-// from the options. The VirtualNode must name its kubeconfig Secret.
+// Kubelet returns the Deployment of a VirtualNode's virtual kubelet. The VirtualNode's own template takes precedence over a Deployment built from the
+// options. The VirtualNode must name its kubeconfig Secret.
 func Kubelet(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) *appsv1.Deployment {
 	labels := KubeletLabels(node, facts.Labels)
 	identity := map[string]string{AnnotationIdentityHash: hashOf(facts.Identity)}
@@ -159,7 +164,7 @@ func Kubelet(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) *appsv1.De
 	replicas := replicasOf(options)
 	strategy := appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	if replicas > 1 {
-		// Several elect a leader; a single one does not, so the old one goes before the new one comes.
+		// Several replicas elect a leader. A single replica does not, so the old pod has to stop before the new one starts.
 		strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
 	}
 	history := int32(1)
@@ -179,7 +184,7 @@ func Kubelet(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) *appsv1.De
 	return d
 }
 
-// addresses are those of the API servers in a kubeconfig; all of it where it can't be read.
+// addresses returns the API servers in a kubeconfig, or the whole kubeconfig if it can't be parsed. The result is only hashed.
 func addresses(kubeconfig []byte) any {
 	var config struct {
 		Clusters []struct {
@@ -194,7 +199,7 @@ func addresses(kubeconfig []byte) any {
 	return config
 }
 
-// replicasOf is how many pods a virtual kubelet has.
+// replicasOf returns the number of pods of a virtual kubelet.
 func replicasOf(options *offloadingv1beta1.VkOptionsTemplateSpec) int32 {
 	if options.Replicas == nil {
 		return 1
@@ -246,17 +251,17 @@ func kubeletPod(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) corev1.
 			RunAsNonRoot: &yes, RunAsUser: &user, RunAsGroup: &user,
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
-		// A virtual kubelet never runs on a virtual node, its own the least.
+		// A virtual kubelet never runs on a virtual node, least of all on its own.
 		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{onType(corev1.NodeSelectorOpNotIn)}},
 		}},
 	}
 }
 
-// reflectedKind is a kind as the keys of VkOptionsTemplates and the flags of virtual kubelets call it.
+// reflectedKind is a kind, named as in the keys of VkOptionsTemplates and in the flags of virtual kubelets.
 type reflectedKind struct {
 	name string
-	// choice tells that users say which of its objects are reflected; the others have rules of their own.
+	// choice tells whether users configure which objects of the kind are reflected (AllowList or DenyList). The other kinds have fixed rules.
 	choice bool
 }
 
@@ -314,7 +319,7 @@ func kubeletArgs(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) []stri
 	return args
 }
 
-// metricsPort returns the port of the metrics, false when they are off or their address is not host:port.
+// metricsPort returns the port of the metrics; false when metrics are off or their address is not host:port.
 func metricsPort(options *offloadingv1beta1.VkOptionsTemplateSpec) (int32, bool) {
 	if !options.MetricsEnabled {
 		return 0, false
@@ -335,7 +340,7 @@ func pairs(m map[string]string) string {
 	return strings.Join(list, ",")
 }
 
-// merged returns base with the entries of over put on top.
+// merged returns base with the entries of over added; over wins where both have a key.
 func merged(base, over map[string]string) map[string]string {
 	result := make(map[string]string, len(base)+len(over))
 	maps.Copy(result, base)

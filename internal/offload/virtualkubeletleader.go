@@ -8,13 +8,16 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// kubeletPatience is how long a virtual kubelet may be away before another one does what is done once for a provider. One that is restarted, with
-// a new identity or image, is back sooner; where two of them have other options, each change costs writes, and load balancers their addresses.
+// kubeletPatience is how long a virtual kubelet may be down before another one becomes the leader for its provider. A virtual kubelet that restarts with a
+// new identity or image is back sooner. If the options of the two differ, each change of the leader causes writes, and load balancers lose their addresses.
 const kubeletPatience = time.Minute
 
-// Leader returns the name of that one of a provider's VirtualNodes whose virtual kubelet takes care of the copies, empty if there are none, and
-// after which time to ask again, zero if only news matter. It is the first by name of those that run, else of those that stay, else of all. What
-// counts is the virtual kubelet and not its Node: when the provider is out of reach no Node is ready, and no two for the same time.
+// Leader returns the name of the VirtualNode whose virtual kubelet maintains the copies, among all VirtualNodes of a provider; empty if there are none.
+// The result again is when to call Leader again, zero if only events matter.
+//
+// The leader is the first by name of the VirtualNodes whose virtual kubelet runs, or is down for less than kubeletPatience. Without one, it is the first
+// that is not being deleted, otherwise the first of all. The virtual kubelet counts, and not its Node: if the provider is unreachable, no Node is ready,
+// and each became not ready at a different time.
 func Leader(nodes []*offloadingv1beta1.VirtualNode, now time.Time) (name string, again time.Duration) {
 	best := 0
 	for _, node := range nodes {
@@ -34,9 +37,9 @@ func Leader(nodes []*offloadingv1beta1.VirtualNode, now time.Time) (name string,
 	return name, again
 }
 
-// patience tells whether the virtual kubelet of a VirtualNode is away, and how long that may still go on.
+// patience tells whether the virtual kubelet of a VirtualNode is down, and how much of kubeletPatience is left.
 func patience(node *offloadingv1beta1.VirtualNode, now time.Time) (left time.Duration, away bool) {
-	since := node.CreationTimestamp // nobody looked for it yet
+	since := node.CreationTimestamp // no virtual kubelet has been observed yet
 	for _, c := range node.Status.Conditions {
 		if c.Type != offloadingv1beta1.VirtualNodeVirtualKubelet {
 			continue

@@ -16,8 +16,8 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// Grants tells whether a ResourceSlice is to become a VirtualNode by itself, and may: it asks for that, and the provider accepted both
-// its identity and its resources.
+// Grants tells whether a VirtualNode is to be created for a ResourceSlice automatically. That requires the annotation that requests it, and that the
+// provider accepted both the identity and the resources of the ResourceSlice.
 func Grants(slice *authv1beta1.ResourceSlice) bool {
 	if slice.Annotations[authv1beta1.AnnotationCreateVirtualNode] != api.True {
 		return false
@@ -30,9 +30,10 @@ func Grants(slice *authv1beta1.ResourceSlice) bool {
 	return accepted(authv1beta1.ResourceSliceAuthentication) && accepted(authv1beta1.ResourceSliceResources)
 }
 
-// Fill makes a VirtualNode follow what a provider granted to a ResourceSlice: its capacity, classes and labels, and the identity to use.
-// What the provider does not decide (createNode, taints, options) is left to the user. The labels of the provider that it no longer grants go; an
-// annotation tells them from the user's. Labels that are none, and those that say what a Node may do in this cluster, are not taken from a provider.
+// Fill updates a VirtualNode with the resources that a provider granted to a ResourceSlice: capacity, classes, labels, node selector, and the Secret with
+// the identity. Fields that the provider does not decide (createNode, taints, options) stay as the user set them. Labels that the provider no longer grants
+// are removed; an annotation distinguishes them from the user's labels. Invalid labels are not taken from a provider, nor are labels that decide what a
+// Node may do in this cluster.
 func Fill(node *offloadingv1beta1.VirtualNode, slice *authv1beta1.ResourceSlice, kubeconfigSecret string) {
 	metav1.SetMetaDataLabel(&node.ObjectMeta, api.LabelRemoteClusterID, slice.Spec.ProviderClusterID)
 	metav1.SetMetaDataLabel(&node.ObjectMeta, api.LabelResourceSliceName, slice.Name)
@@ -54,13 +55,13 @@ func Fill(node *offloadingv1beta1.VirtualNode, slice *authv1beta1.ResourceSlice,
 // annotationGrantedLabels, on a VirtualNode, lists the labels that the provider granted, as key=value,key=value; earlier versions listed the keys only.
 const annotationGrantedLabels = "offloading.liqo.io/granted-labels"
 
-// fillLabels puts the provider's labels in the place of those that it granted before. A label that the administrator of this cluster gave to the
-// VirtualNode, in its metadata or its spec, is not the provider's to change: pods and cluster selectors go by it.
+// fillLabels replaces the labels that the provider granted before with those that it grants now. It never changes a label that the administrator of this
+// cluster set on the VirtualNode, in its metadata or its spec, since pods and cluster selectors rely on it.
 func fillLabels(node *offloadingv1beta1.VirtualNode, granted map[string]string) {
 	before, had := node.Annotations[annotationGrantedLabels]
 	for entry := range strings.SplitSeq(before, ",") {
 		key, value, valued := strings.Cut(entry, "=")
-		if !valued || node.Spec.Labels[key] == value { // else the administrator has changed it since
+		if !valued || node.Spec.Labels[key] == value { // otherwise the administrator has changed it since
 			delete(node.Spec.Labels, key)
 		}
 	}
@@ -82,13 +83,13 @@ func fillLabels(node *offloadingv1beta1.VirtualNode, granted map[string]string) 
 	}
 }
 
-// ownPrefix tells whether labels with the prefix of a key say what a Node may do in this cluster: that is not for a provider to say.
+// ownPrefix tells whether the prefix of a key is reserved for labels that decide what a Node may do in this cluster. A provider must not set those.
 func ownPrefix(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	return prefix == "node-role.kubernetes.io" || prefix == "node-restriction.kubernetes.io" || strings.HasSuffix(prefix, ".node-restriction.kubernetes.io")
 }
 
-// SetCondition keeps one condition per type; the time moves only with the status.
+// SetCondition sets the condition of type t, or adds it. The transition time changes only with the status.
 func SetCondition(node *offloadingv1beta1.VirtualNode, t offloadingv1beta1.VirtualNodeConditionType,
 	status offloadingv1beta1.VirtualNodeConditionStatus, reason, message string, now metav1.Time) {
 	want := offloadingv1beta1.VirtualNodeCondition{Type: t, Status: status, Reason: reason, Message: message, LastTransitionTime: now}
@@ -106,8 +107,8 @@ func SetCondition(node *offloadingv1beta1.VirtualNode, t offloadingv1beta1.Virtu
 	node.Status.Conditions = append(node.Status.Conditions, want)
 }
 
-// Namesake returns the VirtualNode of another namespace that had the name of node first, nil if there is none. A Node has one name and no
-// namespace: the first one has it, until it is gone.
+// Namesake returns the oldest VirtualNode of another namespace that has the name of node and is older than node, nil if there is none. At equal age the
+// first namespace by name counts as older. Nodes are cluster-scoped, so the oldest VirtualNode owns the Node of that name until the VirtualNode is gone.
 func Namesake(nodes []offloadingv1beta1.VirtualNode, node *offloadingv1beta1.VirtualNode) *offloadingv1beta1.VirtualNode {
 	first := node
 	for i := range nodes {
@@ -125,21 +126,21 @@ func Namesake(nodes []offloadingv1beta1.VirtualNode, node *offloadingv1beta1.Vir
 	return first
 }
 
-// NeedsMap tells whether a VirtualNode still needs the NamespaceMap towards its provider: until it is being deleted and both its virtual
-// kubelet and its Node are gone.
+// NeedsMap tells whether a VirtualNode still needs the NamespaceMap for its provider. It does until it is being deleted and both its virtual kubelet and
+// its Node are gone.
 func NeedsMap(node *offloadingv1beta1.VirtualNode, kubeletExists, nodeExists bool) bool {
 	return node.DeletionTimestamp.IsZero() || kubeletExists || nodeExists
 }
 
-// Bounds of a drain: how long pods get beyond their own grace period, and how long those of a provider that does not answer get in all.
+// Time limits of a drain: the time that pods get beyond their own grace period, and the total time for pods of an unreachable provider.
 const (
 	drainSlack       = 30 * time.Second
 	drainUnreachable = 10 * time.Second
 	defaultGrace     = corev1.DefaultTerminationGracePeriodSeconds * time.Second
 )
 
-// DrainLimit returns how long the pods of a virtual node may take to leave it before they are removed by force: the longest grace period
-// among them and some slack, or only moments when the provider can't be reached, for then nothing more can be learned of them.
+// DrainLimit returns how long the pods of a virtual node may take to terminate before they are removed by force. That is the longest grace period among
+// them plus drainSlack. For an unreachable provider it is only drainUnreachable, since their state can't be observed any more.
 func DrainLimit(pods []corev1.Pod, unreachable bool) time.Duration {
 	if unreachable {
 		return drainUnreachable
@@ -153,12 +154,12 @@ func DrainLimit(pods []corev1.Pod, unreachable bool) time.Duration {
 	return longest + drainSlack
 }
 
-// DrainEnd is how long, after pods were removed by force, a drain still waits for them: what a finalizer or a refusal holds even then is left to
-// Kubernetes, which removes the pods of Nodes that are gone.
+// DrainEnd is how long a drain waits for pods after it removed them by force. Some pods stay even then, held by a finalizer or a refused request. They are
+// left to Kubernetes' garbage collection, which removes the pods of Nodes that are gone.
 const DrainEnd = 30 * time.Second
 
-// Overdue tells how long a pod that is being deleted may still take to end on its Node, 0 or less when its time is over; false for others. The
-// deletion timestamp is the end of its grace period.
+// Overdue returns how long a pod that is being deleted may still take to terminate on its Node, 0 or less when that time has passed. The result is false
+// for pods that are not being deleted, or have no Node. The deletion timestamp is the end of the grace period.
 func Overdue(pod *corev1.Pod, now time.Time) (left time.Duration, ending bool) {
 	if pod.DeletionTimestamp.IsZero() || pod.Spec.NodeName == "" {
 		return 0, false
@@ -166,23 +167,23 @@ func Overdue(pod *corev1.Pod, now time.Time) (left time.Duration, ending bool) {
 	return pod.DeletionTimestamp.Add(drainSlack).Sub(now), true
 }
 
-// Failed tells whether a Node can't see its pods off: it is not ready, or there is none.
+// Failed tells whether a Node can't complete the termination of its pods: it is not ready, or it does not exist.
 func Failed(node *corev1.Node) bool {
 	return node == nil || !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// ofDaemonSet tells whether a pod is of a DaemonSet.
+// ofDaemonSet tells whether a DaemonSet controls the pod.
 func ofDaemonSet(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind == "DaemonSet"
 }
 
-// annotationUnreachable, "true" on a ForeignCluster, says that the cluster will never come back.
+// annotationUnreachable, "true" on a ForeignCluster, declares that the cluster will never be reachable again.
 const annotationUnreachable = "liqo.io/foreign-cluster-permanently-unreachable"
 
-// Unreachable tells whether a cluster is known not to answer: its API server was asked and did not, or somebody declared it lost.
+// Unreachable tells whether a cluster is known to be unreachable: requests to its API server fail, or a user declared it permanently unreachable.
 func Unreachable(fc *corev1beta1.ForeignCluster) bool {
 	return fc.Annotations[annotationUnreachable] == api.True || slices.ContainsFunc(fc.Status.Conditions, func(c corev1beta1.Condition) bool {
 		return c.Type == corev1beta1.APIServerStatus && c.Status == corev1beta1.StatusError

@@ -10,7 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// Resources whose metadata is copied by an allow-list.
+// Resources whose copies get only the metadata on an allow-list.
 const (
 	resourceServices        = "services"
 	resourceIngresses       = "ingresses"
@@ -23,16 +23,16 @@ const (
 	resourcePodDisruptionBudgets = "poddisruptionbudgets"
 )
 
-// AcceptedMetadata returns the keys of annotations and labels, with a prefix, that a copy of a resource may have in another cluster; a trailing *
-// matches the rest. Controllers of that cluster obey the others: they give out addresses, names and certificates, read Secrets of other
-// namespaces, or take the object for their own. What a list does not know, a controller may, so that it stays. Keys without a prefix are private to
-// the user (Kubernetes' convention) and accepted, except for RefusedLabels.
+// AcceptedMetadata returns the prefixed keys of annotations and labels that a copy of a resource may have in another cluster. A trailing * matches any
+// suffix. Controllers of the other cluster could act on other keys: they assign addresses, DNS names and certificates, read Secrets of other namespaces, or
+// adopt the object. A key that the list does not contain may be known to such a controller, so it is not copied. Keys without a prefix are private to users
+// by Kubernetes' convention and are copied, except for RefusedLabels.
 //
-// Admission policy liqo-copies-metadata of the chart, which holds hostile consumers to it, has the same lists; administrators extend both. Pods are
-// made by the provider itself, which gives them no other annotations (AcceptPodAnnotations). Affinity, spreading and NetworkPolicies go by labels of pods, so
-// that there is no list of those that are accepted, but one of those that are refused (RefusePodLabels).
+// The chart's admission policy liqo-copies-metadata enforces the same lists against malicious consumers; administrators can extend both. The provider
+// itself creates Pods, and gives them no other annotations (AcceptPodAnnotations). Affinity, topology spreading and NetworkPolicies select pods by labels.
+// So for Pods there is no list of accepted labels, but a list of refused ones (RefusePodLabels).
 func AcceptedMetadata(resource string) (annotations, labels []string) {
-	// The last three no controller obeys, and many objects have them: the API server's own, and all that Helm installed.
+	// No controller acts on the last three. Many objects have them: objects that the API server creates, and all that Helm installs.
 	annotations = []string{
 		AnnotationLabels, AnnotationAnnotations, AnnotationSkip, AnnotationAllow,
 		"kubernetes.io/description", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace",
@@ -42,7 +42,7 @@ func AcceptedMetadata(resource string) (annotations, labels []string) {
 	case resourceServices:
 		annotations = append(annotations, AnnotationForceNodePort, "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints")
 	case resourceIngresses:
-		// Of the controller that most clusters have, what concerns this Ingress alone and is a number, a word or a path.
+		// For ingress-nginx, the most common controller: keys that affect this Ingress alone, and whose value is a number, a word or a path.
 		for _, key := range []string{
 			"affinity", "backend-protocol", "force-ssl-redirect", "proxy-body-size", "proxy-connect-timeout", "proxy-read-timeout", "proxy-send-timeout",
 			"ssl-redirect",
@@ -50,10 +50,10 @@ func AcceptedMetadata(resource string) (annotations, labels []string) {
 			annotations = append(annotations, "nginx.ingress.kubernetes.io/"+key)
 		}
 	case resourceSecrets:
-		// The account of a token asks for nothing where no Secret of that type is accepted (policy liqo-copies-secret).
+		// The service account annotation has no effect, since no Secret of type service-account-token is accepted (policy liqo-copies-secret).
 		annotations = append(annotations, corev1.ServiceAccountNameKey, AnnotationTokenPod, AnnotationTokenPodUID, AnnotationTokenExpiration, AnnotationTokenRefresh)
 	case resourcePods:
-		// What tunes the offloading, what tools of users read, limits of the pod itself, and the key that the pods of a Job read their index by.
+		// Keys that configure the offloading, keys that users' tools read, limits of the pod itself, and the completion index that the pods of a Job read.
 		annotations = append(annotations, "liqo.io/*", "offloading.liqo.io/*", "kubectl.kubernetes.io/default-container", "kubectl.kubernetes.io/default-logs-container",
 			"kubectl.kubernetes.io/restartedAt", "kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth", "container.apparmor.security.beta.kubernetes.io/*",
 			batchv1.JobCompletionIndexAnnotation, "checksum/*")
@@ -63,11 +63,11 @@ func AcceptedMetadata(resource string) (annotations, labels []string) {
 	return annotations, labels
 }
 
-// RefusedLabels are keys of labels without a prefix that controllers obey nevertheless: dashboards load ConfigMaps and Secrets by them, from all
-// namespaces.
+// RefusedLabels returns keys of labels without a prefix that controllers act on nevertheless. Dashboards load ConfigMaps and Secrets with these labels from
+// all namespaces.
 func RefusedLabels() []string { return []string{"grafana_*"} }
 
-// acceptMetadata drops the labels and annotations that a copy of a resource must not have.
+// acceptMetadata removes the labels and annotations that a copy of a resource must not have. The last two arguments are additional accepted keys.
 func acceptMetadata(resource string, labels, annotations map[string]string, moreLabels, moreAnnotations []string) {
 	acceptedAnnotations, acceptedLabels := AcceptedMetadata(resource)
 	maps.DeleteFunc(annotations, func(key, _ string) bool {
@@ -78,13 +78,14 @@ func acceptMetadata(resource string, labels, annotations map[string]string, more
 	})
 }
 
-// AcceptEndpointSliceMetadata does so for the EndpointSlice that a provider makes for a consumer.
+// AcceptEndpointSliceMetadata removes the labels and annotations that the EndpointSlice of a consumer must not have in the provider.
 func AcceptEndpointSliceMetadata(labels, annotations map[string]string) {
 	acceptMetadata(resourceEndpointSlices, labels, annotations, nil, nil)
 }
 
-// AcceptPodAnnotations drops the annotations that the Pod of a consumer must not have here; more are the keys that an administrator accepts.
-// Container runtimes obey keys that begin like a domain but have no prefix (io.kubernetes.cri-o.Devices), so that one with a dot is none of the user's.
+// AcceptPodAnnotations removes the annotations that the Pod of a consumer must not have in the provider. more are additional keys that an administrator
+// accepts. Container runtimes also act on keys that look like a domain but have no prefix (io.kubernetes.cri-o.Devices). So a key with a dot and no prefix
+// does not count as private to the user.
 func AcceptPodAnnotations(annotations map[string]string, more []string) {
 	acceptMetadata(resourcePods, nil, annotations, nil, more)
 	maps.DeleteFunc(annotations, func(key, _ string) bool {
@@ -92,20 +93,21 @@ func AcceptPodAnnotations(annotations map[string]string, more []string) {
 	})
 }
 
-// RefusedPodLabels returns what a Pod of a consumer has no labels of, by default: the domains of prefixes, with all below them, and keys without a prefix. Webhooks and
-// controllers select pods by them, in all namespaces: they add a container, give the identity of a cloud, or take the pod into their queue.
+// RefusedPodLabels returns the labels that a Pod of a consumer must not have by default: domains of prefixes, including their subdomains, and keys without
+// a prefix. Webhooks and controllers select pods in all namespaces by these labels: they inject a container, grant a cloud identity, or add the pod to a
+// queue.
 func RefusedPodLabels() (domains, keys []string) {
 	return []string{
-		"istio.io", "linkerd.io", "kuma.io", "hashicorp.com", "dapr.io", // meshes, and agents that bring Secrets
-		"datadoghq.com",                        // agents
-		"azure.workload.identity", "spiffe.io", // identities
-		"kueue.x-k8s.io", "scheduling.x-k8s.io", // queues and groups
+		"istio.io", "linkerd.io", "kuma.io", "hashicorp.com", "dapr.io", // service meshes, and agents that inject Secrets
+		"datadoghq.com",                        // monitoring agents
+		"azure.workload.identity", "spiffe.io", // cloud and workload identities
+		"kueue.x-k8s.io", "scheduling.x-k8s.io", // job queues and pod groups
 		"scheduling.k8s.io", "scheduling.sigs.k8s.io",
-	}, []string{"aadpodidbinding"} // identities of Azure, before azure.workload.identity
+	}, []string{"aadpodidbinding"} // Azure identities, before azure.workload.identity
 }
 
-// RefusePodLabels drops the labels that the Pod of a consumer must not have here. An administrator accepts keys of RefusedPodLabels, and refuses more; a trailing *
-// matches the rest. Labels of Liqo itself stay.
+// RefusePodLabels removes the labels that the Pod of a consumer must not have in the provider. accepted are keys of RefusedPodLabels that an administrator
+// allows, refused are additional keys; a trailing * matches any suffix. Labels of Liqo itself stay.
 func RefusePodLabels(labels map[string]string, accepted, refused []string) {
 	domains, keys := RefusedPodLabels()
 	maps.DeleteFunc(labels, func(key, _ string) bool {
@@ -119,7 +121,7 @@ func RefusePodLabels(labels map[string]string, accepted, refused []string) {
 	})
 }
 
-// matches tells whether one of patterns stands for key.
+// matches tells whether one of the patterns matches key.
 func matches(key string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		prefix, wild := strings.CutSuffix(pattern, "*")

@@ -7,8 +7,8 @@ import (
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// ConfigMapName returns the name, in a twin namespace, of the copy of a local ConfigMap; empty if it can't have one. Every namespace of
-// every cluster has a ConfigMap with the CA of its own API server, so that the copy of ours goes by another name.
+// ConfigMapName returns the name of a local ConfigMap's copy in the remote namespace; empty if there can be no copy. Every namespace of every cluster has a
+// ConfigMap with the CA of its own API server, so the copy of the local one gets another name.
 func ConfigMapName(local string, o CopyOptions) string {
 	switch local {
 	case rootCA:
@@ -20,7 +20,7 @@ func ConfigMapName(local string, o CopyOptions) string {
 	}
 }
 
-// LocalConfigMapName is the way back: the name of the ConfigMap whose copy has that name.
+// LocalConfigMapName is the inverse of ConfigMapName: it returns the name of the local ConfigMap whose copy has that name.
 func LocalConfigMapName(remote string, o CopyOptions) string {
 	switch remote {
 	case RootCA(o.Origin):
@@ -34,7 +34,7 @@ func LocalConfigMapName(remote string, o CopyOptions) string {
 
 // ConfigMap returns the copy of local, or why it has none.
 func ConfigMap(local *corev1.ConfigMap, namespace string, o CopyOptions) (*corev1.ConfigMap, string) {
-	// Nobody makes that one, so that nobody can allow it, and pods wait for it.
+	// Kubernetes creates kube-root-ca.crt, so no user can annotate it for an AllowList. It is copied nevertheless, since pods depend on it.
 	if why := Kept(local.Annotations, o); why != "" && (local.Name != rootCA || o.Type != offv1.AllowList) {
 		return nil, why
 	}
@@ -46,7 +46,7 @@ func ConfigMap(local *corev1.ConfigMap, namespace string, o CopyOptions) (*corev
 	return out, ""
 }
 
-// MergeConfigMap returns have with what want says.
+// MergeConfigMap returns have with the metadata and data of want, and the change that this needs.
 func MergeConfigMap(have, want *corev1.ConfigMap) (*corev1.ConfigMap, Change) {
 	out := have.DeepCopy()
 	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)
@@ -59,5 +59,5 @@ func MergeConfigMap(have, want *corev1.ConfigMap) (*corev1.ConfigMap, Change) {
 	return merged(have, out)
 }
 
-// frozen tells whether Kubernetes lets the content of a ConfigMap or Secret change no more.
+// frozen tells whether a ConfigMap or Secret is immutable.
 func frozen(immutable *bool) bool { return immutable != nil && *immutable }

@@ -13,52 +13,52 @@ import (
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// Annotations about the reflection of everything but pods.
+// Annotations for the reflection of all kinds except pods.
 const (
-	// AnnotationSkip, whatever its value, keeps an object here; it counts with type DenyList.
+	// AnnotationSkip, with any value, excludes an object from reflection. It applies to type DenyList.
 	AnnotationSkip = "liqo.io/skip-reflection"
-	// AnnotationAllow, whatever its value, lets an object be reflected; it counts with type AllowList.
+	// AnnotationAllow, with any value, includes an object in reflection. It applies to type AllowList.
 	AnnotationAllow = "liqo.io/allow-reflection"
-	// AnnotationAnnotations, on a copy, lists the keys of the annotations that came from here, as AnnotationLabels does those of labels.
+	// AnnotationAnnotations, on a copy, lists the keys of the annotations that came from the local object, like AnnotationLabels for labels.
 	AnnotationAnnotations = "offloading.liqo.io/annotations"
-	// annotationLastApplied holds the manifest of an object as kubectl was given it, and says nothing about a copy.
+	// annotationLastApplied holds the manifest that kubectl last applied. It does not describe the copy.
 	annotationLastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 )
 
-// CopyOptions are the facts that decide what becomes of the objects that follow an offloaded namespace.
+// CopyOptions holds the facts that the rules for objects of offloaded namespaces depend on, except for pods.
 type CopyOptions struct {
 	// Origin and Destination are the IDs of the consumer and the provider.
 	Origin, Destination string
-	// LabelsNotReflected and AnnotationsNotReflected are keys that stay here; see PodOptions.
+	// LabelsNotReflected and AnnotationsNotReflected are keys that are not copied; see PodOptions.
 	LabelsNotReflected, AnnotationsNotReflected []string
-	// LabelsReflected and AnnotationsReflected are keys that are copied beside those of AcceptedMetadata.
+	// LabelsReflected and AnnotationsReflected are keys that are copied in addition to those of AcceptedMetadata.
 	LabelsReflected, AnnotationsReflected []string
-	// Type tells which objects are reflected; DenyList if empty.
+	// Type decides which objects are reflected; empty means DenyList.
 	Type offv1.ReflectionType
-	// Waiting, if not empty, is why nothing is decided at the moment.
+	// Waiting, if not empty, is the reason why no decision is possible at the moment.
 	Waiting string
 }
 
-// Change is what makes of a copy what it should be.
+// Change is the operation that a copy needs.
 type Change int
 
 // Changes.
 const (
-	// Same is right as it is.
+	// Same means that the copy is up to date.
 	Same Change = iota
-	// Update can be done in place.
+	// Update means that the copy can be updated in place.
 	Update
-	// Replace takes a new object: something differs that Kubernetes does not let change.
+	// Replace means that the copy has to be recreated: an immutable field differs.
 	Replace
 )
 
-// Owns tells whether a remote object is a copy made by this consumer for this provider. Any other is never touched.
+// Owns tells whether a remote object is a copy that this consumer created in this provider. Other objects must not be changed.
 func Owns(remote metav1.Object, o CopyOptions) bool {
 	labels := remote.GetLabels()
 	return labels[api.LabelOrigin] == o.Origin && labels[api.LabelDestination] == o.Destination
 }
 
-// Kept tells why the user wants an object to stay here, empty if it may be copied.
+// Kept returns why the user excludes an object from reflection, empty if it may be copied.
 func Kept(annotations map[string]string, o CopyOptions) string {
 	_, skip := annotations[AnnotationSkip]
 	_, allow := annotations[AnnotationAllow]
@@ -72,7 +72,7 @@ func Kept(annotations map[string]string, o CopyOptions) string {
 	}
 }
 
-// copyMetadata returns the metadata of the copy of an object of a resource.
+// copyMetadata returns the metadata for the copy of an object; resource selects the allow-list.
 func copyMetadata(resource string, local metav1.Object, namespace string, o CopyOptions) metav1.ObjectMeta {
 	labels := without(local.GetLabels())
 	annotations := without(local.GetAnnotations(), annotationLastApplied, AnnotationLabels, AnnotationAnnotations)
@@ -85,7 +85,8 @@ func copyMetadata(resource string, local metav1.Object, namespace string, o Copy
 	return metav1.ObjectMeta{Name: local.GetName(), Namespace: namespace, Labels: labels, Annotations: annotations}
 }
 
-// silent are annotations that ask nothing of the controllers that lead traffic into a cluster: in which they, tools and clouds keep what they did.
+// silent lists annotations that request nothing from controllers for load balancers and Ingresses. Controllers, tools and clouds record their own state
+// in them.
 var silent = []string{
 	"cloud.google.com/neg-status", "ingress.kubernetes.io/*", "kubernetes.digitalocean.com/load-balancer-id", "loadbalancer.openstack.org/load-balancer-id",
 	"metallb.universe.tf/ip-allocated-from-pool", "metallb.io/ip-allocated-from-pool",
@@ -93,8 +94,9 @@ var silent = []string{
 	"argocd.argoproj.io/*", "kustomize.toolkit.fluxcd.io/*", "helm.toolkit.fluxcd.io/*", "config.kubernetes.io/*", "field.cattle.io/*",
 }
 
-// unasked tells what an object of a resource that leads into the cluster asks of its controller by annotations that are not copied, nil if nothing. The
-// copy goes without: a load balancer that was to be internal, or an Ingress behind a password, may be neither.
+// unasked returns an error about annotations of a local Service or Ingress that its controller may act on, and that are not copied; nil if there are
+// none. Such an object opens the cluster to outside traffic. Without these annotations, its copy may lack protection: a load balancer that should be
+// internal may be public, and an Ingress that should require a password may be open.
 func unasked(resource string, local metav1.Object, o CopyOptions) error {
 	asked := without(local.GetAnnotations(), annotationIngressClass)
 	drop(asked, silent)
@@ -110,8 +112,8 @@ func unasked(resource string, local metav1.Object, o CopyOptions) error {
 		strings.Join(slices.Sorted(maps.Keys(asked)), ", "), o.Destination, AnnotationSkip, resource)
 }
 
-// mergeMetadata gives have the labels and annotations of want. What the provider added stays; what came from here and is gone here is
-// removed.
+// mergeMetadata sets the labels and annotations of want on have. Entries that the provider added stay. Entries that came from the local object and no
+// longer exist there are removed.
 func mergeMetadata(have, want *metav1.ObjectMeta) {
 	labels := without(have.Labels, strings.Split(have.Annotations[AnnotationLabels], ",")...)
 	annotations := without(have.Annotations, strings.Split(have.Annotations[AnnotationAnnotations], ",")...)
@@ -120,7 +122,7 @@ func mergeMetadata(have, want *metav1.ObjectMeta) {
 	have.Labels, have.Annotations = labels, annotations
 }
 
-// merged returns have if out is the same, and what makes have of it.
+// merged compares have with out, its desired state. It returns have and Same if they are equal, else out and Update.
 func merged[T any](have, out *T) (*T, Change) {
 	if equality.Semantic.DeepEqual(have, out) {
 		return have, Same

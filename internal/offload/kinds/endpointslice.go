@@ -9,19 +9,19 @@ import (
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// EndpointSliceOptions are the facts that decide what becomes of EndpointSlices.
+// EndpointSliceOptions holds the facts that the rules for EndpointSlices depend on.
 type EndpointSliceOptions struct {
 	CopyOptions
-	// AtTarget tells whether a node stands for the cluster that the copy is for.
+	// AtTarget tells whether a node is a virtual node of the provider that the copy is for.
 	AtTarget func(node string) bool
-	// Address returns under which address the provider's network knows one of ours, of a Pod of that name (of no Pod if
-	// the name is empty). An empty one with an error is not reachable from there; one without an error is not known yet. nil leaves
-	// addresses as they are.
+	// Address maps a local endpoint address to its address in the provider's network. pod is the name of the endpoint's Pod, empty if it has none. An empty
+	// result with an error means that the provider can't reach the address; without an error, that the mapping is not known yet. nil leaves addresses
+	// unchanged.
 	Address func(address, pod string) (string, error)
 }
 
-// EndpointSlice returns the copy of local, nil if it has none and why, and what the user should know of endpoints that are left out. The
-// endpoints in the target cluster are left out silently: the Service lists them there by itself.
+// EndpointSlice returns the copy of local, or nil and why it has none. problem reports endpoints that are left out, for the user. Endpoints that run in the
+// provider are left out without a problem, since the EndpointSlices of the Service's copy contain them.
 func EndpointSlice(local *discoveryv1.EndpointSlice, namespace string, o EndpointSliceOptions) (out *offv1.ShadowEndpointSlice, why string, problem error) {
 	switch {
 	case local.Labels[discoveryv1.LabelManagedBy] == offv1.EndpointSliceManager:
@@ -56,21 +56,21 @@ func EndpointSlice(local *discoveryv1.EndpointSlice, namespace string, o Endpoin
 		}
 		t.Endpoints = append(t.Endpoints, e)
 	}
-	// One whose endpoints are all in that cluster, or can't be reached from there, adds nothing to the slices that the Service has there. An empty one, that of
-	// a Service without pods, tells clients there that the Service has none.
+	// A slice whose endpoints all run in the provider, or can't be reached from it, adds nothing to the EndpointSlices of the Service there. An empty slice
+	// is copied: it belongs to a Service without pods, and shows clients in the provider that there are no endpoints.
 	if len(t.Endpoints) == 0 && len(in.Endpoints) > 0 {
 		return nil, "none of its endpoints is for that cluster", problem
 	}
 	return out, "", problem
 }
 
-// without1 drops from a slice the annotation that changes with every endpoint and tells when.
+// without1 removes from a slice the annotation with a timestamp, which changes with every endpoint.
 func without1(local *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	delete(local.Annotations, "endpoints.kubernetes.io/last-change-trigger-time")
 	return local
 }
 
-// addresses translates those of an endpoint.
+// addresses translates the addresses of an endpoint. Its error reports the first address that can't be reached.
 func (o *EndpointSliceOptions) addresses(e *discoveryv1.Endpoint) ([]string, error) {
 	if o.Address == nil {
 		return e.Addresses, nil
@@ -93,7 +93,7 @@ func (o *EndpointSliceOptions) addresses(e *discoveryv1.Endpoint) ([]string, err
 	return out, problem
 }
 
-// MergeEndpointSlice returns have with what want says.
+// MergeEndpointSlice returns have with the metadata and spec of want, and the change that this needs.
 func MergeEndpointSlice(have, want *offv1.ShadowEndpointSlice) (*offv1.ShadowEndpointSlice, Change) {
 	out := have.DeepCopy()
 	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)

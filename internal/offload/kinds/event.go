@@ -8,11 +8,11 @@ import (
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// RemoteSource ends the component of an Event that comes from a provider.
+// RemoteSource is the suffix of the source component of an Event that was copied from a provider.
 const RemoteSource = " (remote)"
 
-// Involved returns the kind, as it is called here, and the name, as it is called there, of what an Event of the provider is about. A pod
-// is two objects there, and one here.
+// Involved returns the local kind and the remote name of the object that an Event of the provider is about. A Pod and its ShadowPod in the provider are one
+// Pod in this cluster, and so are an EndpointSlice and its ShadowEndpointSlice.
 func Involved(remote *corev1.Event) (kind, name string) {
 	kind = remote.InvolvedObject.Kind
 	switch kind {
@@ -22,13 +22,13 @@ func Involved(remote *corev1.Event) (kind, name string) {
 	return kind, remote.InvolvedObject.Name
 }
 
-// OwnsEvent tells whether an Event here was made of one of the provider's by this consumer. Any other is never touched.
+// OwnsEvent tells whether this consumer copied a local Event from the provider. Other Events must not be changed.
 func OwnsEvent(local metav1.Object, o CopyOptions) bool {
 	return Owns(local, CopyOptions{Origin: o.Destination, Destination: o.Origin})
 }
 
-// Event returns the copy, here, of an Event of the provider about the twin of an object, or why it has none. The twin is what the provider
-// has of that object; what happened before it was there happened to another one of its name.
+// Event returns the local copy of a provider's Event, or why it has none. about is the local object of the Event, and twin its counterpart in the provider.
+// An Event older than twin is not copied: it concerns an earlier object of the same name.
 func Event(remote *corev1.Event, about, twin metav1.Object, o CopyOptions) (*corev1.Event, string) {
 	if why := Kept(remote.Annotations, o); why != "" {
 		return nil, why
@@ -52,7 +52,7 @@ func Event(remote *corev1.Event, about, twin metav1.Object, o CopyOptions) (*cor
 		Labels: map[string]string{api.LabelOrigin: o.Destination, api.LabelDestination: o.Origin},
 	}
 	in := &out.InvolvedObject
-	if in.Kind != kind { // the shadows of a Pod and of an EndpointSlice
+	if in.Kind != kind { // for ShadowPods and ShadowEndpointSlices
 		in.APIVersion = map[string]string{"Pod": "v1", "EndpointSlice": "discovery.k8s.io/v1"}[kind]
 	}
 	in.Kind, in.Namespace, in.Name, in.UID, in.ResourceVersion = kind, about.GetNamespace(), about.GetName(), about.GetUID(), ""
@@ -60,10 +60,10 @@ func Event(remote *corev1.Event, about, twin metav1.Object, o CopyOptions) (*cor
 	return out, ""
 }
 
-// MergeEvent returns have with what want says.
+// MergeEvent returns have with the content of want, and the change that this needs.
 func MergeEvent(have, want *corev1.Event) (*corev1.Event, Change) {
 	out := want.DeepCopy()
 	out.ObjectMeta = *have.ObjectMeta.DeepCopy()
-	out.InvolvedObject = have.InvolvedObject // the object that it was about stays the same
+	out.InvolvedObject = have.InvolvedObject // the Event stays with the object that it was first copied for
 	return merged(have, out)
 }

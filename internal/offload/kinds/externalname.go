@@ -7,16 +7,17 @@ import (
 	"strings"
 )
 
-// privateDomains are top-level domains that every cluster, cloud and network resolves by itself: those of services, of the metadata services of clouds
-// (metadata.google.internal), of hosts. RFC 6761, RFC 6762, RFC 8375, and the ICANN's reservation of internal.
+// privateDomains are top-level domains that each cluster, cloud or network resolves to its own hosts: Services, cloud metadata services
+// (metadata.google.internal), and local hosts. Sources: RFC 6761, RFC 6762, RFC 8375, and ICANN's reservation of internal.
 var privateDomains = []string{"arpa", "cluster", "corp", "home", "internal", "intranet", "invalid", "lan", "local", "localdomain", "localhost", "onion", "pod", "private", "svc", "test"}
 
-// number is a last label that makes of a name an address, in one of the notations that clients know (10.0.0.1, 127.1, 0x7f000001).
+// number matches a last DNS label that makes a name an IPv4 address, in one of the notations that clients accept (10.0.0.1, 127.1, 0x7f000001).
 var number = regexp.MustCompile(`^(0x[0-9a-f]*|[0-9]+)$`)
 
-// externalName returns what the name that a Service of type ExternalName stands for is called in the provider, or why it can't stand for it there:
-// proxies of the provider, such as Ingress controllers, follow the name with the rights of the provider. remoteNamespace returns the remote namespace of a local
-// one, false if it has none. Admission policy liqo-copies-service of the chart holds hostile consumers to the same.
+// externalName translates the target name of a Service of type ExternalName for the provider, or returns why the provider must not get it. Proxies of
+// the provider, such as Ingress controllers, connect to the name with the network access of the provider. The argument remoteNamespace returns the
+// remote namespace of a local namespace, false if it has none. The chart's admission policy liqo-copies-service enforces the same rules against
+// malicious consumers.
 func externalName(name, destination string, remoteNamespace func(namespace string) (string, bool)) (string, error) {
 	refuse := func(why string) (string, error) {
 		return "", fmt.Errorf("spec.externalName %q is refused in cluster %s: %s", name, destination, why)
@@ -56,7 +57,8 @@ func externalName(name, destination string, remoteNamespace func(namespace strin
 		return refuse("names below ." + last + " are private to each cluster and its network; use a public name, or keep the Service here with annotation " + AnnotationSkip)
 	}
 	if !service {
-		// With a dot at its end: without it, proxies try the domains of their own cluster first, where vault.vault is the Service of a namespace.
+		// The trailing dot makes the name absolute. Without it, proxies try the search domains of their own cluster first, where vault.vault could be a
+		// Service.
 		return strings.TrimSuffix(name, ".") + ".", nil
 	}
 	return strings.Join(labels, "."), nil

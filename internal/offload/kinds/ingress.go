@@ -2,23 +2,23 @@ package kinds
 
 import networkingv1 "k8s.io/api/networking/v1"
 
-// annotationIngressClass is how the class of an Ingress was said before there was a field for it.
+// annotationIngressClass is the annotation for the class of an Ingress, from before the field spec.ingressClassName.
 const annotationIngressClass = "kubernetes.io/ingress.class"
 
-// IngressOptions are the facts that decide what becomes of Ingresses.
+// IngressOptions holds the facts that the rules for Ingresses depend on.
 type IngressOptions struct {
 	CopyOptions
-	// Class is the one of the provider that Ingresses get; empty leaves the choice to the provider.
+	// Class is the provider's ingress class for copies; if empty, the provider chooses.
 	Class string
 }
 
-// Ingress returns the copy of local, or why it has none. Classes are names of each cluster's own, so that the local one stays here.
+// Ingress returns the copy of local, or why it has none. Ingress classes are names local to a cluster, so the class of local is not copied.
 func Ingress(local *networkingv1.Ingress, namespace string, o IngressOptions) (*networkingv1.Ingress, string) {
 	if why := Kept(local.Annotations, o.CopyOptions); why != "" {
 		return nil, why
 	}
 	in := local.DeepCopy()
-	o.AnnotationsNotReflected = append([]string{annotationIngressClass}, o.AnnotationsNotReflected...) // also where an administrator lets all of them cross
+	o.AnnotationsNotReflected = append([]string{annotationIngressClass}, o.AnnotationsNotReflected...) // even if an administrator accepts all annotations
 	out := &networkingv1.Ingress{
 		ObjectMeta: copyMetadata(resourceIngresses, local, namespace, o.CopyOptions),
 		Spec:       networkingv1.IngressSpec{DefaultBackend: in.Spec.DefaultBackend, Rules: in.Spec.Rules, TLS: in.Spec.TLS},
@@ -29,7 +29,7 @@ func Ingress(local *networkingv1.Ingress, namespace string, o IngressOptions) (*
 	return out, ""
 }
 
-// MergeIngress returns have with what want says, keeping the class that the provider chose.
+// MergeIngress returns have with the metadata and spec of want, and the change that this needs. It keeps the class that the provider chose.
 func MergeIngress(have, want *networkingv1.Ingress) (*networkingv1.Ingress, Change) {
 	out := have.DeepCopy()
 	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)

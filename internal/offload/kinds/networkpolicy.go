@@ -14,20 +14,20 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// NetworkPolicyOptions are the facts that decide what becomes of NetworkPolicies.
+// NetworkPolicyOptions holds the facts that the rules for NetworkPolicies depend on.
 type NetworkPolicyOptions struct {
 	CopyOptions
-	// Twin returns the twin of a namespace of ours, false if it has none there.
+	// Twin returns the remote namespace of a local namespace, false if it has none in this provider.
 	Twin func(namespace string) (string, bool)
-	// Ours returns the range, in this cluster, whose addresses a block names and which has other addresses there, false if there is none. nil
-	// tells that addresses mean the same there.
+	// Ours returns a range of this cluster that overlaps block and whose addresses differ in the provider, false if there is none. If Ours is nil, all
+	// addresses are the same in the provider.
 	Ours func(block netip.Prefix) (netip.Prefix, bool)
 }
 
-// NetworkPolicy returns the copy of local, or why it has none, and what the user should know of the peers that are left out.
+// NetworkPolicy returns the copy of local, or why it has none, and a problem that lists peers left out, for the user.
 //
-// Whatever can't be said there is left out, so that the copy never lets through what the policy does not: a rule of which no peer is left goes
-// whole, since one without peers is about everybody. What selects pods selects those that run there.
+// Peers that can't be expressed in the provider are left out, so that the copy never allows more than the policy. A rule that has lost all its peers is
+// left out as well, since a rule without peers allows everybody. Pod selectors are copied, and select the pods that run in the provider.
 func NetworkPolicy(local *networkingv1.NetworkPolicy, namespace string, o NetworkPolicyOptions) (out *networkingv1.NetworkPolicy, why string, problem error) {
 	if why := Kept(local.Annotations, o.CopyOptions); why != "" {
 		return nil, why, nil
@@ -52,7 +52,7 @@ func NetworkPolicy(local *networkingv1.NetworkPolicy, namespace string, o Networ
 	return out, "", problem
 }
 
-// MergeNetworkPolicy returns have with what want says.
+// MergeNetworkPolicy returns have with the metadata and spec of want, and the change that this needs.
 func MergeNetworkPolicy(have, want *networkingv1.NetworkPolicy) (*networkingv1.NetworkPolicy, Change) {
 	out := have.DeepCopy()
 	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)
@@ -60,7 +60,7 @@ func MergeNetworkPolicy(have, want *networkingv1.NetworkPolicy) (*networkingv1.N
 	return merged(have, out)
 }
 
-// peers translates those of a rule; false tells that the rule is about nobody there.
+// peers translates the peers of a rule; false means that the rule has lost all its peers.
 func (o *NetworkPolicyOptions) peers(where string, in []networkingv1.NetworkPolicyPeer, problems *[]string) ([]networkingv1.NetworkPolicyPeer, bool) {
 	var out []networkingv1.NetworkPolicyPeer
 	for i := range in {
@@ -83,7 +83,7 @@ func (o *NetworkPolicyOptions) peers(where string, in []networkingv1.NetworkPoli
 	return out, len(out) > 0 || len(in) == 0
 }
 
-// block tells what keeps a block of addresses from meaning the same there.
+// block returns an error if a block contains addresses that differ in the provider.
 func (o *NetworkPolicyOptions) block(b *networkingv1.IPBlock) error {
 	if o.Ours == nil {
 		return nil
@@ -103,8 +103,8 @@ func (o *NetworkPolicyOptions) block(b *networkingv1.IPBlock) error {
 	return nil
 }
 
-// namespaces translates a selector of namespaces of ours into one of their twins; nil if it is about none. Labels of namespaces do not
-// travel, so that they are selected by name, or all of them. kube-system is another namespace in every cluster, and the same: pods ask the DNS
+// namespaces translates a selector of local namespaces into a selector of their remote namespaces; nil if it selects none. Labels of namespaces are not
+// copied. So a selector can only select all namespaces, or some by name. The name kube-system is kept: it exists in every cluster, and pods use the DNS
 // server of the cluster that they run in.
 func (o *NetworkPolicyOptions) namespaces(in *metav1.LabelSelector) (*metav1.LabelSelector, error) {
 	var names []string
@@ -133,7 +133,7 @@ func (o *NetworkPolicyOptions) namespaces(in *metav1.LabelSelector) (*metav1.Lab
 			return nil, cant
 		}
 	}
-	if all { // those of this cluster
+	if all { // all namespaces of this cluster
 		return &metav1.LabelSelector{
 			MatchLabels:      map[string]string{api.LabelRemoteClusterID: o.Origin},
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: api.LabelTenantNamespace, Operator: metav1.LabelSelectorOpDoesNotExist}},

@@ -1,5 +1,5 @@
-// Package kinds holds the rules of reflection, one file per kind, as pure functions: what the remote object looks like for a local
-// one, what of its state comes back, and whether two of them differ. Nothing here reads or writes a cluster.
+// Package kinds holds the rules of reflection, one file per kind, as pure functions. They compute the remote object for a local one, the remote state to
+// copy back, and the differences between two objects. Nothing here reads or writes a cluster.
 package kinds
 
 import (
@@ -15,68 +15,68 @@ import (
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// Annotations with which a Pod tunes its offloading.
+// Annotations by which a Pod configures its offloading.
 const (
-	// AnnotationAPIServerSupport tells which API server the Pod may speak to: APIServerRemote, APIServerDisabled.
+	// AnnotationAPIServerSupport selects the API server that the Pod may use: APIServerRemote, APIServerDisabled, or by default that of the origin cluster.
 	AnnotationAPIServerSupport = "liqo.io/api-server-support"
-	// APIServerRemote lets the Pod use the provider's API server with a service account of the provider.
+	// APIServerRemote gives the Pod access to the provider's API server with a service account of the provider.
 	APIServerRemote = "remote"
-	// APIServerDisabled gives the Pod no credentials.
+	// APIServerDisabled gives the Pod no credentials for any API server.
 	APIServerDisabled = "disabled"
-	// AnnotationRemoteServiceAccount names the provider's service account for APIServerRemote; the local name is used without it.
+	// AnnotationRemoteServiceAccount names the provider's service account for APIServerRemote. Without it, the name of the local service account is used.
 	AnnotationRemoteServiceAccount = "liqo.io/remote-service-account-name"
-	// AnnotationRemoteRuntimeClass names the runtime class in the provider.
+	// AnnotationRemoteRuntimeClass names the RuntimeClass of the Pod in the provider.
 	AnnotationRemoteRuntimeClass = "liqo.io/remote-runtime-class-name"
-	// AnnotationLocalUID, on a ShadowPod, is the UID of the local Pod it was made for; a later Pod of the same name is not that one.
+	// AnnotationLocalUID, on a ShadowPod, is the UID of the local Pod that it was created for. It distinguishes that Pod from a later Pod of the same name.
 	AnnotationLocalUID = "offloading.liqo.io/local-uid"
-	// AnnotationLabels, on a ShadowPod, lists the keys of the labels that came from the local Pod, separated by commas: it is how a label
-	// that was removed here is told from one that the provider added, by a process that remembers nothing.
+	// AnnotationLabels, on a ShadowPod, lists the keys of the labels that came from the local Pod, separated by commas. By this list, a stateless process
+	// distinguishes a label that was removed from the local Pod from one that the provider added.
 	AnnotationLabels = "offloading.liqo.io/labels"
-	// DefaultRuntimeClass is the name of PodOptions.RuntimeClass where an installation gives it no other.
+	// DefaultRuntimeClass is the default of PodOptions.RuntimeClass.
 	DefaultRuntimeClass = "liqo"
-	// rootCA is the ConfigMap with the API server's CA that every namespace has, so that the reflected one needs another name.
+	// rootCA is the ConfigMap with the API server's CA. Kubernetes creates it in every namespace, so its reflected copy needs another name.
 	rootCA = "kube-root-ca.crt"
 )
 
-// PodOptions are the facts about a virtual node that decide what becomes of its pods.
+// PodOptions holds the facts about a virtual node that the rules for its pods depend on.
 type PodOptions struct {
 	// Origin and Destination are the IDs of the consumer and the provider.
 	Origin, Destination string
 	// Node is the name of the virtual node.
 	Node string
-	// HostIP is the address that local pods report as their host's: the virtual node's.
+	// HostIP is the IP of the virtual node. Local pods report it as their host IP.
 	HostIP string
-	// RuntimeClass is the class that sends Pods to virtual nodes, and means nothing in the provider.
+	// RuntimeClass is the RuntimeClass that schedules Pods to virtual nodes. It has no meaning in the provider.
 	RuntimeClass string
-	// LabelsNotReflected and AnnotationsNotReflected are keys that stay here. A key that ends with * stands for all that begin so.
+	// LabelsNotReflected and AnnotationsNotReflected are keys that are not copied to the provider. A trailing * matches any suffix.
 	LabelsNotReflected, AnnotationsNotReflected []string
-	// AnnotationsReflected are keys that are copied beside those of AcceptedMetadata.
+	// AnnotationsReflected are keys that are copied in addition to those of AcceptedMetadata.
 	AnnotationsReflected []string
-	// Patch is what the VirtualNode changes in every pod; may be nil.
+	// Patch is the VirtualNode's offloading patch, applied to every pod; may be nil.
 	Patch *offv1.OffloadingPatch
-	// TranslateIP turns the address of a remote Pod into the one it has here: empty while that is not known, or with an error if it is none
-	// that the provider may have. nil leaves addresses as they are.
+	// TranslateIP maps the address of a remote Pod to its address in this cluster's network. It returns an empty string while the mapping is unknown, and
+	// an error for an address that the provider may not use. nil leaves addresses unchanged.
 	TranslateIP func(string) (string, error)
-	// Now is the time here; the zero time leaves the times of the provider's clock as they are.
+	// Now is the current time of this cluster's clock. The zero time leaves timestamps of the provider unchanged.
 	Now time.Time
-	// Unavailable tells that the provider, or the network to it, is out of reach.
+	// Unavailable tells whether the provider, or the network to it, is unreachable.
 	Unavailable bool
-	// APIServer is how pods reach the API server of this cluster.
+	// APIServer describes how pods reach the API server of this cluster.
 	APIServer APIServer
-	// StorageClass is what the provider offers by default for volumes of class StorageClass; empty leaves it to the provider.
+	// StorageClass is the provider's default class for volumes of the class in constant StorageClass. If empty, the provider chooses.
 	StorageClass string
-	// ConfigMapsReflected tells that the remote copy of the root CA will be there for pods to wait for.
+	// ConfigMapsReflected tells whether the copy of the root CA will exist in the provider, so that pods may depend on it.
 	ConfigMapsReflected bool
-	// Secret returns a Secret of a local namespace, nil if none is known; may be nil.
+	// Secret returns a Secret of a local namespace, nil if it does not exist or is unknown; may be nil.
 	Secret func(namespace, name string) *corev1.Secret
 }
 
-// ShadowPod returns the object that makes the provider run local. Its spec is decided once, at creation; afterwards labels and annotations
-// follow the local Pod (ShadowPodMetadata), and what Kubernetes lets change of a Pod (ChangeSpec).
+// ShadowPod returns the ShadowPod that makes the provider run local. Its spec is computed at creation. Later, only labels and annotations follow the local
+// Pod (ShadowPodMetadata), and the fields that Kubernetes lets change in a Pod (ChangeSpec).
 func ShadowPod(local *corev1.Pod, namespace string, o PodOptions) *offv1.ShadowPod {
 	labels, annotations := podMetadata(local, o)
 	made := *local
-	made.Spec.EphemeralContainers = nil // a Pod begins without: they are added to it
+	made.Spec.EphemeralContainers = nil // a new Pod can't have any: they are added later
 	annotations[AnnotationSpec] = specNotes(&made.Spec)
 	return &offv1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{Name: local.Name, Namespace: namespace, Labels: labels, Annotations: annotations},
@@ -85,8 +85,8 @@ func ShadowPod(local *corev1.Pod, namespace string, o PodOptions) *offv1.ShadowP
 }
 
 func podMetadata(local *corev1.Pod, o PodOptions) (labels, annotations map[string]string) {
-	// Of a pod that is offloaded here, or whose manifest is that of one, some would be read there as if this node had written them, or are the
-	// provider's to write.
+	// The local Pod, or the manifest it was created from, may carry labels and annotations of an offloaded Pod. They are not copied: the provider would
+	// take them for this node's, or it has to set them itself.
 	labels = without(local.Labels, offv1.LabelShadowPod, LabelRemoteUnavailable, offv1.LabelCreatorUser, offv1.LabelManagedBy)
 	annotations = without(local.Annotations, AnnotationRestarts, AnnotationOffloaded, AnnotationRemoteUID, AnnotationSpec, AnnotationGates, AnnotationGrace)
 	WithoutBinding(labels)
@@ -105,25 +105,25 @@ func podMetadata(local *corev1.Pod, o PodOptions) (labels, annotations map[strin
 	return labels, annotations
 }
 
-// OwnsShadowPod tells whether the ShadowPod was made by the virtual node that o describes. Any other is never touched.
+// OwnsShadowPod tells whether the virtual node that o describes created the ShadowPod. Other ShadowPods must not be changed.
 func OwnsShadowPod(shadow *offv1.ShadowPod, o PodOptions) bool {
 	return shadow.Labels[api.LabelOrigin] == o.Origin && shadow.Labels[offv1.LabelNodeName] == o.Node
 }
 
-// MadeFor tells whether the ShadowPod belongs to this very Pod, and not to an earlier one of the same name. A ShadowPod that does
-// not say (made by another release) belongs to the Pod of its name.
+// MadeFor tells whether the ShadowPod belongs to this very Pod, and not to an earlier Pod of the same name. A ShadowPod without the UID annotation, created
+// by another release, belongs to the Pod of its name.
 func MadeFor(shadow *offv1.ShadowPod, local *corev1.Pod) bool {
 	uid, said := shadow.Annotations[AnnotationLocalUID]
 	return !said || uid == string(local.UID)
 }
 
-// ShadowPodMetadata returns shadow with the labels and annotations that local has now, and the readiness gates that are told the provider, whose
-// Pod is remote (may be nil), and whether that changes anything. What the provider added stays; labels that were reflected and are gone here
-// are removed.
+// ShadowPodMetadata returns shadow with the present labels and annotations of local, and with the readiness gates to report to the provider. It tells
+// whether that changes anything. The argument remote is the Pod in the provider; it may be nil. Labels and annotations that the provider added stay.
+// Labels that were reflected and no longer exist on local are removed.
 func ShadowPodMetadata(shadow *offv1.ShadowPod, local, remote *corev1.Pod, o PodOptions) (*offv1.ShadowPod, bool) {
 	labels, annotations := podMetadata(local, o)
 	former := slices.DeleteFunc(strings.Split(shadow.Annotations[AnnotationLabels], ","), func(key string) bool {
-		return key == offv1.LabelCreatorUser || key == offv1.LabelManagedBy // releases before took them for the local Pod's
+		return key == offv1.LabelCreatorUser || key == offv1.LabelManagedBy // earlier releases listed them as labels of the local Pod
 	})
 	newLabels := without(shadow.Labels, former...)
 	maps.Copy(newLabels, labels)
@@ -162,7 +162,7 @@ func drop(m map[string]string, patterns []string) {
 	}
 }
 
-// podSpec builds the remote spec from nothing, so that a field this release does not know stays here.
+// podSpec builds the remote spec field by field, so that a field unknown to this release is not copied.
 func podSpec(local *corev1.Pod, namespace string, labels map[string]string, o PodOptions) corev1.PodSpec {
 	in := local.Spec.DeepCopy()
 	useRemoteAPI := local.Annotations[AnnotationAPIServerSupport] == APIServerRemote
@@ -216,7 +216,7 @@ func podSpec(local *corev1.Pod, namespace string, labels map[string]string, o Po
 	return out
 }
 
-// containers drops the claims on devices, since the claims themselves stay here.
+// containers removes resource claims, since ResourceClaim objects are not reflected.
 func containers(in []corev1.Container) []corev1.Container {
 	for i := range in {
 		in[i].Resources.Claims = nil
@@ -245,7 +245,7 @@ func runtimeClass(local *corev1.Pod, o PodOptions) *string {
 	return nil
 }
 
-// withoutToken takes the credentials for the local API server out of a volume.
+// withoutToken removes the service account tokens for the local API server from a projected volume.
 func withoutToken(v *corev1.Volume) {
 	if v.Projected == nil {
 		return

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// AnnotationAntiAffinity spreads the pods of a workload over the provider's nodes: AntiAffinitySoft, -Hard or -Propagate.
+	// AnnotationAntiAffinity spreads the pods of a workload over the provider's nodes. Its values are AntiAffinitySoft, AntiAffinityHard and
+	// AntiAffinityPropagate.
 	AnnotationAntiAffinity = "liqo.io/anti-affinity-preset"
 	// AntiAffinitySoft prefers different nodes.
 	AntiAffinitySoft = "soft"
@@ -19,12 +20,12 @@ const (
 	AntiAffinityHard = "hard"
 	// AntiAffinityPropagate copies the Pod's own anti-affinity.
 	AntiAffinityPropagate = "propagate"
-	// AnnotationAntiAffinityLabels lists, separated by commas, the label keys that make a workload for AnnotationAntiAffinity.
+	// AnnotationAntiAffinityLabels lists, separated by commas, the label keys that identify the workload for AnnotationAntiAffinity.
 	AnnotationAntiAffinityLabels = "liqo.io/anti-affinity-labels"
 )
 
-// affinity is what decides the node in the provider: the anti-affinity the Pod asks for by annotation, and the node affinity of the
-// VirtualNode. The Pod's own affinity speaks about local nodes and stays here.
+// affinity returns the affinity of the remote Pod: the anti-affinity that the Pod requests by annotation, and the node affinity of the VirtualNode's
+// offloading patch. All other affinity of the Pod refers to local nodes and is not copied.
 func affinity(local *corev1.Pod, namespace string, labels map[string]string, patch *offv1.OffloadingPatch) *corev1.Affinity {
 	out := corev1.Affinity{PodAntiAffinity: antiAffinity(local, namespace, labels)}
 	if patch != nil && patch.Affinity != nil {
@@ -58,7 +59,7 @@ func antiAffinity(local *corev1.Pod, namespace string, labels map[string]string)
 	}
 }
 
-// propagated gives the terms that name the Pod's own namespace the name that it has in the provider, and takes back what the API server here derived.
+// propagated replaces the Pod's own namespace in the terms by the remote namespace, and removes requirements that the local API server derived.
 func propagated(a *corev1.PodAntiAffinity, local *corev1.Pod, to string) *corev1.PodAntiAffinity {
 	if a == nil {
 		return nil
@@ -80,8 +81,8 @@ func propagated(a *corev1.PodAntiAffinity, local *corev1.Pod, to string) *corev1
 	return a
 }
 
-// workload is the labels that the pods of one workload share, as they are in the provider: those listed that there are, else all but those that
-// differ between the pods of one. A selector without labels would mean every pod.
+// workload returns the labels that select the pods of one workload in the provider: those of the annotation's keys that the Pod has. Without any, it
+// returns all labels except those that differ between pods of one workload. An empty selector would match every pod.
 func workload(local *corev1.Pod, labels map[string]string) map[string]string {
 	listed := map[string]string{}
 	for _, key := range commaList(local.Annotations[AnnotationAntiAffinityLabels]) {
@@ -99,7 +100,7 @@ func workload(local *corev1.Pod, labels map[string]string) map[string]string {
 	return out
 }
 
-// commaList reads a list separated by commas; blanks around its parts, and empty parts, do not count.
+// commaList splits a list at commas. Blanks around entries and empty entries are removed.
 func commaList(text string) []string {
 	var out []string
 	for part := range strings.SplitSeq(text, ",") {

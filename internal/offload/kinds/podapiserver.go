@@ -9,23 +9,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// HomeAPIServer is the name by which pods in other clusters reach the API server of their own one: its certificate is good for it, and their host
-// aliases lead there.
+// HomeAPIServer is the name by which pods in other clusters reach the API server of their origin cluster. The API server's certificate is valid for it, and
+// host aliases of the pods resolve it.
 const HomeAPIServer = "kubernetes.default"
 
-// APIServer is how pods in the provider reach the API server of this cluster.
+// APIServer describes how pods in the provider reach the API server of this cluster, their origin cluster.
 type APIServer struct {
-	// Host and Port are what they are told; an empty Host means that it can't be reached.
+	// Host and Port are the values that pods get in their environment. An empty Host means that the API server can't be reached.
 	Host, Port string
-	// Address, if set, is to where Host leads, as it is called on the wire between the clusters.
+	// Address, if set, is the address that Host resolves to, as used on the wire between the clusters.
 	Address string
-	// Domain is that of this cluster's DNS names, cluster.local if empty.
+	// Domain is the DNS domain of this cluster, cluster.local if empty.
 	Domain string
-	// Waiting, if not empty, is why none of this is known yet.
+	// Waiting, if not empty, is the reason why the other fields are not known yet.
 	Waiting string
 }
 
-// speaksHome tells whether a Pod speaks to the API server of this cluster, with tokens of its own.
+// speaksHome tells whether a Pod uses the API server of this cluster, with service account tokens of its own.
 func speaksHome(local *corev1.Pod, o PodOptions) bool {
 	switch local.Annotations[AnnotationAPIServerSupport] {
 	case APIServerRemote, APIServerDisabled:
@@ -35,7 +35,7 @@ func speaksHome(local *corev1.Pod, o PodOptions) bool {
 	}
 }
 
-// WaitsForAPIServer tells what a Pod has to wait for before it can be offloaded, empty if it need not.
+// WaitsForAPIServer returns what a Pod has to wait for before it can be offloaded, empty for nothing.
 func WaitsForAPIServer(local *corev1.Pod, o PodOptions) string {
 	support := local.Annotations[AnnotationAPIServerSupport]
 	if support == APIServerRemote || support == APIServerDisabled || !AsksForTokens(local) {
@@ -44,7 +44,7 @@ func WaitsForAPIServer(local *corev1.Pod, o PodOptions) string {
 	return o.APIServer.Waiting
 }
 
-// withAPIServer makes a remote spec, whose volumes are those of local, such that its containers find our API server and their tokens.
+// withAPIServer changes a remote spec so that its containers find the origin API server and their tokens. The volumes of out must be those of local.
 func withAPIServer(out *corev1.PodSpec, local *corev1.Pod, o PodOptions) {
 	for i := range out.Volumes {
 		projectTokens(&out.Volumes[i], local)
@@ -56,7 +56,7 @@ func withAPIServer(out *corev1.PodSpec, local *corev1.Pod, o PodOptions) {
 	for _, list := range [][]corev1.Container{out.InitContainers, out.Containers} {
 		for i := range list {
 			own := list[i].Env
-			// First, so that the container's own ones may refer to them.
+			// They come first, so that the container's own variables can refer to them.
 			list[i].Env = append(slices.DeleteFunc(slices.Clone(env), func(e corev1.EnvVar) bool {
 				return slices.ContainsFunc(own, func(have corev1.EnvVar) bool { return have.Name == e.Name })
 			}), own...)
@@ -64,8 +64,9 @@ func withAPIServer(out *corev1.PodSpec, local *corev1.Pod, o PodOptions) {
 	}
 }
 
-// apiServerNames are the names by which a Pod finds the API server here: those of the Service, in this cluster's domain, in the usual one, which
-// would lead to the API server of the provider, and in those that the Pod searches.
+// apiServerNames returns the names by which a Pod finds its origin API server. These are the names of its Service without a domain, with this cluster's
+// domain, with cluster.local, and with the search domains of the Pod. Without an alias, the name with cluster.local would resolve to the provider's API
+// server.
 func apiServerNames(local *corev1.Pod, domain string) []string {
 	const service, usual = HomeAPIServer + ".svc", "cluster.local"
 	out := []string{HomeAPIServer, service, service + "." + usual}
@@ -91,7 +92,7 @@ func apiServerNames(local *corev1.Pod, domain string) []string {
 	return out
 }
 
-// apiServerEnv is what a kubelet tells containers about Service kubernetes, for the API server of this cluster.
+// apiServerEnv returns the variables that a kubelet sets in containers for Service kubernetes, with the values for the API server of this cluster.
 func apiServerEnv(s APIServer) []corev1.EnvVar {
 	prefix := fmt.Sprintf("KUBERNETES_PORT_%s_TCP", s.Port)
 	url := "tcp://" + net.JoinHostPort(s.Host, s.Port)
@@ -107,7 +108,7 @@ func apiServerEnv(s APIServer) []corev1.EnvVar {
 	}
 }
 
-// nameServiceAccount replaces references to the name of the service account, which is another one there.
+// nameServiceAccount replaces references to spec.serviceAccountName by the local name, since the remote Pod has another service account.
 func nameServiceAccount(list []corev1.Container, name string) {
 	for i := range list {
 		for j := range list[i].Env {
@@ -119,8 +120,9 @@ func nameServiceAccount(list []corev1.Container, name string) {
 	}
 }
 
-// projectTokens replaces, in a volume, the tokens that the provider's kubelet would ask its own API server for by those in the Secret; and beside
-// them the namespace, which is the one here: that there is no namespace of our API server.
+// projectTokens replaces the service account tokens in a projected volume by those in the Secret of TokenSecret: the provider's kubelet would request them
+// from its own API server. It also replaces metadata.namespace in that volume by the local namespace, since the origin API server does not know the remote
+// one.
 func projectTokens(v *corev1.Volume, local *corev1.Pod) {
 	if v.Projected == nil || !slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
 		return
@@ -152,12 +154,12 @@ func projectTokens(v *corev1.Volume, local *corev1.Pod) {
 	v.Projected.Sources = out
 }
 
-// tokenMode is the mode of a file with a token, nil for that of its volume. A kubelet makes its owner the user that all containers run as, and nobody
-// else may read it (0600, with fsGroup 0640). A Secret has no owner but root: where it stands in for the token, everybody in the pod may read what its
-// user may.
+// tokenMode returns the mode of a token file, nil for the default mode of its volume. For a projected token, a kubelet sets the file's owner to the user
+// that all containers run as, with mode 0600 (0640 with fsGroup). A file from a Secret always belongs to root. So if that user is not root, the file has to
+// be readable for every user in the pod.
 func tokenMode(spec *corev1.PodSpec) *int32 {
 	if spec.SecurityContext != nil && spec.SecurityContext.FSGroup != nil {
-		return new(int32(0o600)) // the kubelet adds the group, which every container is in
+		return new(int32(0o600)) // the kubelet adds read access for the group, and every container is in that group
 	}
 	switch user := commonUser(spec); {
 	case user == nil:
@@ -169,7 +171,7 @@ func tokenMode(spec *corev1.PodSpec) *int32 {
 	}
 }
 
-// commonUser is the user that all containers are to run as, nil if there is none.
+// commonUser returns the user that all containers run as, nil if it is unknown or differs.
 func commonUser(spec *corev1.PodSpec) *int64 {
 	var user *int64
 	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {

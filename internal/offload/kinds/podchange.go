@@ -16,40 +16,40 @@ import (
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// What of a Pod changes after it was made, and how the provider hears of it.
+// Annotations that report changes of an existing Pod to the provider.
 const (
-	// AnnotationSpec, on a ShadowPod and its Pod, stands for what of the specification may change, as it was last taken over: part=hash, separated by
-	// commas. It tells that a change is due without the specification at hand, and keeps what others made of a part from being undone.
+	// AnnotationSpec, on a ShadowPod and its Pod, holds hashes of the mutable parts of the specification that were last applied: part=hash, separated by
+	// commas. It shows that a change is pending without access to the specification. It also keeps changes that others made to a part from being reverted.
 	AnnotationSpec = "offloading.liqo.io/spec-hash"
 	// AnnotationGates, on a ShadowPod, holds the conditions for readiness gates that are set in the consumer: type=status, separated by commas.
 	AnnotationGates = "offloading.liqo.io/readiness-gates"
-	// AnnotationGrace, on a ShadowPod, tells that its Pod is to end within so many seconds, and is not made again.
+	// AnnotationGrace, on a ShadowPod, is the grace period in seconds with which the provider has to delete its Pod. The Pod is not recreated then.
 	AnnotationGrace = "offloading.liqo.io/deletion-grace-period-seconds"
 )
 
-// SpecPart is a part of a specification that changes by itself: who is asked for it may refuse it, and what was asked for before or later must not wait
-// for that. A container for debugging can't even be taken back.
+// SpecPart is a part of a Pod's specification that can be changed separately. A part is the unit of refusal: if the API server refuses one part, the others
+// are still applied. That matters because some changes can't be reverted, such as an added ephemeral container.
 type SpecPart struct {
-	// Field is what it is called in a Pod.
+	// Field is the name of the part: the field of the Pod's spec, for an ephemeral container followed by its name.
 	Field string
-	// Subresource of a Pod through which it changes; empty for the Pod itself.
+	// Subresource is the subresource of a Pod through which the part is changed; empty for the Pod itself.
 	Subresource string
 
 	asked any
 	take  func(to *corev1.PodSpec)
 }
 
-// SubresourceResize is that of a Pod through which its resources change.
+// SubresourceResize is the subresource of a Pod through which its resources are changed.
 const SubresourceResize = "resize"
 
-// changing is what of a container Kubernetes lets change.
+// changing holds the fields of a container that Kubernetes lets change.
 type changing struct {
 	Name      string
 	Image     string                      `json:",omitempty"`
 	Resources corev1.ResourceRequirements `json:",omitzero"`
 }
 
-// SpecParts are what Kubernetes lets change of a specification. What it does not say is not among them: none of it can be taken back.
+// SpecParts returns the mutable parts of a specification. A part that the specification does not set is left out, since none of them can be removed again.
 func SpecParts(from *corev1.PodSpec) []SpecPart {
 	var images, resources []changing
 	sized := false
@@ -74,7 +74,7 @@ func SpecParts(from *corev1.PodSpec) []SpecPart {
 	}
 	if deadline := from.ActiveDeadlineSeconds; deadline != nil {
 		parts = append(parts, SpecPart{Field: "activeDeadlineSeconds", asked: *deadline, take: func(to *corev1.PodSpec) {
-			if to.ActiveDeadlineSeconds == nil || *to.ActiveDeadlineSeconds > *deadline { // it only comes nearer
+			if to.ActiveDeadlineSeconds == nil || *to.ActiveDeadlineSeconds > *deadline { // the deadline may only decrease
 				to.ActiveDeadlineSeconds = new(*deadline)
 			}
 		}})
@@ -92,7 +92,7 @@ func SpecParts(from *corev1.PodSpec) []SpecPart {
 	return parts
 }
 
-// each hands the containers of one specification over, with those of the same names in another one.
+// each calls take for all containers of to that have a container of the same name in from.
 func each(to, from *corev1.PodSpec, take func(to, from *corev1.Container)) {
 	for _, lists := range [][2][]corev1.Container{{to.InitContainers, from.InitContainers}, {to.Containers, from.Containers}} {
 		for i := range lists[0] {
@@ -103,7 +103,7 @@ func each(to, from *corev1.PodSpec, take func(to, from *corev1.Container)) {
 	}
 }
 
-// overlay sets the amounts in have that want names: what admission set beside, stays.
+// overlay sets in have the amounts that want names. Other amounts stay, such as those that admission set.
 func overlay(have *corev1.ResourceList, want corev1.ResourceList) {
 	if *have == nil && len(want) > 0 {
 		*have = corev1.ResourceList{}
@@ -111,14 +111,14 @@ func overlay(have *corev1.ResourceList, want corev1.ResourceList) {
 	maps.Copy(*have, want)
 }
 
-// Over returns a copy of another specification with the part taken over, and whether that makes a difference.
+// Over returns a copy of spec with the part applied, and whether that changes anything.
 func (p SpecPart) Over(spec *corev1.PodSpec) (*corev1.PodSpec, bool) {
 	with := spec.DeepCopy()
 	p.take(with)
 	return with, !equality.Semantic.DeepEqual(with, spec)
 }
 
-// hash is short, and another one when something else is asked for.
+// hash returns a short hash of the requested state of the part.
 func (p SpecPart) hash() string { return hash(p.asked) }
 
 func hash(state any) string {
@@ -130,7 +130,7 @@ func hash(state any) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// specNotes is AnnotationSpec when all of a specification is taken over.
+// specNotes returns the value of AnnotationSpec for a specification that is applied completely.
 func specNotes(spec *corev1.PodSpec) string {
 	var notes []string
 	for _, part := range SpecParts(spec) {
@@ -139,7 +139,7 @@ func specNotes(spec *corev1.PodSpec) string {
 	return strings.Join(notes, ",")
 }
 
-// Noted returns what a text of AnnotationSpec says of a part; empty is nothing. Up to v0.1 it was one word for all parts.
+// Noted returns the hash that a value of AnnotationSpec holds for a part; empty if it holds none. Up to v0.1 the value was a single hash for all parts.
 func Noted(text, field string) string {
 	if !strings.Contains(text, "=") {
 		return text
@@ -152,7 +152,8 @@ func Noted(text, field string) string {
 	return ""
 }
 
-// NotedBut returns AnnotationSpec when all that wanted says was taken over but some parts, of which it says what is given, nothing if that is empty.
+// NotedBut returns the value of AnnotationSpec after all parts of wanted were applied except those in but. For these it contains the hash given in but, and
+// no entry if that is empty.
 func NotedBut(wanted string, but map[string]string) string {
 	if len(but) == 0 {
 		return wanted
@@ -170,16 +171,16 @@ func NotedBut(wanted string, but map[string]string) string {
 	return strings.Join(notes, ",")
 }
 
-// SpecChanged tells whether the ShadowPod has to hear of a change of the local Pod's specification.
+// SpecChanged tells whether a change of the local Pod's specification has to be applied to the ShadowPod.
 func SpecChanged(shadow *offv1.ShadowPod, local *corev1.Pod) bool {
 	noted := shadow.Annotations[AnnotationSpec]
-	if !strings.Contains(noted, "=") { // what is as it was is not written anew for an upgrade
+	if !strings.Contains(noted, "=") { // an upgrade does not rewrite the annotation of an unchanged specification
 		return noted != formerHash(&local.Spec)
 	}
 	return noted != specNotes(&local.Spec)
 }
 
-// formerHash is the one word of a specification up to v0.1.
+// formerHash returns the single hash of a specification that releases up to v0.1 wrote.
 func formerHash(spec *corev1.PodSpec) string {
 	state := struct {
 		Containers []changing
@@ -198,18 +199,18 @@ func formerHash(spec *corev1.PodSpec) string {
 	return hash(state)
 }
 
-// SpecChange is a ShadowPod with the first part of what changed of a specification.
+// SpecChange is a ShadowPod with the first changed part of a specification applied.
 type SpecChange struct {
-	// Part is its field; empty if there was nothing to take over but a note.
+	// Part is the Field of the applied part; empty if only AnnotationSpec had to be updated.
 	Part string
-	// Shadow is the ShadowPod with it.
+	// Shadow is the ShadowPod with the part applied.
 	Shadow *offv1.ShadowPod
-	// More tells that it was not all.
+	// More tells whether other parts remain to be applied.
 	More bool
 }
 
-// ChangeSpec returns the first part of what changed of local that shadow has taken no note of, apart from those that are left out. When nothing but
-// those is left, it is false. Both are to be read whole if it is to be written.
+// ChangeSpec applies to shadow the first changed part of local's specification that AnnotationSpec does not record. Parts in leftOut are skipped. The
+// result is false if nothing else has changed. shadow and local must be complete objects if the result is to be written.
 func ChangeSpec(shadow *offv1.ShadowPod, local *corev1.Pod, leftOut []string) (SpecChange, bool) {
 	out, in := shadow.DeepCopy(), local.DeepCopy()
 	change := SpecChange{Shadow: out}
@@ -242,9 +243,9 @@ func ChangeSpec(shadow *offv1.ShadowPod, local *corev1.Pod, leftOut []string) (S
 	return change, true
 }
 
-// readinessGates are the conditions that the provider is to set on the remote Pod for readiness gates of local controllers. A gate that is told
-// once stays with the consumer; another one becomes the consumer's when it is set here and not on the remote Pod that the local one shows. The
-// rest are those of the provider's own controllers.
+// readinessGates returns the value of AnnotationGates: the conditions of local readiness gates to set on the remote Pod. A gate once reported stays with
+// the consumer. Another gate becomes the consumer's if its condition is set on the local Pod, and is missing on the remote Pod that the local Pod shows.
+// The provider's own controllers set the remaining gates.
 func readinessGates(shadow *offv1.ShadowPod, local, remote *corev1.Pod) string {
 	told := ParseGates(shadow.Annotations[AnnotationGates])
 	shown := remote != nil && local.Annotations[AnnotationRemoteUID] == string(remote.UID)
@@ -265,7 +266,7 @@ func readinessGates(shadow *offv1.ShadowPod, local, remote *corev1.Pod) string {
 	return strings.Join(parts, ",")
 }
 
-// ParseGates reads AnnotationGates; what is no condition is left out.
+// ParseGates reads a value of AnnotationGates. Invalid entries are left out.
 func ParseGates(text string) map[corev1.PodConditionType]corev1.ConditionStatus {
 	gates := map[corev1.PodConditionType]corev1.ConditionStatus{}
 	for _, part := range commaList(text) {
@@ -287,10 +288,10 @@ func condition(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition 
 	return nil
 }
 
-// defaultGrace is what Kubernetes gives a Pod that does not say how long it takes to end.
+// defaultGrace is Kubernetes' default grace period of a Pod, in seconds.
 const defaultGrace = int64(corev1.DefaultTerminationGracePeriodSeconds)
 
-// AskedGrace returns within how many seconds a Pod that is being deleted is to end, false if it is as many as its own specification says.
+// AskedGrace returns the grace period, in seconds, of a Pod that is being deleted, false if it equals the grace period in the Pod's spec.
 func AskedGrace(local *corev1.Pod) (int64, bool) {
 	usual := defaultGrace
 	if own := local.Spec.TerminationGracePeriodSeconds; own != nil {
@@ -302,13 +303,13 @@ func AskedGrace(local *corev1.Pod) (int64, bool) {
 	return 0, false
 }
 
-// Grace returns within how many seconds the Pod of a ShadowPod is to end, false if it is not to.
+// Grace returns the grace period, in seconds, with which the Pod of a ShadowPod has to be deleted, false if it does not have to be deleted.
 func Grace(shadow *offv1.ShadowPod) (int64, bool) {
 	seconds, err := strconv.ParseInt(shadow.Annotations[AnnotationGrace], 10, 64)
 	return seconds, err == nil && seconds >= 0
 }
 
-// WithGrace returns shadow with the order to end its Pod within so many seconds.
+// WithGrace returns a copy of shadow annotated to have its Pod deleted with that grace period, in seconds.
 func WithGrace(shadow *offv1.ShadowPod, seconds int64) *offv1.ShadowPod {
 	out := shadow.DeepCopy()
 	if out.Annotations == nil {

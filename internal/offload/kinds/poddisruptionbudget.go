@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// BudgetObserved tells whether the status of a PodDisruptionBudget is about its present specification. Before that, nothing is known of its numbers.
+// BudgetObserved tells whether the status of a PodDisruptionBudget is that of its present specification. If not, its numbers must not be used.
 func BudgetObserved(local *policyv1.PodDisruptionBudget) bool {
 	return local.Status.ObservedGeneration >= local.Generation && local.Generation > 0
 }
 
-// HealthyPods counts the Pods that a PodDisruptionBudget counts as healthy, as its controller does.
+// HealthyPods returns the number of Pods that a PodDisruptionBudget's controller would count as healthy.
 func HealthyPods(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (int32, error) {
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	if err != nil {
@@ -33,12 +33,12 @@ func HealthyPods(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (int3
 	return n, nil
 }
 
-// PodDisruptionBudget returns the copy of local, or why it has none, and a problem for the user. elsewhere is how many of its healthy Pods run in other
-// places than the provider. local must be observed.
+// PodDisruptionBudget returns the copy of local, or why it has none, and a problem for the user. The argument elsewhere is the number of its healthy
+// Pods that do not run in the provider. The status of local must be up to date (BudgetObserved).
 //
-// The numbers are those of the origin, which knows the whole set of Pods and the controllers that own them: percentages, minAvailable and maxUnavailable
-// have become status.desiredHealthy there. The provider has to keep what is left of it when the healthy Pods elsewhere are subtracted. That number does not
-// change with the Pods in the provider, so that it holds while the clusters do not reach each other.
+// The copy's minAvailable is computed in the origin cluster, which knows all Pods and the controllers that own them. There, status.desiredHealthy is the
+// result of percentages, minAvailable and maxUnavailable. The provider has to keep that number minus the healthy Pods elsewhere. The result does not
+// depend on the Pods in the provider, so it stays valid while the clusters can't reach each other.
 func PodDisruptionBudget(local *policyv1.PodDisruptionBudget, namespace string, elsewhere int32, o CopyOptions) (out *policyv1.PodDisruptionBudget, why string, problem error) {
 	if why := Kept(local.Annotations, o); why != "" {
 		return nil, why, nil
@@ -49,7 +49,7 @@ func PodDisruptionBudget(local *policyv1.PodDisruptionBudget, namespace string, 
 	keep := max(local.Status.DesiredHealthy-elsewhere, 0)
 	if i := slices.IndexFunc(local.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == policyv1.DisruptionAllowedCondition && c.Reason == policyv1.SyncFailedReason
-	}); i >= 0 { // no disruption is allowed here either
+	}); i >= 0 { // the origin cluster allows no disruption then, either
 		keep = math.MaxInt32
 		problem = fmt.Errorf("no pod of it may be evicted, here or in cluster %s, since its numbers can't be computed: %s; use minAvailable with a number, or give the pods "+
 			"a controller that can be scaled", o.Destination, local.Status.Conditions[i].Message)
@@ -62,7 +62,7 @@ func PodDisruptionBudget(local *policyv1.PodDisruptionBudget, namespace string, 
 	return out, "", problem
 }
 
-// MergePodDisruptionBudget returns have with what want says.
+// MergePodDisruptionBudget returns have with the metadata and spec of want, and the change that this needs.
 func MergePodDisruptionBudget(have, want *policyv1.PodDisruptionBudget) (*policyv1.PodDisruptionBudget, Change) {
 	out := have.DeepCopy()
 	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)

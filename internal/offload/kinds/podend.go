@@ -10,14 +10,13 @@ import (
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// Finished tells whether a Pod has come to its end, which nothing may take back.
+// Finished tells whether a Pod is in a final phase, which must never change.
 func Finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// Conclusive tells whether the end that a remote Pod reports holds even when it comes of its being deleted. A Pod that is to run once at most has
-// ended, whoever ended it, and must not begin again; one that is restarted on failure has ended when it succeeded; one that runs for ever is
-// only made again.
+// Conclusive tells whether the final phase of a remote Pod counts even if it results from the Pod's deletion. With policy Never, a Pod has ended, whatever
+// the cause, and must not run again. With OnFailure, it has ended only if it succeeded. With Always, the Pod is recreated.
 func Conclusive(phase corev1.PodPhase, policy corev1.RestartPolicy) bool {
 	switch policy {
 	case corev1.RestartPolicyNever:
@@ -29,19 +28,19 @@ func Conclusive(phase corev1.PodPhase, policy corev1.RestartPolicy) bool {
 	}
 }
 
-// Refused returns local waiting, with the reason for which it is not offloaded in a sentence for the user.
+// Refused returns local as Pending, with a message for the user why it is not offloaded.
 func Refused(local *corev1.Pod, message string) *corev1.Pod {
 	out := local.DeepCopy()
 	out.Status.Phase, out.Status.Reason, out.Status.Message = corev1.PodPending, offv1.PodOffloadingBackOff, message
 	return out
 }
 
-// Aborted returns local failed, because its offloading was taken back by the provider or with its namespace.
+// Aborted returns local as Failed. The provider has ended its offloading, or its namespace is no longer offloaded.
 func Aborted(local *corev1.Pod, message string) *corev1.Pod {
 	return ended(local, corev1.PodFailed, offv1.PodOffloadingAborted, message)
 }
 
-// End is what of the status of a Pod that has finished a ShadowPod keeps: what controllers act on. Nil for one that has not.
+// End returns the part of a finished Pod's status that a ShadowPod keeps: the fields that controllers act on. It is nil for other Pods.
 func End(pod *corev1.Pod) *corev1.PodStatus {
 	if !Finished(pod) {
 		return nil
@@ -68,8 +67,8 @@ func End(pod *corev1.Pod) *corev1.PodStatus {
 	return out
 }
 
-// RemoteTerminated returns local in the final phase that its ShadowPod reports although the remote Pod is gone, with all that the ShadowPod kept of that
-// end. One of a release before kept only the phase.
+// RemoteTerminated returns local in the final phase that its ShadowPod reports for a remote Pod that is gone. It includes the status that the ShadowPod
+// kept. A ShadowPod of an earlier release kept only the phase.
 func RemoteTerminated(local *corev1.Pod, shadow *offv1.ShadowPod, o PodOptions) *corev1.Pod {
 	phase := shadow.Status.Phase
 	if end := shadow.Status.Pod; end != nil && end.Phase == phase {
@@ -80,7 +79,7 @@ func RemoteTerminated(local *corev1.Pod, shadow *offv1.ShadowPod, o PodOptions) 
 	return ended(offloaded(local), phase, offv1.PodRemoteTerminated, "the remote pod had finished before it was removed")
 }
 
-// ended returns a copy of local in a final phase: not ready, and no container running.
+// ended returns a copy of local in a final phase: not ready, and with no running container.
 func ended(local *corev1.Pod, phase corev1.PodPhase, reason, message string) *corev1.Pod {
 	out := local.DeepCopy()
 	s := &out.Status
@@ -95,7 +94,7 @@ func ended(local *corev1.Pod, phase corev1.PodPhase, reason, message string) *co
 		}
 	}
 	s.ContainerStatuses = terminated(s.ContainerStatuses, local.Spec.Containers, reason, exitCode)
-	// Of the others those end that were seen to run.
+	// Init and ephemeral containers end only if they were last seen running.
 	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.EphemeralContainerStatuses} {
 		for i := range list {
 			if list[i].State.Running != nil {
@@ -106,7 +105,7 @@ func ended(local *corev1.Pod, phase corev1.PodPhase, reason, message string) *co
 	return out
 }
 
-// terminated returns the status of every container of spec, those that were not seen to end ending with exitCode.
+// terminated returns a terminated status for every container of spec. Containers without an observed end get exitCode.
 func terminated(have []corev1.ContainerStatus, spec []corev1.Container, reason string, exitCode int32) []corev1.ContainerStatus {
 	out := make([]corev1.ContainerStatus, 0, len(spec))
 	for i := range spec {
@@ -120,7 +119,7 @@ func terminated(have []corev1.ContainerStatus, spec []corev1.Container, reason s
 	return out
 }
 
-// end turns the status of a container into that of one that has ended, if it does not say so itself.
+// end sets the status of a container to terminated, unless it is terminated already.
 func end(c *corev1.ContainerStatus, reason string, exitCode int32) {
 	c.Ready, c.Started = false, new(false)
 	if c.State.Terminated != nil {

@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Problems are what of a Pod has no effect in the provider although its maker may count on it: one sentence each, with field, value and cure.
+// Problems returns the features of a Pod that have no effect in the provider although the user may rely on them: one sentence each, with field, value and
+// cure.
 func Problems(local *corev1.Pod) []string {
 	var out []string
 	for _, a := range []struct {
@@ -45,7 +46,7 @@ func Problems(local *corev1.Pod) []string {
 	return append(append(out, schedulingProblems(local)...), twoTruths(local)...)
 }
 
-// AnnotationProblems tells which annotations that a Pod reads of itself (the downward API) are not copied, in one sentence with fields and cure.
+// AnnotationProblems returns one sentence, with fields and cure, about annotations that a Pod reads through the downward API and that are not copied.
 func AnnotationProblems(local *corev1.Pod, o PodOptions) []string {
 	_, copied := podMetadata(local, o)
 	var missing []string
@@ -95,8 +96,9 @@ func AnnotationProblems(local *corev1.Pod, o PodOptions) []string {
 		"accept them (chart values offloading.reflection.include.annotations here, offloading.acceptedMetadata.annotations.pods there)", strings.Join(missing, ", "), o.Destination)}
 }
 
-// twoTruths tells a pod that has the rights of a service account here, and so speaks with the API server of this cluster, by which of its variables it
-// would name to that API server a namespace and a node that are those of the provider: Services are found by them there.
+// twoTruths returns a warning for a Pod that uses the origin API server with a service account of its own. It lists environment variables from the
+// downward API whose values are those of the provider, such as namespace and node. The origin API server does not know these values. The variables keep
+// them, since pods in the provider need them to find Services there.
 func twoTruths(local *corev1.Pod) []string {
 	support := local.Annotations[AnnotationAPIServerSupport]
 	if account := local.Spec.ServiceAccountName; account == "" || account == "default" || support == APIServerRemote || support == APIServerDisabled || !AsksForTokens(local) {

@@ -8,20 +8,21 @@ import (
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// PartResources is the Field of the SpecPart with the resources of containers.
+// PartResources is the Field of the SpecPart for the resources of containers.
 const PartResources = "resources"
 
-// resizeRefused begins the message of a condition that reports a refusal of the provider's API server to this virtual node.
+// resizeRefused is the prefix of a condition's message if the provider's API server refused the change that this virtual node requested.
 const resizeRefused = "the provider refused the change of resources: "
 
-// ResizeRefused is the condition of a Pod whose change of resources is refused, as a kubelet would report it: programs must not count what the specification
-// asks for. The reason is PodReasonInfeasible, or PodReasonDeferred where it may be accepted later.
+// ResizeRefused returns the condition, as a kubelet would report it, of a Pod whose change of resources was refused. It shows programs that the resources
+// in the specification are not granted. The reason is PodReasonInfeasible, or PodReasonDeferred if the change may be accepted later.
 func ResizeRefused(reason, message string) corev1.PodCondition {
 	return corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: reason, Message: message}
 }
 
-// withResize adds to want, which shows the remote Pod, the condition of a change of resources that never reached that Pod's kubelet: the provider's
-// controller reports it in the ShadowPod, or its API server refused the ShadowPod, just now (refusal) or before, and the change is still due.
+// withResize adds the PodResizePending condition to want, for a change of resources that never reached the remote Pod's kubelet. There are two sources.
+// Either the provider's controller reports the condition in the ShadowPod. Or the provider's API server refused to change the ShadowPod, in this
+// reconciliation (refusal) or earlier, and the change is still pending.
 func withResize(want, local *corev1.Pod, shadow *offv1.ShadowPod, refusal string) {
 	if shadow == nil || Finished(want) || condition(want, corev1.PodResizePending) != nil {
 		return

@@ -11,8 +11,7 @@ func RootCA(origin string) string {
 	return name
 }
 
-// renameRootCA has every reference of a remote spec to the root CA, by whichever field, refer to its reflected copy: under its own name the provider has
-// the CA of its own API server.
+// renameRootCA changes every reference to the root CA in a remote spec to the name of its reflected copy. The original name is the provider's own root CA.
 func renameRootCA(spec *corev1.PodSpec, o PodOptions) {
 	rename := func(name *string, optional **bool) {
 		if *name != rootCA {

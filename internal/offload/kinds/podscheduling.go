@@ -8,18 +8,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// bindingLabels are labels that admission or the binding at the origin writes on a Pod: those of the node that it got here, the virtual node. The
-// provider writes its own.
+// bindingLabels are labels that admission or the binding at the origin sets on a Pod: the topology labels of its node there, the virtual node. The provider
+// sets its own.
 var bindingLabels = []string{"topology.kubernetes.io/*", "topology.k8s.io/*"}
 
-// admissionAnnotations are annotations in which admission at the origin records what it did to a Pod. The provider's own admission does the same.
+// admissionAnnotations are annotations in which admission at the origin records its changes of a Pod. The provider's own admission sets its own.
 var admissionAnnotations = []string{"kubernetes.io/limit-ranger", "openshift.io/scc", "kubernetes.io/psp"}
 
-// WithoutBinding removes from labels, in place, those that admission or a binding writes: they are not the user's.
+// WithoutBinding removes from labels, in place, the labels that admission or a binding sets.
 func WithoutBinding(labels map[string]string) { drop(labels, bindingLabels) }
 
-// unmerge removes from a selector, in place, the requirements that an API server derived from keys and the labels of the Pod when it stored the Pod: the next
-// one derives them again, and refuses keys that the selector names already.
+// unmerge removes from a selector, in place, the requirements that an API server derived from keys and the labels of the Pod when it stored the Pod. The
+// provider's API server derives them again, and refuses keys that the selector already contains.
 func unmerge(selector *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator, labels map[string]string) {
 	if selector == nil || len(keys) == 0 {
 		return
@@ -30,19 +30,19 @@ func unmerge(selector *metav1.LabelSelector, keys []string, operator metav1.Labe
 	})
 }
 
-// unmergeTerm does so for a term of an affinity between Pods.
+// unmergeTerm applies unmerge to a term of a Pod affinity.
 func unmergeTerm(term *corev1.PodAffinityTerm, labels map[string]string) {
 	unmerge(term.LabelSelector, term.MatchLabelKeys, metav1.LabelSelectorOpIn, labels)
 	unmerge(term.LabelSelector, term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn, labels)
 }
 
-// ofOrigin tells whether a constraint can only hold at the origin: its domains are told apart by a label that nodes of the provider need not have, and
-// without which none of them is eligible. The host name all nodes have.
+// ofOrigin tells whether a topology spread constraint can be enforced only in the origin cluster. Nodes of the provider need not have the label of its
+// topologyKey, and a node without the label is not eligible. All nodes have the host name label.
 func ofOrigin(c *corev1.TopologySpreadConstraint) bool {
 	return c.WhenUnsatisfiable == corev1.DoNotSchedule && c.TopologyKey != corev1.LabelHostname
 }
 
-// spread returns the constraints for the provider's nodes: a constraint that only the origin can hold becomes a preference.
+// spread returns the constraints for the provider's nodes. A constraint that only the origin cluster can enforce becomes a preference.
 func spread(in []corev1.TopologySpreadConstraint, labels map[string]string) []corev1.TopologySpreadConstraint {
 	var out []corev1.TopologySpreadConstraint
 	has := func(of corev1.TopologySpreadConstraint) bool {
@@ -54,7 +54,7 @@ func spread(in []corev1.TopologySpreadConstraint, labels map[string]string) []co
 		c := in[i]
 		unmerge(c.LabelSelector, c.MatchLabelKeys, metav1.LabelSelectorOpIn, labels)
 		if ofOrigin(&c) {
-			if has(c) { // the two would be refused as duplicates
+			if has(c) { // the API server refuses duplicates
 				continue
 			}
 			c.WhenUnsatisfiable, c.MinDomains = corev1.ScheduleAnyway, nil
@@ -64,7 +64,7 @@ func spread(in []corev1.TopologySpreadConstraint, labels map[string]string) []co
 	return out
 }
 
-// schedulingProblems are the constraints that hold at the origin only, one sentence each.
+// schedulingProblems returns one sentence for each constraint that only the origin cluster can enforce.
 func schedulingProblems(local *corev1.Pod) []string {
 	var out []string
 	for i := range local.Spec.TopologySpreadConstraints {

@@ -14,31 +14,32 @@ import (
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// What the local Pod tells beside its status, and reasons of its conditions.
+// Labels and annotations that the virtual kubelet sets on local Pods, and reasons of Pod conditions.
 const (
-	// LabelRemoteUnavailable ("true"), on a local Pod, tells that it is not ready because its provider, or the network to it, is out of reach.
+	// LabelRemoteUnavailable ("true"), on a local Pod, means that it is not ready because its provider, or the network to it, is unreachable.
 	LabelRemoteUnavailable = "liqo.io/remote-unavailable"
-	// AnnotationRestarts, on a local Pod whose remote Pod was made again, holds the restarts of its containers in the former
-	// ones: name=count, separated by commas.
+	// AnnotationRestarts, on a local Pod whose remote Pod was recreated, holds the restart counts of its containers in the former remote Pods: name=count,
+	// separated by commas.
 	AnnotationRestarts = "offloading.liqo.io/restarts"
-	// AnnotationRemoteUID, on a local Pod, is the UID of the remote Pod whose status it shows, by which the next one is told from it.
+	// AnnotationRemoteUID, on a local Pod, is the UID of the remote Pod whose status it shows. It distinguishes that Pod from a recreated one.
 	AnnotationRemoteUID = "offloading.liqo.io/remote-uid"
-	// AnnotationOffloaded, on a local Pod, is its own UID once a ShadowPod was made for it. The label that says so to people and selectors is
-	// no proof: it comes along when a manifest is made from an offloaded Pod.
+	// AnnotationOffloaded, on a local Pod, is the Pod's own UID once a ShadowPod was created for it; the first status from the provider writes it.
+	// LabelShadowPod, the label for users and selectors, is no proof: a manifest exported from an offloaded Pod contains it.
 	AnnotationOffloaded = "offloading.liqo.io/offloaded"
-	// reasonRemoteTerminating is why a Pod whose remote Pod is on its way out, to be replaced, is not ready.
+	// reasonRemoteTerminating is the reason of a Pod that is not ready because its remote Pod is being deleted and will be recreated.
 	reasonRemoteTerminating = "RemotePodTerminating"
-	// reasonRemoteUnavailable is why such a Pod is not ready.
+	// reasonRemoteUnavailable is the reason of a Pod that is not ready because its provider is unreachable.
 	reasonRemoteUnavailable = "RemoteUnavailable"
 )
 
-// PodStatus returns local with the status that remote, its Pod in the provider, gives it, and with the label of an offloaded Pod. Both
-// travel in one write.
+// PodStatus returns local with the status of remote, its Pod in the provider, and with the label and annotation of an offloaded Pod. One patch can write
+// both.
 //
-// The remote status is taken whole, except for what only the local API server or the local cluster can know: quality of service,
-// nominated node, resource claims, generation, conditions that others set here. A remote Pod that is being deleted while the local one
-// is not will be made again by the provider, unless its end is conclusive: its phase says nothing about the local Pod, which is only not ready
-// meanwhile.
+// The remote status is copied as a whole, except for fields that only the local cluster knows. These are QoS class, nominated node, resource claims,
+// generation, and conditions that others set on the local Pod.
+//
+// If the remote Pod is being deleted and the local Pod is not, the provider will recreate the remote Pod, unless its end is conclusive. The phase of the
+// remote Pod is ignored then; the local Pod only becomes not ready.
 func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	out := offloaded(local)
 	dying := !remote.DeletionTimestamp.IsZero() && local.DeletionTimestamp.IsZero()
@@ -68,7 +69,8 @@ func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	return out
 }
 
-// ShownStatus is PodStatus with what the ShadowPod reports beside the remote Pod, and why the provider refused a change of resources just now; empty if it did not.
+// ShownStatus returns PodStatus together with the resize condition that the ShadowPod reports. If the provider refused a change of resources in this
+// reconciliation, refusal is its reason, otherwise it is empty.
 func ShownStatus(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, refusal string, o PodOptions) *corev1.Pod {
 	out := PodStatus(local, remote, o)
 	withResize(out, local, shadow, refusal)
@@ -83,13 +85,13 @@ func ShownStatus(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod,
 	return out
 }
 
-// another tells whether the local Pod shows another remote Pod than that one.
+// another tells whether the local Pod shows the status of a remote Pod other than remote.
 func another(local, remote *corev1.Pod) bool {
 	shown := local.Annotations[AnnotationRemoteUID]
 	return Offloaded(local) && shown != "" && shown != string(remote.UID)
 }
 
-// Unreachable returns local as it is while its provider is out of reach: not ready, so that no Service sends to it, and nothing else said.
+// Unreachable returns local with the status for an unreachable provider. The Pod is not ready, so that Services send it no traffic; all else stays.
 func Unreachable(local *corev1.Pod) *corev1.Pod {
 	out := local.DeepCopy()
 	notReady(&out.Status, local, reasonRemoteUnavailable)
@@ -97,7 +99,7 @@ func Unreachable(local *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// mark puts LabelRemoteUnavailable on a Pod, or takes it off.
+// mark sets LabelRemoteUnavailable on a Pod, or removes it.
 func mark(pod *corev1.Pod, unavailable bool) {
 	if !unavailable {
 		delete(pod.Labels, LabelRemoteUnavailable)
@@ -109,7 +111,7 @@ func mark(pod *corev1.Pod, unavailable bool) {
 	pod.Labels[LabelRemoteUnavailable] = "true"
 }
 
-// AddressProblem tells why the address of a remote Pod is not shown, nil if it is or will be.
+// AddressProblem returns why the address of a remote Pod can't be shown, nil if it is shown or will be.
 func AddressProblem(remote *corev1.Pod, o PodOptions) error {
 	if o.TranslateIP == nil || remote.Status.PodIP == "" {
 		return nil
@@ -118,12 +120,12 @@ func AddressProblem(remote *corev1.Pod, o PodOptions) error {
 	return err
 }
 
-// Offloaded tells whether a ShadowPod was made for this very Pod.
+// Offloaded tells whether a ShadowPod was created for this very Pod.
 func Offloaded(local *corev1.Pod) bool {
 	return local.UID != "" && local.Annotations[AnnotationOffloaded] == string(local.UID)
 }
 
-// offloaded returns a copy of local with the label and the annotation that say so.
+// offloaded returns a copy of local with the label and the annotation of an offloaded Pod.
 func offloaded(local *corev1.Pod) *corev1.Pod {
 	out := local.DeepCopy()
 	if out.Labels == nil {
@@ -134,7 +136,7 @@ func offloaded(local *corev1.Pod) *corev1.Pod {
 		out.Annotations = map[string]string{}
 	}
 	if !Offloaded(local) {
-		// Those of the Pod that the manifest was taken from.
+		// They belong to the Pod whose manifest local was created from.
 		delete(out.Annotations, AnnotationRestarts)
 		delete(out.Annotations, AnnotationRemoteUID)
 	}
@@ -142,7 +144,7 @@ func offloaded(local *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// addresses gives a status the addresses that are true here.
+// addresses replaces the addresses in a status by those that are valid in this cluster.
 func addresses(s *corev1.PodStatus, o PodOptions) {
 	s.HostIP, s.HostIPs = o.HostIP, nil
 	if o.HostIP != "" {
@@ -151,7 +153,7 @@ func addresses(s *corev1.PodStatus, o PodOptions) {
 	if o.TranslateIP == nil {
 		return
 	}
-	s.PodIPs = nil // also without a PodIP: the API server here would take the first of them for it
+	s.PodIPs = nil // also without a PodIP: the local API server would set PodIP to the first of PodIPs
 	if s.PodIP == "" {
 		return
 	}
@@ -165,8 +167,8 @@ func addresses(s *corev1.PodStatus, o PodOptions) {
 	}
 }
 
-// conditions are the remote ones, but for readiness gates that are told from here, and after them those that somebody set on the local Pod and
-// the remote one does not have: readiness gates of local controllers, the traces of an eviction. Of the remote Pod shown before, nothing stays.
+// conditions returns the remote conditions, without the readiness gates that this cluster reports to the provider. It appends conditions that exist only on
+// the local Pod: readiness gates of local controllers, and conditions such as the record of an eviction. Conditions of a former remote Pod are dropped.
 func conditions(local, remote *corev1.Pod, o PodOptions) []corev1.PodCondition {
 	out := make([]corev1.PodCondition, 0, len(remote.Status.Conditions)+1)
 	told := ParseGates(remote.Annotations[AnnotationGates])
@@ -179,7 +181,7 @@ func conditions(local, remote *corev1.Pod, o PodOptions) []corev1.PodCondition {
 			before = shown.ObservedGeneration
 		}
 		c.ObservedGeneration = observed(c.ObservedGeneration, local.Generation, before)
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse { // "0/1 nodes are available": of whom?
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse { // the message, like "0/1 nodes are available", does not name the cluster
 			c.Message = "in cluster " + o.Destination + ": " + c.Message
 		}
 		out = append(out, c)
@@ -196,8 +198,8 @@ func conditions(local, remote *corev1.Pod, o PodOptions) []corev1.PodCondition {
 	return out
 }
 
-// observed is the generation that a status, or a condition, says to be about: the local one, if that of the remote Pod says anything. If it does not,
-// what was said before stays: an API server takes that back from nobody, and it would be tried again and again.
+// observed returns the observed generation for a local status or condition: the local generation if the remote one is set. Otherwise it keeps the previous
+// value: API servers do not let it be reset, so each write would be followed by another attempt.
 func observed(remote, local, before int64) int64 {
 	if remote == 0 {
 		return before
@@ -205,7 +207,7 @@ func observed(remote, local, before int64) int64 {
 	return local
 }
 
-// kubelets tells whether only the node's agent and the scheduler speak with this condition.
+// kubelets tells whether a condition belongs to the kubelet.
 func kubelets(t corev1.PodConditionType) bool {
 	switch t {
 	case corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodReadyToStartContainers,
@@ -216,7 +218,7 @@ func kubelets(t corev1.PodConditionType) bool {
 	}
 }
 
-// notReady turns the Ready condition to False, keeping the time of the change if it was False in local for the same reason.
+// notReady sets the Ready condition to False. The transition time stays if the condition was False in local already.
 func notReady(s *corev1.PodStatus, local *corev1.Pod, reason string) {
 	for i := range s.Conditions {
 		c := &s.Conditions[i]
@@ -227,19 +229,21 @@ func notReady(s *corev1.PodStatus, local *corev1.Pod, reason string) {
 		for _, old := range local.Status.Conditions {
 			if old.Type == c.Type && old.Status == c.Status {
 				c.LastTransitionTime = old.LastTransitionTime
-				// The local control plane turns the condition too, without a reason: it is the same fact, not worth a write.
+				// The local control plane may have set the condition to False without a reason. That is the same state, and not worth a write.
 				c.Reason, c.Message = old.Reason, old.Message
 			}
 		}
 	}
 }
 
-// restarts adds to the counts of s, which is remote's status, those of the remote Pods that came before it. Another remote Pod than the one
-// shown so far keeps what was counted, and the end of that one counts as a restart of every container that ran. Pods are told apart by
-// their UID: clocks of nodes and API servers differ.
+// restarts adds the restart counts of former remote Pods to s, the status of remote. If remote is another Pod than the one shown so far, the former counts
+// are kept, and the end of the former Pod counts as one restart of every container that ran. UIDs distinguish the remote Pods, since the clocks of nodes
+// and API servers differ.
 //
-// A new Pod has no containers until a node has taken it. Those that always restart are told all the same if they were counted: counts never go
-// back. Others Kubernetes lets not leave their end, but one that is not told may be told anew: so it is not, once.
+// A recreated Pod has no container statuses until a node accepts it. Containers with counted restarts that always restart get a status even then, so
+// that their counts never decrease. Other containers can't leave the terminated state: the API server refuses such a status update. But it accepts a
+// status without the container, and later a new one. So the first status of a recreated Pod omits a container that terminated in the former Pod and has
+// not terminated in this one.
 func restarts(out *corev1.Pod, s *corev1.PodStatus, remote *corev1.Pod) {
 	base := parseRestarts(out.Annotations[AnnotationRestarts])
 	before := slices.Concat(out.Status.InitContainerStatuses, out.Status.ContainerStatuses)
@@ -285,7 +289,7 @@ func restarts(out *corev1.Pod, s *corev1.PodStatus, remote *corev1.Pod) {
 	}
 }
 
-// alwaysRestarts tells whether a container may leave its end, whatever that was.
+// alwaysRestarts tells whether a container is restarted however it terminated.
 func alwaysRestarts(pod *corev1.Pod, c *corev1.Container) bool {
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
@@ -317,7 +321,7 @@ func parseRestarts(s string) map[string]int32 {
 	return base
 }
 
-// Starting tells whether a status is of a Pod on its ordinary way to being ready, which nobody needs to be told at every step.
+// Starting tells whether a status belongs to a Pod that starts normally and is not ready yet. Its intermediate states need not be written one by one.
 func Starting(s *corev1.PodStatus) bool {
 	if s.Phase != corev1.PodPending && s.Phase != corev1.PodRunning || s.Reason != "" {
 		return false

@@ -8,10 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// localTimes replaces, in the status that a local Pod is to show, the times of the provider's clock by those of this cluster: controllers here
-// compare them with their own. A state that the Pod shows already keeps its time, so that nothing is written for a clock alone.
+// localTimes replaces, in the status for a local Pod, timestamps of the provider's clock by timestamps of this cluster's clock, since local controllers
+// compare them with their own clock. A state that the local Pod (shown) has already keeps its time, so that no write is caused by a timestamp alone.
 //
-// A condition counts from when it became known here. Times of containers stay as they are within the life of the local Pod.
+// A condition gets the time when it was first observed here. Times of containers stay, but are limited to the lifetime of the local Pod.
 func localTimes(pod, shown *corev1.Pod, anotherPod bool, now time.Time) {
 	if now.IsZero() {
 		return
@@ -49,7 +49,7 @@ func localTimes(pod, shown *corev1.Pod, anotherPod bool, now time.Time) {
 	}
 }
 
-// span is the life of a local Pod so far.
+// span is the lifetime of a local Pod until now.
 type span struct{ from, to metav1.Time }
 
 func (s span) clamp(t metav1.Time) metav1.Time {
@@ -63,9 +63,9 @@ func (s span) clamp(t metav1.Time) metav1.Time {
 	return t
 }
 
-// container moves the times of one container into the span; before is how the local Pod shows it.
+// container adjusts the times of one container; before is the status of that container that the local Pod shows.
 func (s span) container(c, before *corev1.ContainerStatus) {
-	// started is when that very container was shown to have started, nil if it was not.
+	// started returns the shown start time of the container with that ID, nil if the local Pod does not show that container as running.
 	started := func(id string) *metav1.Time {
 		if running := before.State.Running; running != nil && before.ContainerID == id {
 			return &running.StartedAt
@@ -98,7 +98,7 @@ func (s span) container(c, before *corev1.ContainerStatus) {
 	}
 }
 
-// shownEnd is how the local Pod shows the end of that very container, nil if it does not.
+// shownEnd returns the terminated state that the local Pod shows for the same container, nil if it shows none.
 func shownEnd(before *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) *corev1.ContainerStateTerminated {
 	for _, shown := range []*corev1.ContainerStateTerminated{before.State.Terminated, before.LastTerminationState.Terminated} {
 		if shown != nil && shown.ContainerID == ended.ContainerID && shown.ExitCode == ended.ExitCode {

@@ -14,52 +14,53 @@ import (
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// What the Secret with the tokens of a Pod says about itself.
+// Labels, annotations and limits of the Secret with the tokens of a Pod.
 const (
-	// LabelServiceAccount is the service account, here, whose tokens it holds.
+	// LabelServiceAccount is the local service account whose tokens the Secret holds.
 	LabelServiceAccount = "offloading.liqo.io/service-account-name"
-	// AnnotationTokenPod and AnnotationTokenPodUID are the local Pod that the tokens are bound to.
+	// AnnotationTokenPod and AnnotationTokenPodUID identify the local Pod that the tokens are bound to.
 	AnnotationTokenPod    = "offloading.liqo.io/service-account-for-pod-name"
 	AnnotationTokenPodUID = "offloading.liqo.io/service-account-for-pod-uid"
-	// AnnotationTokenExpiration is when the first of them ends, and AnnotationTokenRefresh when they are to be replaced (RFC 3339).
+	// AnnotationTokenExpiration is when the first token expires, AnnotationTokenRefresh when the tokens have to be replaced (both RFC 3339).
 	AnnotationTokenExpiration = "offloading.liqo.io/service-account-expiration"
 	AnnotationTokenRefresh    = "offloading.liqo.io/service-account-refresh"
 
 	tokenSuffix = "-token"
-	// maxSecretName is the longest name of a Secret (RFC 1123 subdomain).
+	// maxSecretName is the maximum length of a Secret's name (RFC 1123 subdomain).
 	maxSecretName = 253
-	// namespaceKey holds the local namespace, which the remote Pod can't know by itself.
+	// namespaceKey holds the local namespace, since the downward API of the remote Pod returns the remote namespace.
 	namespaceKey = "namespace"
-	// tokenLifetime is how long a token counts, in seconds. It lies in another cluster, so that it is no longer than a kubelet would have it, and
-	// other than the one which API servers take for a sign to extend it to a year.
+	// tokenLifetime is the longest lifetime of a token, in seconds. Tokens are stored in another cluster, so they live no longer than those of a kubelet by
+	// default. The value differs from 3607 s, which API servers may extend to a year.
 	tokenLifetime = 3600
 	minLifetime   = 600
-	// tokenLimit is how many tokens a Pod gets.
+	// tokenLimit is the maximum number of tokens of a Pod.
 	tokenLimit = 32
 )
 
-// Token is one that a Pod asks for.
+// Token is a service account token that a Pod requests.
 type Token struct {
-	// Key is where it is in the Secret.
+	// Key is the key of the token in the Secret.
 	Key string
-	// Audience it is meant for; empty for the API server.
+	// Audience is the audience of the token; empty for the API server.
 	Audience string
-	// Seconds is how long it counts.
+	// Seconds is the lifetime of the token, in seconds.
 	Seconds int64
 }
 
-// TokenSecret is the name of the Secret with the tokens of a Pod. It ends in a hash of the Pod's name, since the namespace holds the user's Secrets as well, and
-// a user may well call one of them POD-token.
+// TokenSecret returns the name of the Secret with the tokens of a Pod. The name ends in a hash of the Pod's name: the namespace contains the user's Secrets
+// as well, and a user may have a Secret named POD-token.
 func TokenSecret(pod string) string {
 	sum := sha256.Sum256([]byte("tokens of pod " + pod))
 	suffix := tokenSuffix + "-" + hex.EncodeToString(sum[:4])
 	return strings.TrimRight(pod[:min(len(pod), maxSecretName-len(suffix))], "-.") + suffix
 }
 
-// FormerTokenSecret is the name that earlier releases gave it; pods that they offloaded read their tokens from there.
+// FormerTokenSecret returns the name that earlier releases gave to that Secret. Pods that they offloaded read their tokens from it.
 func FormerTokenSecret(pod string) string { return pod + tokenSuffix }
 
-// PodOfTokens is the way back from both, empty if it is no such name.
+// PodOfTokens returns the name of the Pod for a name of TokenSecret or FormerTokenSecret. It returns an empty string for other names, and for a name of
+// TokenSecret that is truncated.
 func PodOfTokens(secret string) string {
 	if i := strings.LastIndex(secret, tokenSuffix+"-"); i >= 0 && TokenSecret(secret[:i]) == secret {
 		return secret[:i]
@@ -71,14 +72,14 @@ func PodOfTokens(secret string) string {
 	return pod
 }
 
-// tokenKey is where the token of a volume is in the Secret.
+// tokenKey returns the key of a volume's token in the Secret.
 func tokenKey(volume, path string) string {
 	sum := sha256.Sum256([]byte(path))
 	return volume + "-" + hex.EncodeToString(sum[:3])
 }
 
-// Tokens are those of its service account that a Pod is to have in the provider, in the order of its volumes; none if it keeps off our API server,
-// or can't reach it.
+// Tokens returns the tokens that a Pod gets in the provider, in the order of its volumes. It returns none if the Pod does not use the API server of this
+// cluster, or can't reach it.
 func Tokens(local *corev1.Pod, o PodOptions) []Token {
 	if !speaksHome(local, o) {
 		return nil
@@ -107,14 +108,14 @@ func Tokens(local *corev1.Pod, o PodOptions) []Token {
 	return out
 }
 
-// AsksForTokens tells whether a Pod has tokens of its service account when it runs here.
+// AsksForTokens tells whether a Pod requests service account tokens in its volumes.
 func AsksForTokens(local *corev1.Pod) bool {
 	return slices.ContainsFunc(local.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
 	})
 }
 
-// TokenVolumes keeps of volumes what Tokens reads.
+// TokenVolumes returns the volumes reduced to the fields that Tokens reads.
 func TokenVolumes(volumes []corev1.Volume) []corev1.Volume {
 	var out []corev1.Volume
 	for i := range volumes {
@@ -138,12 +139,12 @@ func TokenVolumes(volumes []corev1.Volume) []corev1.Volume {
 	return out
 }
 
-// TokensSecret returns the Secret for the tokens of a Pod, which whoever writes it puts into it (FillTokens), in a namespace of the provider.
+// TokensSecret returns the Secret for the tokens of a Pod, in a namespace of the provider. It has no tokens yet; FillTokens adds them before the write.
 func TokensSecret(local *corev1.Pod, namespace string, o PodOptions) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: TokenSecret(local.Name),
-			// No destination: it is no copy of a Secret.
+			// Without a destination label: it is no copy of a Secret.
 			Labels:      map[string]string{api.LabelOrigin: o.Origin, offv1.LabelNodeName: o.Node, LabelServiceAccount: labelValue(local.Spec.ServiceAccountName)},
 			Annotations: map[string]string{AnnotationTokenPod: local.Name, AnnotationTokenPodUID: string(local.UID)},
 		},
@@ -152,7 +153,7 @@ func TokensSecret(local *corev1.Pod, namespace string, o PodOptions) *corev1.Sec
 	}
 }
 
-// labelValue is a name, or nothing where it is too long for a label: it only informs.
+// labelValue returns name, or an empty string if it is too long for a label. The value is only informative.
 func labelValue(name string) string {
 	if len(name) > 63 {
 		return ""
@@ -160,14 +161,14 @@ func labelValue(name string) string {
 	return name
 }
 
-// OwnsTokens tells whether a Secret of the provider holds tokens of pods of this node.
+// OwnsTokens tells whether a Secret of the provider holds tokens of this node's pods.
 func OwnsTokens(secret *corev1.Secret, o PodOptions) bool {
 	_, tokens := secret.Labels[LabelServiceAccount]
 	return tokens && secret.Labels[api.LabelOrigin] == o.Origin && secret.Labels[offv1.LabelNodeName] == o.Node
 }
 
-// FillTokens puts tokens, by their keys, into a Secret of TokensSecret at a time; the first of them expires then. They are to be replaced when a fifth
-// of their life is left, as a kubelet does, yet never sooner than after a minute.
+// FillTokens adds tokens, by key, to a Secret that TokensSecret returned. now is the current time, and expires is when the first token expires. The tokens
+// have to be replaced when a fifth of their lifetime is left, as a kubelet does, but no sooner than after a minute.
 func FillTokens(secret *corev1.Secret, tokens map[string]string, now, expires time.Time) {
 	for key, token := range tokens {
 		secret.Data[key] = []byte(token)
@@ -177,7 +178,7 @@ func FillTokens(secret *corev1.Secret, tokens map[string]string, now, expires ti
 	secret.Annotations[AnnotationTokenRefresh] = now.Add(life).UTC().Format(time.RFC3339)
 }
 
-// TokensDue is how long the tokens in a Secret still serve a Pod: not at all if they are bound to another one, or some are missing.
+// TokensDue returns the time until the tokens in a Secret have to be replaced, 0 if some are missing or if they are bound to another Pod.
 func TokensDue(secret *corev1.Secret, local *corev1.Pod, wanted []Token, now time.Time) time.Duration {
 	if secret.Annotations[AnnotationTokenPodUID] != string(local.UID) {
 		return 0

@@ -2,18 +2,18 @@ package kinds
 
 import corev1 "k8s.io/api/core/v1"
 
-// Annotations with which a PersistentVolumeClaim, or the template of one in a Pod, tunes its twin.
+// Annotations by which a PersistentVolumeClaim, or a Pod's template for one, configures the claim in the provider.
 const (
 	// AnnotationRemoteStorageClass names the storage class in the provider.
 	AnnotationRemoteStorageClass = "liqo.io/remote-storage-class"
-	// AnnotationRemoteAccessModes lists, separated by commas, the access modes in the provider.
+	// AnnotationRemoteAccessModes lists the access modes in the provider, separated by commas.
 	AnnotationRemoteAccessModes = "liqo.io/remote-access-modes"
-	// StorageClass makes volumes where their pods are, and means nothing in the provider.
+	// StorageClass is Liqo's storage class, which provisions volumes in the cluster of their pods. It has no meaning in the provider.
 	StorageClass = "liqo"
 )
 
-// ephemeral gives the claim that a volume of its Pod's own is made from what it asks of the provider: the class that its annotation names, or
-// the one it names itself, or for the class of virtual storage what the provider offers by default (empty: its own default).
+// ephemeral adapts the claim template of a generic ephemeral volume to the provider. Its annotation may name the storage class. Otherwise the template's
+// own class stays, except for Liqo's class: the provider's offered class replaces it, or the provider's own default if offered is empty.
 func ephemeral(v *corev1.Volume, offered string) {
 	if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
 		return
@@ -34,5 +34,5 @@ func ephemeral(v *corev1.Volume, offered string) {
 			claim.Spec.AccessModes = append(claim.Spec.AccessModes, corev1.PersistentVolumeAccessMode(mode))
 		}
 	}
-	claim.Spec.VolumeName = "" // a volume of this cluster
+	claim.Spec.VolumeName = "" // it would refer to a volume of this cluster
 }

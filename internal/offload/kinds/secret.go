@@ -17,19 +17,19 @@ func Secret(local *corev1.Secret, namespace string, o CopyOptions) (*corev1.Secr
 		if !letOut(local) {
 			return nil, "it is the token of a service account"
 		}
-		// As what it is, it would ask the provider for a token of one of its own service accounts.
+		// With its original type, the provider would fill it with a token for one of its own service accounts.
 		in.Type = corev1.SecretTypeOpaque
 	}
 	return &corev1.Secret{ObjectMeta: copyMetadata(resourceSecrets, local, namespace, o), Type: in.Type, Data: in.Data, Immutable: in.Immutable}, ""
 }
 
-// letOut tells whether the user wants a Secret with a token that never ends to be copied: not without being asked.
+// letOut tells whether the user explicitly allows a Secret with a service account token to be copied. Such a token never expires.
 func letOut(local *corev1.Secret) bool {
 	_, allowed := local.Annotations[AnnotationAllow]
 	return allowed
 }
 
-// SecretProblem returns what the user should know about a Secret that stays here, nil for nothing.
+// SecretProblem returns a message for the user about a Secret that is not copied, nil for none.
 func SecretProblem(local *corev1.Secret, o CopyOptions) error {
 	if _, skip := local.Annotations[AnnotationSkip]; skip || local.Type != corev1.SecretTypeServiceAccountToken || letOut(local) {
 		return nil
@@ -38,7 +38,7 @@ func SecretProblem(local *corev1.Secret, o CopyOptions) error {
 		"serviceAccountToken, or annotate the Secret with %s to have it copied as type %s", local.Type, o.Destination, AnnotationAllow, corev1.SecretTypeOpaque)
 }
 
-// SecretProblems tells which Secrets that a Pod needs are not copied, one sentence each, with field, value and cure.
+// SecretProblems returns one sentence, with field, value and cure, for each Secret that a Pod needs and that is not copied.
 func SecretProblems(local *corev1.Pod, o PodOptions) []string {
 	if o.Secret == nil {
 		return nil
@@ -88,14 +88,14 @@ func SecretProblems(local *corev1.Pod, o PodOptions) []string {
 	return out
 }
 
-// MergeSecret returns have with what want says.
+// MergeSecret returns have with the metadata and data of want, and the change that this needs.
 func MergeSecret(have, want *corev1.Secret) (*corev1.Secret, Change) {
 	out := have.DeepCopy()
 	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)
 	in := want.DeepCopy()
 	out.Data, out.Immutable = in.Data, in.Immutable
 	if have.Type != want.Type {
-		return nil, Replace // a Secret has its type for life
+		return nil, Replace // the type of a Secret is immutable
 	}
 	if frozen(have.Immutable) && (!frozen(out.Immutable) || !equality.Semantic.DeepEqual(have.Data, out.Data)) {
 		return nil, Replace

@@ -7,20 +7,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// AnnotationForceNodePort ("true"), on a Service, gives it the same node ports in the provider.
+// AnnotationForceNodePort ("true"), on a Service, requests the same node ports for its copy in the provider.
 const AnnotationForceNodePort = "liqo.io/force-remote-node-port"
 
-// ServiceOptions are the facts that decide what becomes of Services.
+// ServiceOptions holds the facts that the rules for Services depend on.
 type ServiceOptions struct {
 	CopyOptions
-	// LoadBalancerClass replaces that of Services of type LoadBalancer; empty, for a provider that offers none, leaves it as it is.
+	// LoadBalancerClass replaces the class of Services of type LoadBalancer. Empty, for a provider that offers no class, keeps the class.
 	LoadBalancerClass string
-	// RemoteNamespace returns the remote namespace of a local one, false if it has none.
+	// RemoteNamespace returns the remote namespace of a local namespace, false if it has none.
 	RemoteNamespace func(namespace string) (string, bool)
 }
 
-// Service returns the copy of local, or why it has none. What makes addresses (cluster IPs, external IPs, those of load balancers, health
-// check ports) is each cluster's own: a copy gets new ones, and asks for none by name.
+// Service returns the copy of local, or why it has none. Addresses and ports that a cluster assigns are not copied: cluster IPs, external IPs, load
+// balancer IPs and health check ports. The provider assigns new ones.
 func Service(local *corev1.Service, namespace string, o ServiceOptions) (*corev1.Service, string) {
 	if local.Namespace == "default" && local.Name == "kubernetes" {
 		return nil, "it is the service of the API server"
@@ -55,8 +55,8 @@ func Service(local *corev1.Service, namespace string, o ServiceOptions) (*corev1
 	if in.ClusterIP == corev1.ClusterIPNone {
 		out.Spec.ClusterIP = corev1.ClusterIPNone
 	}
-	// The API server fills in the families of every Service: they are what this cluster has, not what was asked for. Only whoever demands two
-	// demands them in every cluster; a cluster of one family refuses a Service that names the other.
+	// The API server sets the IP families of every Service, so they describe this cluster and not the user's request. They are copied only for
+	// RequireDualStack, which requests both families in every cluster. A cluster with one family refuses a Service that names the other.
 	if p := in.IPFamilyPolicy; p != nil && *p == corev1.IPFamilyPolicyRequireDualStack {
 		out.Spec.IPFamilies = in.IPFamilies
 	}
@@ -71,15 +71,15 @@ func Service(local *corev1.Service, namespace string, o ServiceOptions) (*corev1
 	return out, ""
 }
 
-// MergeService returns have with what want says, keeping what the provider decided.
+// MergeService returns have with the metadata and spec of want, and the change that this needs. It keeps the values that the provider assigned.
 func MergeService(have, want *corev1.Service) (*corev1.Service, Change) {
 	headless := func(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
 	if headless(have) != headless(want) && have.Spec.Type != corev1.ServiceTypeExternalName && want.Spec.Type != corev1.ServiceTypeExternalName {
-		return nil, Replace // a Service is headless from birth
+		return nil, Replace // whether a Service is headless is immutable
 	}
 	balancers := have.Spec.Type == corev1.ServiceTypeLoadBalancer && want.Spec.Type == corev1.ServiceTypeLoadBalancer
 	if balancers && want.Spec.LoadBalancerClass != nil && !equality.Semantic.DeepEqual(have.Spec.LoadBalancerClass, want.Spec.LoadBalancerClass) {
-		return nil, Replace // as long as it has a load balancer, Kubernetes does not let its class change, nor be added
+		return nil, Replace // Kubernetes lets the class neither change nor be set while the type is LoadBalancer
 	}
 	out := have.DeepCopy()
 	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)
@@ -91,7 +91,7 @@ func MergeService(have, want *corev1.Service) (*corev1.Service, Change) {
 	}
 	s.ClusterIPs = theirs.ClusterIPs
 	s.ExternalIPs, s.LoadBalancerIP, s.HealthCheckNodePort = theirs.ExternalIPs, theirs.LoadBalancerIP, theirs.HealthCheckNodePort
-	if balancers && s.LoadBalancerClass == nil { // the provider chose one
+	if balancers && s.LoadBalancerClass == nil { // the provider chose the class
 		s.LoadBalancerClass = theirs.LoadBalancerClass
 	}
 	if len(s.IPFamilies) == 0 {
@@ -113,13 +113,13 @@ func MergeService(have, want *corev1.Service) (*corev1.Service, Change) {
 	return out, Update
 }
 
-// nodePorts tells whether the ports of a Service may have one on every node.
+// nodePorts tells whether the ports of a Service may have node ports.
 func nodePorts(s *corev1.ServiceSpec) bool {
 	return s.Type == corev1.ServiceTypeNodePort ||
 		s.Type == corev1.ServiceTypeLoadBalancer && (s.AllocateLoadBalancerNodePorts == nil || *s.AllocateLoadBalancerNodePorts)
 }
 
-// ServiceProblem returns what the user should know about the copy of a Service, or about why it has none; nil for nothing.
+// ServiceProblem returns a message for the user about the copy of a Service, or about why there is none; nil for nothing to report.
 func ServiceProblem(local *corev1.Service, o ServiceOptions) error {
 	if Kept(local.Annotations, o.CopyOptions) != "" {
 		return nil
