@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -13,7 +14,7 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// find is the link of that name; nil if there is none.
+// find returns the link with that name; nil if there is none.
 func (k *Kernel) find(name string) (netlink.Link, error) {
 	if name == "" {
 		return nil, nil
@@ -25,7 +26,7 @@ func (k *Kernel) find(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-// must is the link of that name.
+// must returns the link with that name; an error if there is none.
 func (k *Kernel) must(name string) (netlink.Link, error) {
 	link, err := k.find(name)
 	if err == nil && link == nil {
@@ -62,7 +63,7 @@ func (k *Kernel) readLinks(s *dataplane.State, own dataplane.Ownership) error {
 	return nil
 }
 
-// prefix of an IPv4 network of the standard library, with all bits of the address. None is everything.
+// prefix converts an IPv4 network of the standard library and keeps all bits of the address. Nil becomes 0.0.0.0/0.
 func prefix(n *net.IPNet) netip.Prefix {
 	if n == nil {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
@@ -71,13 +72,13 @@ func prefix(n *net.IPNet) netip.Prefix {
 	return netip.PrefixFrom(address(n.IP), bits)
 }
 
-// address of the standard library; zero where there is none.
+// address converts an address of the standard library; nil becomes the zero Addr.
 func address(ip net.IP) netip.Addr {
 	a, _ := netip.AddrFromSlice(ip)
 	return a.Unmap()
 }
 
-// network is p for the netlink library.
+// network converts p to the type that the netlink library uses.
 func network(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
@@ -102,6 +103,7 @@ func overlay(link netlink.Link) dataplane.Link {
 			words = append(words, word)
 		}
 	}
+	slices.Sort(words)
 	l.Foreign = strings.Join(words, " ")
 	return l
 }
@@ -157,7 +159,8 @@ func (k *Kernel) deleteAddress(a dataplane.Address) error {
 	return gone(k.handle.AddrDel(link, &netlink.Addr{IPNet: network(a.Prefix)}))
 }
 
-// readNeighbours joins neighbours and forwarding entries by MAC. Only permanent ones count: the kernel makes others by itself.
+// readNeighbours joins neighbour entries and forwarding entries by MAC. It reads only permanent neighbour entries, because the kernel
+// creates others by itself.
 func (k *Kernel) readNeighbours(s *dataplane.State, link netlink.Link) error {
 	name, index := link.Attrs().Name, link.Attrs().Index
 	hops, err := whole(func() ([]netlink.Neigh, error) { return k.handle.NeighList(index, netlink.FAMILY_V4) })

@@ -11,10 +11,10 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// tableRoutes are the routes of some tables as the netlink library has them.
+// tableRoutes returns the routes of the given tables as the netlink library represents them.
 func (k *Kernel) tableRoutes(tables ...int) ([]netlink.Route, error) {
 	return whole(func() (out []netlink.Route, err error) {
-		// The kernel tells of all tables, whichever one is asked for.
+		// The kernel dumps the routes of all tables, whichever table the request names.
 		err = k.handle.RouteListFilteredIter(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
 			if slices.Contains(tables, r.Table) {
 				out = append(out, r)
@@ -38,7 +38,8 @@ func (k *Kernel) readRoutes(s *dataplane.State, own dataplane.Ownership) error {
 	return nil
 }
 
-// route reads one of the kernel's. Whatever it says that ours don't say is foreign: it is made again of what was read, and compared.
+// route converts a route of the kernel. It encodes the result again and compares it with the original. If the original has other
+// attributes, Foreign describes it.
 func (k *Kernel) route(r netlink.Route, names map[int]string) dataplane.Route {
 	out := dataplane.Route{Table: r.Table, Destination: prefix(r.Dst)}
 	switch r.Type {
@@ -60,7 +61,7 @@ func (k *Kernel) route(r netlink.Route, names map[int]string) dataplane.Route {
 	return out
 }
 
-// nameOf is the name of a link by its number; names remembers.
+// nameOf returns the name of the link with an index. It caches the names in names.
 func (k *Kernel) nameOf(index int, names map[int]string) string {
 	name, known := names[index]
 	if known || index == 0 {
@@ -107,7 +108,7 @@ func (k *Kernel) setRoute(r dataplane.Route) error {
 	return k.handle.RouteReplace(encodeRoute(r, index))
 }
 
-// deleteRoute removes that very route. A foreign one is looked up first, for all that it says.
+// deleteRoute deletes exactly this route. It first looks up a foreign route, to name all its attributes in the request.
 func (k *Kernel) deleteRoute(r dataplane.Route) error {
 	if r.Foreign == "" {
 		index := 0
@@ -135,7 +136,7 @@ func (k *Kernel) deleteRoute(r dataplane.Route) error {
 	return nil
 }
 
-// ourRules are the rules that lead to a table, marked with our protocol.
+// ourRules returns the rules that point to one of the tables and are marked with Liqo's protocol number.
 func (k *Kernel) ourRules(tables ...int) ([]netlink.Rule, error) {
 	rules, err := whole(func() ([]netlink.Rule, error) { return k.handle.RuleList(netlink.FAMILY_V4) })
 	if err != nil {
@@ -166,7 +167,7 @@ func rule(r netlink.Rule) dataplane.Rule {
 		out.Destination = prefix(r.Dst)
 	}
 	if r.Mark != 0 || r.Mask != nil || r.Tos != 0 || r.TunID != 0 || r.Goto > 0 || r.Flow > 0 || r.OifName != "" ||
-		r.SuppressIfgroup > 0 || r.SuppressPrefixlen > 0 || r.Invert || r.Dport != nil || r.Sport != nil || r.IPProto != 0 || r.UIDRange != nil {
+		r.SuppressIfgroup >= 0 || r.SuppressPrefixlen >= 0 || r.Invert || r.Dport != nil || r.Sport != nil || r.IPProto != 0 || r.UIDRange != nil {
 		r.Protocol = 0
 		out.Foreign = fmt.Sprintf("%+v", r)
 	}
@@ -190,7 +191,8 @@ func (k *Kernel) setRule(r dataplane.Rule) error {
 	if !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	// The kernel takes a rule for every address for one that selects some, if that is there: these go, and come back after it.
+	// The kernel takes a rule without addresses for equal to an existing rule that selects addresses, and does not add it. So delete the
+	// similar rules, and add them again after it.
 	similar := slices.DeleteFunc(rules, func(is netlink.Rule) bool { return is.Priority != r.Priority || is.IifName != r.InLink })
 	for i := range similar {
 		if err := gone(k.handle.RuleDel(&similar[i])); err != nil {
@@ -205,8 +207,8 @@ func (k *Kernel) setRule(r dataplane.Rule) error {
 	return nil
 }
 
-// deleteRule removes that very rule. A request can't say "no such condition", so the kernel may take another of the same priority and table: that
-// one is put back.
+// deleteRule deletes exactly this rule. A request cannot express "without such a condition", so the kernel may delete another rule of the
+// same priority and table instead. deleteRule then adds that rule again.
 func (k *Kernel) deleteRule(r dataplane.Rule) error {
 	for {
 		rules, err := k.ourRules(r.Table)
