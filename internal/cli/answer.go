@@ -10,11 +10,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answerWait is how long a request may stay without an answer where nothing else bounds it: a server that takes a connection and says nothing must not
-// keep a command for ever. Discovery knows no time limit of the command's.
+// answerWait is the timeout of a request without a deadline of its own. A server that accepts a connection but never responds must not
+// block a command forever. Discovery requests do not get the deadline of the command.
 const answerWait = time.Minute
 
-// bounding has every request of the connection end.
+// bounding limits the duration of every request of the connection.
 func bounding(config *rest.Config) *rest.Config {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
 	return config
@@ -22,7 +22,8 @@ func bounding(config *rest.Config) *rest.Config {
 
 type bounded struct{ next http.RoundTripper }
 
-// RoundTrip is that of the transport below, with an end. What is meant to last has an end of its own.
+// RoundTrip calls the wrapped transport with a timeout of answerWait. It does not limit watches, exec requests, and requests with a
+// deadline.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if _, has := r.Context().Deadline(); has || r.URL.Query().Has("watch") || strings.HasSuffix(r.URL.Path, "/exec") {
 		return b.next.RoundTrip(r)
@@ -37,13 +38,13 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// boundedBody ends the time when it was read.
+// boundedBody is a response body that cancels the context of its request when it is closed.
 type boundedBody struct {
 	io.ReadCloser
 	cancel context.CancelFunc
 }
 
-// Close closes the body.
+// Close closes the body and cancels the context.
 func (b *boundedBody) Close() error {
 	defer b.cancel()
 	return b.ReadCloser.Close()

@@ -23,10 +23,11 @@ import (
 	"liqo.io/liqo/internal/version"
 )
 
-// rollbackTimeout bounds taking a failed installation back, which starts when the time of the installation may be over.
+// rollbackTimeout bounds the rollback of a failed installation. It is separate from the timeout of the installation, which may have expired
+// by then.
 const rollbackTimeout = 2 * time.Minute
 
-// apply makes the changes and waits for them to work; a failure takes them back.
+// apply carries out the installation and waits until it works. It rolls back a failed installation.
 func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *prepared) error {
 	step := c.Start("Installing")
 	defer step.End()
@@ -45,7 +46,7 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 		if undo.namespace != nil && err != nil {
 			err = fmt.Errorf("%w\nNamespace %s was created, and is left", err, undo.namespace.Name)
 		}
-		return err // what there is now is somebody else's to change
+		return err // another process is responsible for the current state
 	}
 	if err == nil {
 		if err := undo.lock.Release(ctx); err != nil {
@@ -59,7 +60,7 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 		return nil
 	}
 	if rollbackErr := undo.rollback(); rollbackErr != nil {
-		undo.lock.Keep() // so that the next run knows that this one is gone, and finishes at once
+		undo.lock.Keep() // the next run then knows that this process has ended, and resumes immediately
 		return fmt.Errorf("%w\nTaking it back failed too: %w", err, rollbackErr)
 	}
 	if releaseErr := undo.lock.Release(ctx); releaseErr != nil {
@@ -71,7 +72,7 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 	return fmt.Errorf("%w\nEverything was taken back", err)
 }
 
-// dryRun lets the API server check the objects, as far as it knows their kinds.
+// dryRun has the API server validate the objects of the chart. It cannot do so before the custom resource definitions are installed.
 func (c *cluster) dryRun(ctx context.Context, step *console.Step, release *installer.Release, ready *prepared) error {
 	defined, err := installer.Definitions(ctx, c)
 	if err != nil {
@@ -96,15 +97,16 @@ func helmLog(a *app) io.Writer {
 	return io.Discard
 }
 
-// undoing is an installation that knows how to take itself back.
+// undoing is a running installation that can be rolled back.
 type undoing struct {
 	*cluster
 	release *installer.Release
 	applied *installer.Applied
 	defined installer.Defined
-	// lock is held from before the first change to the end; nil where somebody else holds it, or changed the installation meanwhile.
+	// lock is held from before the first change until the end. It is nil if another process holds the lock or has changed the installation
+	// meanwhile.
 	lock *installer.Lock
-	// namespace is set once it was made, admitting once it was made to take our pods.
+	// namespace is set if this run created the namespace. admitting is set if this run labelled an existing namespace to admit Liqo's pods.
 	namespace, admitting *corev1.Namespace
 }
 
@@ -126,7 +128,7 @@ func (u *undoing) apply(ctx context.Context, step *console.Step, ready *prepared
 	return nil
 }
 
-// lostFirst is the error, or that the lock was lost, which ends everything else.
+// lostFirst returns err. If the lock was lost, it puts ErrLockLost first, because that is the cause of the failure.
 func (u *undoing) lostFirst(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, installer.ErrLockLost) {
 		return fmt.Errorf("%w: %w", cause, err)
@@ -134,7 +136,7 @@ func (u *undoing) lostFirst(ctx context.Context, err error) error {
 	return err
 }
 
-// acquire takes the lock, and refuses where the installation was changed since everything was prepared.
+// acquire takes the lock. It fails if the installation has changed since it was prepared.
 func (u *undoing) acquire(ctx context.Context, step *console.Step, ready *prepared) (context.Context, error) {
 	held, lock, err := installer.Acquire(ctx, u.quietly(), u.cluster.namespace, lockHolder(), installer.LockTiming{}, func(holder string) {
 		step.Update("Waiting to see whether %s is still at work", holder)
@@ -161,7 +163,7 @@ func (u *undoing) acquire(ctx context.Context, step *console.Step, ready *prepar
 	return held, nil
 }
 
-// quietly is the client without its journal: the lock is nothing that a command leaves.
+// quietly returns the client without the journal. The Lease of the lock is temporary and must not appear among the changes of the command.
 func (c *cluster) quietly() client.Client {
 	if noted, ok := c.WithWatch.(*journaled); ok {
 		return noted.WithWatch
@@ -169,7 +171,7 @@ func (c *cluster) quietly() client.Client {
 	return c.WithWatch
 }
 
-// lockHolder is who holds the lock of an installation.
+// lockHolder returns the holder identity for the lock: the user, the machine and the process ID.
 func lockHolder() string {
 	who, where := os.Getenv("USER"), "an unknown machine"
 	if current, err := user.Current(); err == nil {
@@ -208,10 +210,11 @@ func (u *undoing) applyAll(ctx context.Context, step *console.Step, ready *prepa
 	return u.rolledOut(ctx, step, u.applied.Workloads)
 }
 
-// labelPodSecurity tells which pods a namespace takes; the agents of the network use that of their nodes.
+// labelPodSecurity is the namespace label with the Pod Security level that its pods must meet. The network agents need "privileged",
+// because they use the host network.
 const labelPodSecurity = "pod-security.kubernetes.io/enforce"
 
-// ensureNamespace makes the namespace, or returns the one that exists.
+// ensureNamespace creates the namespace of the installation. It returns the namespace if it existed before, and nil if this run created it.
 func (u *undoing) ensureNamespace(ctx context.Context) (*corev1.Namespace, error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: u.cluster.namespace}}
 	setLabel(namespace, api.LabelManaged, api.True)
@@ -236,7 +239,8 @@ func (u *undoing) ensureNamespace(ctx context.Context) (*corev1.Namespace, error
 	return found, nil
 }
 
-// admitPods has a namespace that existed, and says nothing about it, take our pods, whatever the cluster's default is.
+// admitPods labels an existing namespace to admit Liqo's pods, whatever the default of the cluster is. It does not change an existing
+// label.
 func (u *undoing) admitPods(ctx context.Context, found *corev1.Namespace) error {
 	if found == nil {
 		return nil
@@ -251,7 +255,7 @@ func (u *undoing) admitPods(ctx context.Context, found *corev1.Namespace) error 
 	return nil
 }
 
-// admit sets or, with null, removes the label that tells which pods the namespace takes.
+// admit sets the Pod Security label of the namespace to the JSON value, or removes it if the value is null.
 func (u *undoing) admit(ctx context.Context, namespace *corev1.Namespace, value string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, labelPodSecurity, value)
 	if err := u.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, patch)); err != nil {
@@ -260,7 +264,7 @@ func (u *undoing) admit(ctx context.Context, namespace *corev1.Namespace, value 
 	return nil
 }
 
-// rollback takes back what this installation changed, and nothing that was there before.
+// rollback rolls back the changes of this installation. It keeps everything that existed before.
 func (u *undoing) rollback() error {
 	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
 	defer cancel()

@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// remoteConfig chooses the other cluster of a command.
+// remoteConfig holds the connection flags of the remote cluster.
 type remoteConfig = genericclioptions.ConfigFlags
 
-// exactlyOne wants one argument and says which one is missing.
+// exactlyOne requires one argument. Its error names the missing argument.
 func exactlyOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
@@ -26,7 +26,7 @@ func exactlyOne(what string) cobra.PositionalArgs {
 	}
 }
 
-// required marks flags without which the command does nothing.
+// required marks flags as required.
 func required(command *cobra.Command, names ...string) {
 	for _, name := range names {
 		if err := command.MarkFlagRequired(name); err != nil {
@@ -48,7 +48,7 @@ func (c *cluster) printObject(object client.Object, format string) error {
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", c.name(object), err)
 	}
-	// What the server fills in is no part of a manifest.
+	// Fields that the server sets do not belong in a manifest.
 	var fields map[string]any
 	if err := json.Unmarshal(data, &fields); err != nil {
 		return fmt.Errorf("writing %s: %w", c.name(object), err)

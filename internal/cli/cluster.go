@@ -30,32 +30,32 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// deploymentName is the Deployment that an installation can not be without.
+// deploymentName is the Deployment of the controller manager. Every installation has it.
 const deploymentName = "liqo-controller-manager"
 
-// cluster is a connection to one cluster, and what a command says about it.
+// cluster is a connection to one cluster, with the console for messages about it.
 type cluster struct {
 	client.WithWatch
 	*console.Console
 	config *rest.Config
 	getter genericclioptions.RESTClientGetter
-	// scope is "local" or "remote" where a command talks to two clusters.
+	// scope is "local" or "remote" if the command connects to two clusters, and empty otherwise.
 	scope string
-	// plan is set in a dry run; see addDryRun.
+	// plan is set in a dry run: see addDryRun.
 	plan *planner
-	// namespace of the installation.
+	// namespace is the namespace of the installation.
 	namespace string
-	// id of the cluster; empty where nothing is installed.
+	// id is the cluster ID. It is empty if Liqo is not installed.
 	id string
-	// version that is installed, as the label of the controller manager tells.
+	// version is the installed version, from the label of the controller manager.
 	version             string
 	labels, annotations map[string]string
 }
 
-// knownKinds is made once: it takes longer than most requests, and nobody changes it.
+// knownKinds returns the shared scheme. It is built once, because building takes longer than most requests. It must not be modified.
 var knownKinds = sync.OnceValue(kube.NewScheme)
 
-// connect makes the connection; no request is sent.
+// connect creates a client for the cluster of the flags. It sends no request.
 func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*cluster, error) {
 	flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
 		if a.wrap != nil {
@@ -67,11 +67,11 @@ func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*clus
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of the %s cluster: %w", orDefault(scope, "local"), err)
 	}
-	// What kubectl falls back to without a kubeconfig, where nobody ever listens.
+	// Without a kubeconfig, client-go falls back to this address, where no API server listens.
 	if raw, err := flags.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 && config.Host == "http://localhost:8080" {
 		return nil, &noKubeconfigError{scope: orDefault(scope, "local"), flag: (&cluster{scope: scope}).flag("kubeconfig")}
 	}
-	// A command is one user's doing: the server bounds it, not we.
+	// The client does not limit the rate of its requests: a command serves a single user, and the server limits it.
 	config.QPS = -1
 	config.UserAgent = "liqoctl"
 	config.WarningHandler = rest.NoWarnings{}
@@ -92,14 +92,14 @@ func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*clus
 	return out, nil
 }
 
-// noKubeconfigError is that the kubeconfig of a cluster is missing, or empty.
+// noKubeconfigError reports that the kubeconfig of a cluster is missing or empty.
 type noKubeconfigError struct{ scope, flag string }
 
 func (e *noKubeconfigError) Error() string {
 	return fmt.Sprintf("there is no kubeconfig of the %s cluster, or it names no cluster: give its path with %s or in KUBECONFIG", e.scope, e.flag)
 }
 
-// scoped is the console of one of several clusters, or of the only one.
+// scoped returns the console for the cluster with the given scope, or for the only cluster if the scope is empty.
 func (a *app) scoped(scope string) *console.Console {
 	out := a.console()
 	if a.dryRun {
@@ -114,7 +114,7 @@ func (a *app) scoped(scope string) *console.Console {
 // local connects to the cluster of the global flags.
 func (a *app) local() (*cluster, error) { return a.connect(a.kubeconfig, "") }
 
-// installed connects to the cluster of the global flags and insists on an installation there.
+// installed connects to the cluster of the global flags. It fails if Liqo is not installed there.
 func (a *app) installed(ctx context.Context) (*cluster, error) {
 	c, err := a.local()
 	if err != nil {
@@ -123,8 +123,8 @@ func (a *app) installed(ctx context.Context) (*cluster, error) {
 	return c, c.requireInstallation(ctx)
 }
 
-// forNamespaces connects to the cluster of the global flags, for a command that the administrator of a namespace may run too: such a user can not read
-// the installation, and the API server refuses what the command would have refused.
+// forNamespaces connects to the cluster of the global flags, for commands that an administrator of a single namespace may run. Such a user
+// cannot read the installation, so a Forbidden error is ignored. The API server still rejects what the command would have rejected.
 func (a *app) forNamespaces(ctx context.Context) (*cluster, error) {
 	c, err := a.local()
 	if err != nil {
@@ -136,7 +136,7 @@ func (a *app) forNamespaces(ctx context.Context) (*cluster, error) {
 	return c, nil
 }
 
-// requireInstallation reads the cluster's ID and fails when Liqo is not there.
+// requireInstallation reads the cluster ID and the version. It fails if Liqo is not installed or if the installation is incomplete.
 func (c *cluster) requireInstallation(ctx context.Context) error {
 	id, where, err := installer.InstalledCluster(ctx, c, c.namespace)
 	if err != nil {
@@ -162,13 +162,13 @@ func (c *cluster) requireInstallation(ctx context.Context) error {
 	return nil
 }
 
-// ownKinds are one of each group of ours, by which an installation is known to have its custom resource definitions.
+// ownKinds has one kind of each of Liqo's API groups. If the API server serves them, the custom resource definitions are installed.
 var ownKinds = []schema.GroupVersionKind{
 	corev1beta1.GroupVersion.WithKind("ForeignCluster"), authv1beta1.GroupVersion.WithKind("Tenant"), ipamv1alpha1.GroupVersion.WithKind("Network"),
 	networkingv1beta1.GroupVersion.WithKind("Configuration"), offloadingv1beta1.GroupVersion.WithKind("VirtualNode"),
 }
 
-// servesKinds fails where the custom resource definitions are gone: an absence of objects means nothing there.
+// servesKinds fails if custom resource definitions are missing. Otherwise a missing kind could be mistaken for a kind without objects.
 func (c *cluster) servesKinds() error {
 	var missing []string
 	for _, kind := range ownKinds {
@@ -184,7 +184,7 @@ func (c *cluster) servesKinds() error {
 	return nil
 }
 
-// flag is the name of a connection flag for this cluster.
+// flag returns a connection flag with the prefix for this cluster.
 func (c *cluster) flag(name string) string {
 	if c.scope == "remote" {
 		return "--remote-" + name
@@ -192,7 +192,7 @@ func (c *cluster) flag(name string) string {
 	return "--" + name
 }
 
-// error says in which cluster something happened, where there are two.
+// error adds the cluster to the error if the command connects to two clusters.
 func (c *cluster) error(err error) error {
 	if err == nil || c.scope == "" {
 		return err
@@ -203,7 +203,7 @@ func (c *cluster) error(err error) error {
 	return fmt.Errorf("%s cluster %s: %w", c.scope, c.id, err)
 }
 
-// ensure is kube.Ensure that also puts the global labels and annotations on what it creates.
+// ensure calls kube.Ensure, and also sets the global labels and annotations on an object that it creates.
 func (c *cluster) ensure(ctx context.Context, object client.Object, mutate func() error) (bool, error) {
 	changed, err := kube.Ensure(ctx, c, object, func() error {
 		if object.GetResourceVersion() == "" {
@@ -215,7 +215,7 @@ func (c *cluster) ensure(ctx context.Context, object client.Object, mutate func(
 	return changed, c.error(err)
 }
 
-// leaving refuses to change an object that is on its way out.
+// leaving returns the error for an object that cannot be changed because it is being deleted.
 func (c *cluster) leaving(object client.Object) error {
 	return fmt.Errorf("%s is being deleted: run the command again when it is gone", c.name(object))
 }
@@ -232,22 +232,22 @@ func addTo(get func() map[string]string, set func(map[string]string), more map[s
 	set(all)
 }
 
-// setLabel puts one label on the object.
+// setLabel sets one label of the object.
 func setLabel(object client.Object, key, value string) {
 	addTo(object.GetLabels, object.SetLabels, map[string]string{key: value})
 }
 
-// setAnnotation puts one annotation on the object.
+// setAnnotation sets one annotation of the object.
 func setAnnotation(object client.Object, key, value string) {
 	addTo(object.GetAnnotations, object.SetAnnotations, map[string]string{key: value})
 }
 
-// pair is the two clusters of a peering: the local one consumes, the remote one provides.
+// pair holds the two clusters of a peering. The local cluster is the consumer, the remote cluster the provider.
 type pair struct {
 	local, remote *cluster
 }
 
-// remoteFlags are the connection flags of the other cluster.
+// remoteFlags registers the connection flags of the remote cluster.
 func remoteFlags(flags *pflag.FlagSet) *genericclioptions.ConfigFlags {
 	remote := connectionFlags()
 	flags.StringVar(remote.KubeConfig, "remote-kubeconfig", "", "Path to the kubeconfig of the remote cluster")
@@ -258,7 +258,7 @@ func remoteFlags(flags *pflag.FlagSet) *genericclioptions.ConfigFlags {
 	return remote
 }
 
-// pair connects to both clusters and refuses them when they are one.
+// pair connects to both clusters. It fails if they are the same cluster.
 func (a *app) pair(ctx context.Context, remoteFlags *genericclioptions.ConfigFlags) (*pair, error) {
 	local, err := a.connect(a.kubeconfig, "local")
 	if err != nil {
@@ -285,7 +285,8 @@ func (a *app) pair(ctx context.Context, remoteFlags *genericclioptions.ConfigFla
 	return p, nil
 }
 
-// different compares what no two clusters share: the UID of kube-system, or, where a user may not read it, the address.
+// different fails if both connections lead to the same cluster. It compares the UIDs of namespace kube-system, which are unique. If the
+// user may not read one of them, it compares the addresses of the API servers.
 func (p *pair) different(ctx context.Context) error {
 	var local, remote string
 	err := both(
@@ -318,7 +319,7 @@ func (c *cluster) uid(ctx context.Context) (string, error) {
 	return string(namespace.UID), nil
 }
 
-// both runs the two at the same time, one per cluster.
+// both runs two functions concurrently, one per cluster, and joins their errors.
 func both(a, b func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- a() }()
@@ -326,7 +327,8 @@ func both(a, b func() error) error {
 	return errors.Join(<-done, err)
 }
 
-// together runs the two at the same time, one per cluster, until one of them fails: its error is the one that counts.
+// together runs two functions concurrently, one per cluster. If one fails, together cancels the context of the other and returns the first
+// error.
 func together(ctx context.Context, a, b func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -341,7 +343,7 @@ func together(ctx context.Context, a, b func(context.Context) error) error {
 	return <-done
 }
 
-// absent tells whether an object, or its whole kind, does not exist.
+// absent reports whether the error means that an object or its whole kind does not exist.
 func absent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
 
 func orDefault(value, fallback string) string {

@@ -11,10 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// completionFunc answers what a word that is being typed could become.
+// completionFunc returns the possible completions of the word that the user is typing.
 type completionFunc = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
-// completion makes one of a question to the cluster. A shell that waits is worse than one that completes nothing.
+// completion returns a completionFunc that queries the cluster. It gives up after three seconds: no completion is better than a blocked
+// shell.
 func (a *app) completion(ask func(context.Context, *cluster) ([]string, error)) completionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), 3*time.Second)
@@ -31,13 +32,13 @@ func (a *app) completion(ask func(context.Context, *cluster) ([]string, error)) 
 	}
 }
 
-// starting keeps the words that start with what was typed, each once and in order.
+// starting returns the words that start with the typed text, sorted and without duplicates.
 func starting(words []string, typed string) []string {
 	slices.Sort(words)
 	return slices.DeleteFunc(slices.Compact(words), func(word string) bool { return !strings.HasPrefix(word, typed) })
 }
 
-// names completes the first argument by names of objects.
+// names completes the first argument with the names of objects.
 func (a *app) names(kinds ...objectKind) completionFunc {
 	return a.firstOf(func(ctx context.Context, c *cluster) ([]string, error) {
 		var out []string
@@ -52,14 +53,14 @@ func (a *app) names(kinds ...objectKind) completionFunc {
 	})
 }
 
-// completeFlag has a flag completed.
+// completeFlag registers the completion of a flag.
 func completeFlag(command *cobra.Command, flag string, complete completionFunc) {
 	if err := command.RegisterFlagCompletionFunc(flag, complete); err != nil {
 		panic(fmt.Sprintf("command %s: %v", command.Name(), err)) // a programming error
 	}
 }
 
-// oneOf completes a flag by the values that it takes.
+// oneOf completes a flag with the given values.
 func oneOf(command *cobra.Command, flag string, values ...string) {
 	completeFlag(command, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -14,8 +14,8 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// completeFlags has the flags of all commands completed by what their names mean everywhere; those of a meaning of their own are completed
-// where they are registered. Only paths are completed by files.
+// completeFlags registers a completion by name for the flags of all commands. It skips flags with a completion of their own, and flags for
+// paths, which the shell completes with files.
 func (a *app) completeFlags(command *cobra.Command) {
 	complete := func(flag *pflag.Flag) {
 		if _, has := command.GetFlagCompletionFunc(flag.Name); has || isPath(flag.Name) {
@@ -29,7 +29,7 @@ func (a *app) completeFlags(command *cobra.Command) {
 	}
 }
 
-// isPath tells whether a flag takes the path of a file.
+// isPath reports whether a flag takes the path of a file or directory.
 func isPath(flag string) bool {
 	return slices.Contains([]string{
 		"kubeconfig", "remote-kubeconfig", "remote-kubeconfigs", "local-chart-path", "dump-values-path", "values", "directory", "credentials-path",
@@ -63,7 +63,7 @@ func (a *app) byName(flag string) completionFunc {
 	}
 }
 
-// peerIDs are the clusters that this one is peered with.
+// peerIDs returns the cluster IDs of the peers.
 func peerIDs(ctx context.Context, c *cluster) ([]string, error) {
 	var foreign corev1beta1.ForeignClusterList
 	err := c.List(ctx, &foreign)
@@ -76,14 +76,14 @@ func namespaces(ctx context.Context, c *cluster) ([]string, error) {
 	return namesOf(list.Items, func(n corev1.Namespace) string { return n.Name }), err
 }
 
-// offloadedNamespaces are those that unoffload can take back.
+// offloadedNamespaces returns the namespaces that have a NamespaceOffloading.
 func offloadedNamespaces(ctx context.Context, c *cluster) ([]string, error) {
 	var list offloadingv1beta1.NamespaceOffloadingList
 	err := c.List(ctx, &list)
 	return namesOf(list.Items, func(o offloadingv1beta1.NamespaceOffloading) string { return o.Namespace }), err
 }
 
-// kubeconfigNames completes what a kubeconfig names; flags of the other cluster look into the other cluster's.
+// kubeconfigNames completes a flag with names from the kubeconfig. A flag with prefix "remote-" uses the kubeconfig of the remote cluster.
 func kubeconfigNames(flag string, of func(*clientcmdapi.Config) []string) completionFunc {
 	path := "kubeconfig"
 	if len(flag) > len("remote-") && flag[:len("remote-")] == "remote-" {

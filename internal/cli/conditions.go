@@ -9,7 +9,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-// reasons are the conditions that are not true, for the end of a message; empty when there is none.
+// reasons lists the conditions that are not true, as a suffix for a message. It is empty if there is none.
 func reasons(conditions []metav1.Condition) string {
 	var out []string
 	for _, condition := range conditions {
@@ -23,7 +23,7 @@ func reasons(conditions []metav1.Condition) string {
 	return " (" + strings.Join(out, "; ") + ")"
 }
 
-// current tells whether the conditions speak of this generation; without conditions nothing says otherwise.
+// current reports whether the conditions allow the status to be used: none is from an older generation, and Ready is not false.
 func current(conditions []metav1.Condition, generation int64) bool {
 	for _, condition := range conditions {
 		if condition.ObservedGeneration != 0 && condition.ObservedGeneration < generation {
@@ -36,7 +36,7 @@ func current(conditions []metav1.Condition, generation int64) bool {
 	return true
 }
 
-// sliceCondition is the provider's verdict of a type; nil when there is none yet.
+// sliceCondition returns the condition of the given type, which the provider sets. It is nil if there is none yet.
 func sliceCondition(slice *authv1beta1.ResourceSlice, of authv1beta1.ResourceSliceConditionType) *authv1beta1.ResourceSliceCondition {
 	for i := range slice.Status.Conditions {
 		if slice.Status.Conditions[i].Type == of {

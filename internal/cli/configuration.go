@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// listOfPeer reads the objects of a kind that belong to a peer, oldest names first; none where the cluster does not know the kind.
+// listOfPeer lists the objects of a peer, in order of their names. The list is empty if the cluster does not have the kind.
 func (c *cluster) listOfPeer(ctx context.Context, list client.ObjectList, namespace, peer string) error {
 	err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteClusterID: peer})
 	if err != nil && !absent(err) {
@@ -29,7 +29,7 @@ func (c *cluster) listOfPeer(ctx context.Context, list client.ObjectList, namesp
 	return nil
 }
 
-// ownNetworks are the Networks of the cluster itself of one type, by name.
+// ownNetworks returns the Networks of one type that describe this cluster itself, sorted by name.
 func (c *cluster) ownNetworks(ctx context.Context, of ipamv1alpha1.NetworkType) ([]ipamv1alpha1.Network, error) {
 	var list ipamv1alpha1.NetworkList
 	err := c.List(ctx, &list, client.InNamespace(c.namespace), client.MatchingLabels{ipamv1alpha1.LabelNetworkType: of})
@@ -40,7 +40,7 @@ func (c *cluster) ownNetworks(ctx context.Context, of ipamv1alpha1.NetworkType) 
 	return list.Items, nil
 }
 
-// cidrs are the ranges of this cluster that its peers talk to; it waits until each has its place.
+// cidrs returns the pod and external CIDRs of this cluster for its peers. It waits until each is allocated.
 func (c *cluster) cidrs(ctx context.Context) (networkingv1beta1.CIDRs, error) {
 	var out networkingv1beta1.CIDRs
 	for _, part := range []struct {
@@ -66,7 +66,7 @@ func (c *cluster) cidrs(ctx context.Context) (networkingv1beta1.CIDRs, error) {
 	return out, nil
 }
 
-// given waits for the range that a Network was given.
+// given waits until the Network has a CIDR in its status, and returns it.
 func (c *cluster) given(ctx context.Context, network *ipamv1alpha1.Network) (string, error) {
 	step := c.Start("Waiting for the range of Network %s", network.Name)
 	defer step.End()
@@ -79,7 +79,7 @@ func (c *cluster) given(ctx context.Context, network *ipamv1alpha1.Network) (str
 	return network.Status.CIDR, err
 }
 
-// configuration is what a cluster has to know of another one's network.
+// configuration returns the Configuration with the address ranges of a peer.
 func configuration(namespace, name, peer string, remote networkingv1beta1.CIDRs) *networkingv1beta1.Configuration {
 	out := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	setLabel(out, api.LabelRemoteClusterID, peer)
@@ -87,7 +87,7 @@ func configuration(namespace, name, peer string, remote networkingv1beta1.CIDRs)
 	return out
 }
 
-// configured waits until the ranges of the other cluster have their places here.
+// configured waits until the ranges of the remote cluster are mapped in this cluster.
 func (c *cluster) configured(ctx context.Context, object *networkingv1beta1.Configuration) error {
 	step := c.Start("Waiting for a place for the ranges of cluster %s", object.Labels[api.LabelRemoteClusterID])
 	defer step.End()
@@ -107,7 +107,7 @@ func (c *cluster) configured(ctx context.Context, object *networkingv1beta1.Conf
 	return err
 }
 
-// differences tells how two sets of ranges differ, "" when they do not.
+// differences describes how two sets of ranges differ. It is empty if they are equal.
 func differences(have, want networkingv1beta1.CIDRs) string {
 	var out []string
 	for _, part := range []struct {
@@ -121,7 +121,7 @@ func differences(have, want networkingv1beta1.CIDRs) string {
 	return strings.Join(out, " and ")
 }
 
-// parseCIDRs checks ranges that a user gives.
+// parseCIDRs validates the ranges that a user passes with a flag.
 func parseCIDRs(flag string, texts []string) error {
 	for _, text := range texts {
 		prefix, err := netip.ParsePrefix(text)
@@ -194,7 +194,7 @@ func (a *app) createConfigurationCommand() *cobra.Command {
 	return command
 }
 
-// created makes an object look as the user wants it, and says so.
+// created creates the object or updates it to what the user wants, and reports which of the two it did.
 func (c *cluster) created(ctx context.Context, object client.Object, fill func()) error {
 	existed := false
 	changed, err := c.ensure(ctx, object, func() error {
@@ -219,7 +219,7 @@ func (c *cluster) created(ctx context.Context, object client.Object, fill func()
 	return nil
 }
 
-// nameOr is the name that a user gave, or the usual one.
+// nameOr returns the name that the user passed as an argument, or else the default name.
 func nameOr(args []string, usual string) string {
 	if len(args) > 0 {
 		return args[0]

@@ -14,12 +14,12 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// connection names the Connection of the gateway.
+// connection returns the Connection of the gateway, with its name only.
 func (e *end) connection() *networkingv1beta1.Connection {
 	return &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: networkingv1beta1.GatewayChild(e.gateways.name())}}
 }
 
-// connected waits until the gateway says that it is connected.
+// connected waits until the gateway reports the tunnel as connected.
 func (e *end) connected(ctx context.Context) error {
 	object := e.connection()
 	step := e.Start("Waiting for the tunnel to cluster %s", e.peer)
@@ -32,20 +32,22 @@ func (e *end) connected(ctx context.Context) error {
 	})
 }
 
-// endFacts are what can be seen of one end of a tunnel that does not work.
+// endFacts holds the facts about one end of a tunnel that does not work.
 type endFacts struct {
-	// cluster is its ID, gateway its gateway for people, "" where there is none.
+	// cluster is the ID of the cluster. gateway describes its gateway; it is empty if there is none.
 	cluster, gateway string
-	// connection is the status of its Connection, "" where there is none.
+	// connection is the status of the Connection. It is empty if there is none.
 	connection string
-	// trouble is what hinders the gateway's pods.
+	// trouble says why the pods of the gateway are not running.
 	trouble string
-	// key is the public key of the gateway, told what the other cluster was told of it; nil where there is none or it can't be read.
+	// key is the public key of the gateway. told is the public key that the other cluster has for it. Each is nil if it does not exist or
+	// cannot be read.
 	key, told []byte
 }
 
-// explainTunnel tells why a tunnel may not work: what is broken in the clusters first, and the way between them if nothing is. waited is
-// how long it was looked at, dialed where the client dials, and reached where the server says that it is reached.
+// explainTunnel says why a tunnel may not work. It reports problems inside the clusters first. If there are none, it reports the path
+// between them. waited is how long the tunnel was observed, dialed the endpoint that the client dials, and reached the endpoint that the
+// server reports.
 func explainTunnel(server, client endFacts, dialed, reached string, waited time.Duration) string {
 	var out []string
 	note := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -80,14 +82,14 @@ func explainTunnel(server, client endFacts, dialed, reached string, waited time.
 	return strings.Join(out, "\n")
 }
 
-// openText turns 203.0.113.7:51840/UDP into what a firewall is asked for: UDP port 51840.
+// openText converts 203.0.113.7:51840/UDP to the form for a firewall rule: UDP port 51840.
 func openText(endpoint string) string {
 	first, _, _ := strings.Cut(endpoint, " or ")
 	address, protocol, _ := strings.Cut(first, "/")
 	return fmt.Sprintf("%s port %s", protocol, address[strings.LastIndex(address, ":")+1:])
 }
 
-// evidence looks at both ends after a wait that failed; it has a time limit of its own, since that of the wait is over.
+// evidence gathers the facts about both ends after a wait has failed. It has its own timeout, because the timeout of the wait has expired.
 func (t *tunnel) evidence(waited time.Duration) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -124,7 +126,7 @@ func (e *end) facts(ctx context.Context, other *end) endFacts {
 	return out
 }
 
-// gatewayTrouble tells what hinders the pods of a gateway; empty when nothing can be seen.
+// gatewayTrouble says why the pods of a gateway are not running. It is empty if the pods show no reason.
 func (c *cluster) gatewayTrouble(namespace string, gateway *gateways) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

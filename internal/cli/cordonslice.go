@@ -14,7 +14,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// sliceVerb is cordon or uncordon of what one ResourceSlice grants.
+// sliceVerb holds the texts of one of the two commands: cordon resourceslice and uncordon resourceslice.
 type sliceVerb struct {
 	verb, short, long string
 	cordon            bool
@@ -83,7 +83,7 @@ func (a *app) sliceCommand(of sliceVerb) *cobra.Command {
 	return command
 }
 
-// copyOf is what a consumer asks this cluster for.
+// copyOf returns the copy of a consumer's ResourceSlice in this cluster.
 func (c *cluster) copyOf(ctx context.Context, consumer, name string) (*authv1beta1.ResourceSlice, error) {
 	namespace, err := c.requireTenantNamespace(ctx, consumer)
 	if err != nil {

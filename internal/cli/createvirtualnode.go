@@ -19,7 +19,7 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// virtualNodeOptions are what a user says of a virtual node made by hand.
+// virtualNodeOptions holds the flags of create virtualnode.
 type virtualNodeOptions struct {
 	provider                        string
 	slice, secret                   string
@@ -139,14 +139,14 @@ func (c *cluster) createVirtualNode(ctx context.Context, name string, o *virtual
 	return c.nodeReady(ctx, namespace, name)
 }
 
-// offloads tells why no virtual kubelet can work with the kubeconfig of a Secret, as far as the Secret shows that.
+// offloads fails if a virtual kubelet cannot work with the kubeconfig in a Secret. It checks only what the Secret itself shows.
 func (c *cluster) offloads(ctx context.Context, namespace, name string) error {
 	secret := &corev1.Secret{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret); apierrors.IsNotFound(err) {
 		return fmt.Errorf("there is no such Secret in namespace %s", namespace)
 	}
 	if secret.Labels[authv1beta1.LabelIdentityType] == string(authv1beta1.IdentityControlPlane) {
-		// Its node would be Ready, and no pod of it ever run.
+		// With this identity the node would become Ready, but none of its pods would ever run.
 		return fmt.Errorf("that is the identity of this cluster's controllers, which may not run pods in the provider: give that of a ResourceSlice, %s%sNAME, "+
 			"or the ResourceSlice itself with --resource-slice-name (liqoctl create resourceslice asks for one)",
 			authv1beta1.KubeconfigSecretPrefix, authv1beta1.IdentityResourceSlicePrefix)
@@ -154,7 +154,7 @@ func (c *cluster) offloads(ctx context.Context, namespace, name string) error {
 	return nil
 }
 
-// granted is a ResourceSlice that the provider accepted, and the Secret with the kubeconfig for it.
+// granted returns a ResourceSlice that the provider accepted, and the name of the Secret with the kubeconfig for it.
 func (c *cluster) granted(ctx context.Context, namespace, name string) (*authv1beta1.ResourceSlice, string, error) {
 	slice := &authv1beta1.ResourceSlice{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, slice); apierrors.IsNotFound(err) {
@@ -176,7 +176,7 @@ func (c *cluster) granted(ctx context.Context, namespace, name string) (*authv1b
 	return slice, identity.Status.KubeconfigSecretRef.Name, nil
 }
 
-// fill makes a VirtualNode what the user said.
+// fill sets the fields of a VirtualNode from the flags.
 func (o *virtualNodeOptions) fill(node *offloadingv1beta1.VirtualNode, amounts corev1.ResourceList) {
 	setLabel(node, api.LabelRemoteClusterID, o.provider)
 	spec := &node.Spec
@@ -193,7 +193,7 @@ func (o *virtualNodeOptions) fill(node *offloadingv1beta1.VirtualNode, amounts c
 		}
 	}
 	if o.slice != "" {
-		return // the rest is what was granted
+		return // the other fields come from the ResourceSlice
 	}
 	spec.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: o.secret}
 	spec.ResourceQuota.Hard = amounts

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// cured adds to an error of a request what to do about it. What a command knows better it says itself.
+// cured appends a hint for the user to the error of a request. Commands with a more specific hint add it themselves.
 func cured(err error) error {
 	if cure := cureOf(err); cure != "" {
 		return fmt.Errorf("%w\n%s", err, cure)
@@ -25,7 +25,7 @@ func cureOf(err error) string {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return "Check that the cluster runs, and that the kubeconfig and context given are the right ones"
 	case errors.As(err, &waiting):
-		return "" // it says what is missing
+		return "" // the error says what is missing
 	case apierrors.IsUnauthorized(err):
 		return "The API server does not know the user of the kubeconfig: log in again, or use another kubeconfig"
 	case apierrors.IsForbidden(err):
@@ -42,7 +42,7 @@ func cureOf(err error) string {
 	return ""
 }
 
-// unserved tells a path that the server does not have from an object that is not there.
+// unserved reports whether the server does not serve the path of the request. It returns false if only the object is missing.
 func unserved(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) || status.Status().Code != http.StatusNotFound || status.Status().Details == nil {

@@ -58,7 +58,7 @@ func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
 						local.name(object), labels[api.LabelOriginID], object.GetName(), labels[api.LabelOriginID])
 				}
 			}
-			if provider != "" { // the pods end as in an unpeer
+			if provider != "" { // its pods are moved as in an unpeer, so the same check applies
 				if err := local.checkUnpeer(ctx, provider, object.GetNamespace()); err != nil {
 					return err
 				}
@@ -84,7 +84,7 @@ func addIgnoreNotFound(flags *pflag.FlagSet, ignore *bool) {
 	flags.BoolVar(ignore, "ignore-not-found", false, "Succeed where there is nothing to delete")
 }
 
-// mayBeGone takes it for success, where the user does, that there is none of what is to be deleted.
+// mayBeGone returns nil for a missing object if the user passed --ignore-not-found. Otherwise it adds a hint to the error.
 func (c *cluster) mayBeGone(ignore bool, err error) error {
 	none := (*noneError)(nil)
 	switch {
@@ -97,7 +97,7 @@ func (c *cluster) mayBeGone(ignore bool, err error) error {
 	return fmt.Errorf("%w\nThere is nothing to delete, or it is gone by now (--ignore-not-found takes that for success)", err)
 }
 
-// noneError is that there is no object of the name that a user gave.
+// noneError reports that no object has the name that the user gave.
 type noneError struct{ text string }
 
 func (e *noneError) Error() string { return e.text }

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// didYouMean adds to an error about an unknown word the known ones that are like it.
+// didYouMean appends similar known words to the error about an unknown word.
 func didYouMean(err error, typed string, known []string) error {
 	like := similar(typed, known)
 	if len(like) == 0 {
@@ -19,8 +19,8 @@ func didYouMean(err error, typed string, known []string) error {
 	return fmt.Errorf("%w\nDid you mean %s?", err, strings.Join(like, " or "))
 }
 
-// similar are the known words that begin with what was typed, or that it is a mistyped form of: with one mistake, in words of five letters and more with
-// two. A single letter is like no word.
+// similar returns the known words that start with the typed text or differ from it by a typing mistake. It accepts one mistake, or two in
+// words of at least five letters. It returns nothing for a single letter.
 func similar(typed string, known []string) []string {
 	var like []string
 	word := strings.ToLower(strings.TrimLeft(typed, "-"))
@@ -38,7 +38,7 @@ func similar(typed string, known []string) []string {
 	return like
 }
 
-// oneOfThese refuses a value of a flag that is none of the known ones.
+// oneOfThese rejects a flag value that is not among the known ones.
 func oneOfThese(flag, value string, known ...string) error {
 	if slices.Contains(known, value) {
 		return nil
@@ -50,7 +50,7 @@ func oneOfThese(flag, value string, known ...string) error {
 	return didYouMean(fmt.Errorf("--%s %s: want %s", flag, value, want), value, known)
 }
 
-// unknownCommand refuses an argument of a command that only holds others.
+// unknownCommand rejects an argument of a command that only groups subcommands.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	err := cobra.NoArgs(cmd, args)
 	if err == nil {
@@ -65,7 +65,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return didYouMean(fmt.Errorf("%w (%s --help lists the commands)", err, cmd.CommandPath()), args[0], known)
 }
 
-// unknownFlag adds to the error of an unknown flag the flags of the command that are like it.
+// unknownFlag appends similar flags of the command to the error about an unknown flag.
 func unknownFlag(cmd *cobra.Command, err error) error {
 	unknown := (*pflag.NotExistError)(nil)
 	if !errors.As(err, &unknown) {
@@ -80,7 +80,7 @@ func unknownFlag(cmd *cobra.Command, err error) error {
 	return didYouMean(fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath()), unknown.GetSpecifiedName(), known)
 }
 
-// distance is how many letters have to be added, removed, replaced or swapped with the next one to get from one word to the other (optimal string
+// distance returns the number of edits between two words: letters added, removed, replaced or swapped with the next letter (optimal string
 // alignment).
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)

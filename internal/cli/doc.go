@@ -1,4 +1,4 @@
-// Package cli is liqoctl: the commands that install Liqo, peer clusters, offload namespaces, and show and undo all that. Everything a
-// command does could be done by applying objects by hand; it does it in order, names what it waits for, and can be run again at
-// any point.
+// Package cli implements liqoctl. Its commands install Liqo, peer clusters and offload namespaces; other commands show or undo that.
+// Everything a command does could also be done by applying objects by hand. A command does it in the right order and reports what it waits
+// for. It can be run again at any point.
 package cli

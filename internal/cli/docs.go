@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// docsCommand writes the reference out of what the commands say of themselves.
+// docsCommand writes the reference of all commands from their help texts.
 func (a *app) docsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "docs DIRECTORY",
@@ -30,7 +30,7 @@ func (a *app) docsCommand() *cobra.Command {
 	}
 }
 
-// reference is the text of the pages by the names of their files.
+// reference returns the text of each page, keyed by file name.
 func reference(root *cobra.Command) map[string]string {
 	root.InitDefaultCompletionCmd()
 	var index strings.Builder
@@ -61,7 +61,7 @@ func reference(root *cobra.Command) map[string]string {
 	return pages
 }
 
-// page is a command and those below it.
+// page returns the page of a command and its subcommands.
 func page(command *cobra.Command) string {
 	var b strings.Builder
 	var write func(command *cobra.Command)
@@ -72,7 +72,7 @@ func page(command *cobra.Command) string {
 		}
 		command.InitDefaultHelpFlag()
 		fmt.Fprintf(&b, "%s %s\n\n%s\n\n", title, command.CommandPath(), description(command))
-		if !command.HasSubCommands() || command.HasAvailableLocalFlags() { // a group only holds others
+		if !command.HasSubCommands() || command.HasAvailableLocalFlags() { // a group only has subcommands
 			fmt.Fprintf(&b, "%s\n", block("  "+command.UseLine()))
 		}
 		if len(command.Aliases) > 0 {
@@ -94,7 +94,7 @@ func page(command *cobra.Command) string {
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
-// description is what a command says of itself; cobra writes headings into what it says of shells.
+// description returns the long help text of a command. It removes the Markdown headings from cobra's texts about shell completion.
 func description(command *cobra.Command) string {
 	text := strings.TrimSpace(command.Long)
 	if command.Parent().Name() == "completion" {
@@ -103,7 +103,7 @@ func description(command *cobra.Command) string {
 	return text
 }
 
-// block is text of a terminal, which help indents.
+// block returns text as a Markdown code block, without the indentation of the help.
 func block(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {
@@ -112,7 +112,7 @@ func block(text string) string {
 	return "```\n" + strings.Join(lines, "\n") + "\n```\n"
 }
 
-// flagTable are the flags of a set, "" when there is none to tell.
+// flagTable returns a Markdown table of the flags. It is empty if there is no flag to list.
 func flagTable(flags *pflag.FlagSet) string {
 	lines := ""
 	flags.VisitAll(func(flag *pflag.Flag) {

@@ -21,11 +21,11 @@ import (
 	"liqo.io/liqo/internal/cli/doctor"
 )
 
-// accessTimeout bounds what a peer is asked: one that does not answer must not keep the rest from being looked at.
+// accessTimeout is the timeout of each request to a peer. An unreachable peer must not keep the other checks from running.
 const accessTimeout = 5 * time.Second
 
-// access asks a peer, as an identity that it granted, whether it responds and what the identity may do; nil where the identity has no kubeconfig, which
-// the check of identities tells.
+// access checks, with an Identity, whether the API server of a peer responds and what the Identity may do there. It returns nil if the
+// Identity has no kubeconfig, which the check of identities reports.
 func (p *patient) access(identity *authv1beta1.Identity) *doctor.Access {
 	if identity.Status.KubeconfigSecretRef == nil {
 		return nil
@@ -74,7 +74,7 @@ func (p *patient) access(identity *authv1beta1.Identity) *doctor.Access {
 	return one
 }
 
-// rights are what an identity can not do its work without.
+// rights returns the permissions that an Identity needs in the peer.
 func (p *patient) rights(identity *authv1beta1.Identity) []authorizationv1.ResourceAttributes {
 	var out []authorizationv1.ResourceAttributes
 	if identity.Spec.Type == authv1beta1.IdentityControlPlane {

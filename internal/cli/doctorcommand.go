@@ -79,7 +79,7 @@ func (a *app) gatherFacts(ctx context.Context, remote *remoteConfig, two bool) (
 	}
 	p, err := a.pair(ctx, remote)
 	if err != nil {
-		// A peer that does not respond keeps nobody from learning what the local cluster knows of it.
+		// If the peer is unreachable, the local cluster is still examined.
 		if local, here := a.installed(ctx); here == nil && unreachable(err) {
 			facts.Local = local.doctorFacts(ctx, true)
 			facts.Local.Unread = append(facts.Local.Unread, fmt.Sprintf("the remote cluster can not be read: %v", err))
@@ -96,13 +96,14 @@ func (a *app) gatherFacts(ctx context.Context, remote *remoteConfig, two bool) (
 	return facts, err
 }
 
-// unreachable tells whether a request failed because there was no response, not because of what the response was.
+// unreachable reports whether a request failed because the server did not respond. It returns false for an error response.
 func unreachable(err error) bool {
 	dial := (*net.OpError)(nil)
 	return errors.As(err, &dial) || errors.Is(err, context.DeadlineExceeded) || isTimeout(err)
 }
 
-// diagnosis is what doctor finds in the cluster, without asking its peers: for the commands that show the state of the cluster.
+// diagnosis returns the findings about the cluster without sending requests to its peers. Commands that show the state of the cluster use
+// it.
 func (c *cluster) diagnosis(ctx context.Context) []doctor.Finding {
 	facts := &doctor.Facts{Client: version.Version, Local: c.doctorFacts(ctx, false)}
 	facts.Now = time.Now()
@@ -111,7 +112,8 @@ func (c *cluster) diagnosis(ctx context.Context) []doctor.Finding {
 
 var marks = map[doctor.Level]string{doctor.OK: "✔", doctor.Warn: "!", doctor.Fail: "✖"}
 
-// writeFindings shows the findings, the details of what is well only to those who ask. Evidence may be long: it is not framed.
+// writeFindings prints the findings. It prints the details of OK findings only with verbose. Evidence may be long, so there is no box
+// around it.
 func writeFindings(c *console.Console, findings []doctor.Finding, verbose bool) error {
 	var text strings.Builder
 	of := ""
@@ -145,7 +147,7 @@ func writeFindings(c *console.Console, findings []doctor.Finding, verbose bool) 
 	return err
 }
 
-// problems puts findings in a box, at a depth: each cause with its cure, and how much follows from it.
+// problems adds findings to a box, at the given depth: each cause with its cure and the number of its consequences.
 func problems(box *console.Box, depth int, findings []doctor.Finding) {
 	for i := range findings {
 		finding := &findings[i]

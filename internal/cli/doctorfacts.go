@@ -23,15 +23,16 @@ import (
 	"liqo.io/liqo/internal/install/installer"
 )
 
-// patient gathers what a doctor has to know of a cluster. What can't be read is told, and does not keep the rest from being looked at.
+// patient collects the facts about a cluster for the doctor. A fact that cannot be read is recorded in Unread, and the collection
+// continues.
 type patient struct {
 	*cluster
 	*doctor.Cluster
 	ctx context.Context
-	mu  sync.Mutex // of Unread
+	mu  sync.Mutex // guards Unread
 }
 
-// doctorFacts are all that is known of a cluster. With ask its peers are asked too, as the identities that they granted.
+// doctorFacts collects all facts about a cluster. With ask, it also sends requests to the peers, with the Identities that they granted.
 func (c *cluster) doctorFacts(ctx context.Context, ask bool) *doctor.Cluster {
 	p := &patient{cluster: c, ctx: ctx, Cluster: &doctor.Cluster{
 		ID: c.id, Version: c.version, Namespace: c.namespace, Defined: map[string]bool{}, Backends: map[string]int{}, Told: map[string][]string{},
@@ -59,7 +60,7 @@ func (c *cluster) doctorFacts(ctx context.Context, ask bool) *doctor.Cluster {
 	if !ask {
 		return p.Cluster
 	}
-	// All at once: those that do not respond take their time.
+	// The requests run concurrently, because unreachable peers take until their timeout.
 	accesses := make([]*doctor.Access, len(p.Identities))
 	var group sync.WaitGroup
 	for i := range p.Identities {
@@ -74,7 +75,8 @@ func (c *cluster) doctorFacts(ctx context.Context, ask bool) *doctor.Cluster {
 	return p.Cluster
 }
 
-// read lists objects of all namespaces, unless told otherwise; a kind that is not defined is told by the check of the definitions.
+// read lists objects, in all namespaces unless an option selects one. It ignores a kind that is not defined, which the check of the
+// definitions reports.
 func (p *patient) read(what string, list client.ObjectList, options ...client.ListOption) {
 	if err := p.List(p.ctx, list, options...); err != nil && !absent(err) {
 		p.mu.Lock()
@@ -83,9 +85,9 @@ func (p *patient) read(what string, list client.ObjectList, options ...client.Li
 	}
 }
 
-// installation is what the chart brought.
+// installation reads the custom resource definitions, webhooks and endpoints that the chart installs.
 func (p *patient) installation() {
-	if chart, err := installer.Chart(""); err == nil { // the one that is part of liqoctl
+	if chart, err := installer.Chart(""); err == nil { // the chart embedded in liqoctl
 		crds, err := installer.CRDs(chart)
 		if err != nil {
 			p.Unread = append(p.Unread, err.Error())
@@ -122,7 +124,7 @@ func (p *patient) installation() {
 	}
 }
 
-// network is what both ends know of ranges, tunnels and keys.
+// network reads the address ranges, connections and keys of the cluster.
 func (p *patient) network() {
 	var networks ipamv1alpha1.NetworkList
 	p.read("Networks", &networks)
@@ -167,7 +169,7 @@ func (p *patient) network() {
 	}
 }
 
-// parts are the workloads of the installation and of its peerings, and the leases that they hold.
+// parts reads the workloads of the installation and of its peerings, and their leases.
 func (p *patient) parts() {
 	namespaces, peers := []string{p.namespace}, map[string]string{}
 	for i := range p.Peers {
@@ -203,7 +205,7 @@ func (p *patient) parts() {
 	}
 }
 
-// trouble is why pods of a workload do not work.
+// trouble says why the pods of a workload are not running.
 func (p *patient) trouble(namespace string, selector map[string]string) string {
 	var pods corev1.PodList
 	if err := p.List(p.ctx, &pods, client.InNamespace(namespace), client.MatchingLabels(selector)); err != nil {

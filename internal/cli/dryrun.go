@@ -12,21 +12,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// addDryRun registers --dry-run with a command whose every write goes through its clusters. It does all that it does otherwise, so that what hinders it is
-// told in the same words; but the API servers check its writes, with rights and admission, and keep none. Each write is a line. Nothing is waited for, and
-// nobody is asked.
+// addDryRun registers --dry-run with a command that writes only through its clusters. A dry run executes the same code as a real run, so it
+// reports the same problems in the same words. The API servers validate each write, with permissions and admission, but persist nothing.
+// Each write is printed as a line. A dry run does not wait, and asks the user nothing.
 func (a *app) addDryRun(flags *pflag.FlagSet) {
 	flags.BoolVar(&a.dryRun, "dry-run", false, "Have the API server check each change and tell it, and make none")
 }
 
-// plannedAddress stands for one that is not given yet; it is kept for documentation.
+// plannedAddress stands for an address that is not assigned yet. It is reserved for documentation (RFC 5737).
 const plannedAddress = "192.0.2.1"
 
-// rehearses tells whether the command is only to tell what it would do.
+// rehearses reports whether the command runs as a dry run.
 func (c *cluster) rehearses() bool { return c.plan != nil }
 
-// foresee is wait in a dry run: what is there already is looked at, anything else is taken for done. answers fill in what somebody else would have answered,
-// for what follows to be checked with; it never leaves this process but in checks.
+// foresee replaces wait in a dry run. It checks an existing object once, and assumes that any further wait would succeed. The answers then
+// fill in fields that a controller would set, so that later steps can be validated. API servers receive these fields in dry-run requests
+// only.
 func (c *cluster) foresee(ctx context.Context, object client.Object, check func() verdict, answers []func()) error {
 	name := c.name(object)
 	_, exists, err := c.look(ctx, object)
@@ -53,7 +54,7 @@ func (c *cluster) foresee(ctx context.Context, object client.Object, check func(
 	return nil
 }
 
-// foreseeGone is gone in a dry run.
+// foreseeGone replaces gone in a dry run: it assumes that the object would be deleted.
 func (c *cluster) foreseeGone(ctx context.Context, object client.Object) error {
 	name := c.name(object)
 	_, exists, err := c.look(ctx, object)
@@ -64,7 +65,7 @@ func (c *cluster) foreseeGone(ctx context.Context, object client.Object) error {
 	return c.plan.forget(object)
 }
 
-// foreseeNamespace takes in a dry run for made a namespace that somebody else makes.
+// foreseeNamespace assumes, in a dry run, that a namespace exists that a controller would create.
 func (c *cluster) foreseeNamespace(ctx context.Context, name string) error {
 	if !c.rehearses() {
 		return nil
@@ -80,7 +81,7 @@ func (c *cluster) foreseeNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
-// waitsFor says once what would be waited for.
+// waitsFor prints what the command would wait for, once for each text.
 func (c *planner) waitsFor(what string) {
 	c.mu.Lock()
 	told := slices.Contains(c.waits, what)
@@ -91,13 +92,13 @@ func (c *planner) waitsFor(what string) {
 	}
 }
 
-// tell says what would be written.
+// tell counts a write and prints it.
 func (c *planner) tell(format string, args ...any) {
 	c.changes.Add(1)
 	c.out.Info("%s", fmt.Sprintf(format, args...))
 }
 
-// rehearsed is the last line of a dry run that came to its end.
+// rehearsed prints the last line of a dry run that succeeded.
 func (a *app) rehearsed() {
 	if a.changes.Load() == 0 {
 		a.console().Info("Dry run: there is nothing to change")

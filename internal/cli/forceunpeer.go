@@ -48,7 +48,7 @@ func (a *app) forceUnpeerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(args) == 0 { // what is given up for good is named
+			if len(args) == 0 { // the peer is required: the command is irreversible
 				known, err := peerIDs(cmd.Context(), c)
 				if err != nil {
 					return fmt.Errorf("listing ForeignClusters: %w", err)
@@ -77,7 +77,7 @@ func (a *app) forceUnpeerCommand() *cobra.Command {
 	return command
 }
 
-// orForce adds the way out to an error of a connection that could not be made.
+// orForce adds a hint about force unpeer to the error of a connection that could not be established.
 func orForce(err error) error {
 	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
 		return fmt.Errorf("%w\nWhere a cluster is gone for good, the other one forgets it with liqoctl force unpeer and its ID", err)
@@ -85,7 +85,7 @@ func orForce(err error) error {
 	return err
 }
 
-// forgettable finds what there is of a peering: the tenant namespace, empty when there is none any more, and the ForeignCluster.
+// forgettable returns the tenant namespace and the ForeignCluster of a peering. The namespace is empty if it does not exist any more.
 func (c *cluster) forgettable(ctx context.Context, peer string) (string, *corev1beta1.ForeignCluster, error) {
 	if peer == c.id {
 		return "", nil, fmt.Errorf("%s is the local cluster itself: name the one that is gone", peer)
@@ -100,13 +100,13 @@ func (c *cluster) forgettable(ctx context.Context, peer string) (string, *corev1
 		return "", nil, err
 	}
 	if namespace == "" && !found {
-		known, _ := peerIDs(ctx, c) // only to suggest one of them
+		known, _ := peerIDs(ctx, c) // only for a suggestion in the error
 		return "", nil, didYouMean(fmt.Errorf("there is no peering with cluster %s, nor a record of one: liqoctl info lists the peers", peer), peer, known)
 	}
 	return namespace, foreign, nil
 }
 
-// giveUpQuestion asks for consent, and tells when there is another way.
+// giveUpQuestion returns the confirmation question. It mentions liqoctl unpeer if the peer is reachable.
 func giveUpQuestion(peer string, foreign *corev1beta1.ForeignCluster) string {
 	if condition := apiServerCondition(foreign); condition != nil && condition.Status == corev1beta1.StatusEstablished {
 		return fmt.Sprintf("Cluster %s answers: liqoctl unpeer would leave nothing over there. Forget it all the same?", peer)
@@ -114,8 +114,8 @@ func giveUpQuestion(peer string, foreign *corev1beta1.ForeignCluster) string {
 	return fmt.Sprintf("Forget cluster %s, with all that runs in its name here? What is over there stays, should it ever come back.", peer)
 }
 
-// forget removes the peering. The mark on the ForeignCluster tells the controllers that nothing is to be asked of the other cluster; it is taken off in the
-// end, so that a cluster of that name may be peered with anew.
+// forget removes the peering. An annotation on the ForeignCluster keeps the controllers from contacting the peer meanwhile. forget removes
+// the annotation at the end, so that a cluster with the same ID can peer again.
 func (c *cluster) forget(ctx context.Context, peer, namespace string) error {
 	if namespace != "" {
 		if err := c.markLost(ctx, peer, true); err != nil {
@@ -139,7 +139,7 @@ func (c *cluster) forget(ctx context.Context, peer, namespace string) error {
 	return nil
 }
 
-// markLost says, or takes back, that a cluster will never come back.
+// markLost adds or removes the annotation that marks a peer as gone for good.
 func (c *cluster) markLost(ctx context.Context, peer string, lost bool) error {
 	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: peer}}
 	changed, err := c.ensure(ctx, foreign, func() error {
@@ -157,7 +157,7 @@ func (c *cluster) markLost(ctx context.Context, peer string, lost bool) error {
 	return err
 }
 
-// deleteNamespace deletes a namespace and waits until it is gone; when that takes too long it tells what is left in it.
+// deleteNamespace deletes a namespace and waits until it is gone. If that takes too long, the error lists the remaining contents.
 func (c *cluster) deleteNamespace(ctx context.Context, name string) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := kube.Delete(ctx, c, namespace); err != nil {
@@ -176,7 +176,7 @@ func (c *cluster) deleteNamespace(ctx context.Context, name string) error {
 	return err
 }
 
-// contentOf is what Kubernetes says of the contents that hold a namespace.
+// contentOf returns the messages of the conditions that keep a namespace from being deleted.
 func contentOf(namespace *corev1.Namespace) string {
 	var left []string
 	for _, condition := range namespace.Status.Conditions {

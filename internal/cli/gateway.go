@@ -17,28 +17,28 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// defaultMTU leaves room for the tunnel's headers, and for those of a VPN, on a path of 1500 bytes.
+// defaultMTU leaves room for the headers of the tunnel, and of a VPN below it, on a path with an MTU of 1500 bytes.
 const defaultMTU = 1340
 
-// Resources of the templates that gateways are made from unless the user has others.
+// Resources of the default gateway templates.
 const (
 	serverTemplates = "networking.liqo.io/v1beta1/wggatewayservertemplates"
 	clientTemplates = "networking.liqo.io/v1beta1/wggatewayclienttemplates"
 )
 
-// templateFlags choose what a gateway is made from.
+// templateFlags selects the template of a gateway.
 type templateFlags struct {
 	resource, name, namespace string
 }
 
-// add registers the three flags with a prefix: "gw-server-" makes --gw-server-template-name of template-name.
+// add registers the three flags with a prefix. With prefix "gw-server-", for example, template-name becomes --gw-server-template-name.
 func (f *templateFlags) add(flags *pflag.FlagSet, prefix, resource, name string) {
 	flags.StringVar(&f.resource, prefix+"type", resource, "Resource of the template, group/version/resource")
 	flags.StringVar(&f.name, prefix+"template-name", name, "Name of the template")
 	flags.StringVar(&f.namespace, prefix+"template-namespace", "", "Namespace of the template (default: that of the installation)")
 }
 
-// reference is the template as a gateway names it in the cluster.
+// reference returns an object reference to the template. It looks up the kind of the template in the cluster.
 func (f *templateFlags) reference(c *cluster) (corev1.ObjectReference, error) {
 	parts := strings.Split(f.resource, "/")
 	if len(parts) != 3 || slices.Contains(parts, "") {
@@ -54,7 +54,7 @@ func (f *templateFlags) reference(c *cluster) (corev1.ObjectReference, error) {
 	return corev1.ObjectReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: f.name, Namespace: orDefault(f.namespace, c.namespace)}, nil
 }
 
-// serverFlags are what a user says of a GatewayServer.
+// serverFlags holds the flags for a GatewayServer.
 type serverFlags struct {
 	template       templateFlags
 	serviceType    string
@@ -62,7 +62,7 @@ type serverFlags struct {
 	loadBalancerIP string
 }
 
-// serverFlagNames are the flags' names: network connect and create gatewayserver call the same things differently.
+// serverFlagNames holds the names of these flags: they differ between network connect and create gatewayserver.
 type serverFlagNames struct {
 	serviceType, port, nodePort, loadBalancerIP string
 }
@@ -109,14 +109,14 @@ func validatePort(flag string, port int32) error {
 }
 
 func validateMTU(mtu int) error {
-	// Below what IPv4 asks of every link nothing works; nothing is larger than a packet can be.
+	// 576 bytes is the smallest packet that every IPv4 host must accept (RFC 791). 65535 bytes is the largest IPv4 packet.
 	if mtu != 0 && (mtu < 576 || mtu > 65535) {
 		return fmt.Errorf("--mtu %d: want 576 to 65535 bytes, or 0 for what the path allows", mtu)
 	}
 	return nil
 }
 
-// fill makes a new GatewayServer for the peer.
+// fill sets the fields of a new GatewayServer for the peer.
 func (f *serverFlags) fill(server *networkingv1beta1.GatewayServer, template corev1.ObjectReference, peer string, mtu int) {
 	setLabel(server, api.LabelRemoteClusterID, peer)
 	server.Spec.MTU = mtu
@@ -126,7 +126,7 @@ func (f *serverFlags) fill(server *networkingv1beta1.GatewayServer, template cor
 	}
 }
 
-// clientFlags are what a user says of a GatewayClient's way to the server.
+// clientFlags holds the flags of a GatewayClient about its connection to the server.
 type clientFlags struct {
 	template  templateFlags
 	addresses []string
@@ -150,7 +150,7 @@ func validateProtocol(protocol string) error {
 	return nil
 }
 
-// fillClient makes a new GatewayClient for the peer.
+// fillClient sets the fields of a new GatewayClient for the peer.
 func fillClient(client *networkingv1beta1.GatewayClient, template corev1.ObjectReference, peer string, endpoint networkingv1beta1.Endpoint, mtu int) {
 	setLabel(client, api.LabelRemoteClusterID, peer)
 	client.Spec.MTU = mtu
@@ -158,7 +158,7 @@ func fillClient(client *networkingv1beta1.GatewayClient, template corev1.ObjectR
 	client.Spec.Endpoint = endpoint
 }
 
-// endpointText is an endpoint for people: 203.0.113.7:51840/UDP.
+// endpointText formats an endpoint for messages: 203.0.113.7:51840/UDP.
 func endpointText(endpoint *networkingv1beta1.Endpoint) string {
 	if endpoint == nil {
 		return "nowhere"
@@ -179,13 +179,13 @@ func endpointText(endpoint *networkingv1beta1.Endpoint) string {
 	return strings.Join(out, " or ")
 }
 
-// gateways are the ends of tunnels to one peer that a cluster has.
+// gateways holds the gateway of a cluster for one peer: the server or the client of the tunnel.
 type gateways struct {
 	server *networkingv1beta1.GatewayServer
 	client *networkingv1beta1.GatewayClient
 }
 
-// name of the gateway, empty when there is none.
+// name returns the name of the gateway. It is empty if there is none.
 func (g *gateways) name() string {
 	switch {
 	case g.server != nil:
@@ -196,7 +196,7 @@ func (g *gateways) name() string {
 	return ""
 }
 
-// describe is the gateway for people.
+// describe returns the kind and name of the gateway for messages.
 func (g *gateways) describe() string {
 	if g.server != nil {
 		return "GatewayServer " + g.server.Name
@@ -204,7 +204,7 @@ func (g *gateways) describe() string {
 	return "GatewayClient " + g.name()
 }
 
-// secret is the name of the Secret with the gateway's keys.
+// secret returns the name of the Secret with the keys of the gateway.
 func (g *gateways) secret() string {
 	var status *corev1.ObjectReference
 	var spec *corev1.LocalObjectReference
@@ -223,7 +223,8 @@ func (g *gateways) secret() string {
 	return networkingv1beta1.GatewayChild(g.name())
 }
 
-// findGateways looks for the ends of tunnels to a peer in a tenant namespace. More than one is nothing that a command can decide about.
+// findGateways returns the gateway for a peer in a tenant namespace. It fails if there are several, because no command can choose between
+// them.
 func (c *cluster) findGateways(ctx context.Context, namespace, peer string) (*gateways, error) {
 	servers, clients, err := c.listGateways(ctx, namespace, peer)
 	if err != nil {
@@ -247,7 +248,7 @@ func (c *cluster) findGateways(ctx context.Context, namespace, peer string) (*ga
 	return &gateways{}, nil
 }
 
-// listGateways are all gateways for a peer; none where the cluster does not know the kinds.
+// listGateways returns all gateways for a peer. The result is empty if the cluster does not have the kinds.
 func (c *cluster) listGateways(ctx context.Context, namespace, peer string) ([]networkingv1beta1.GatewayServer, []networkingv1beta1.GatewayClient, error) {
 	if namespace == "" {
 		return nil, nil, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// gatewayKind is the kind of a gateway that people call server or client.
+// gatewayKind returns the kind of gateway that users call "server" or "client".
 func gatewayKind(name string) (objectKind, error) {
 	switch strings.ToLower(name) {
 	case "server":
@@ -31,21 +31,21 @@ func (a *app) generateCommand() *cobra.Command {
 		a.generatePeerCommandCommand())
 }
 
-// addPeerFlag registers the cluster ID that an object is about.
+// addPeerFlag registers the required flag with the cluster ID of the peer.
 func (a *app) addPeerFlag(command *cobra.Command, peer *string) {
 	command.Flags().StringVar(peer, "remote-cluster-id", "", "Cluster ID of the peer (required)")
 	required(command, "remote-cluster-id")
 	annotate(command, beginsPeering)
 }
 
-// addGenerateFlags registers what all commands that print an object for a peer have.
+// addGenerateFlags registers the common flags of all commands that print an object for a peer.
 func addGenerateFlags(flags *pflag.FlagSet, output *outputFlag, namespace *string, timeout *time.Duration) {
 	addTimeout(flags, timeout)
 	flags.StringVarP(&output.format, "output", "o", "yaml", "How to print the object: json or yaml")
 	flags.StringVar(namespace, "remote-tenant-namespace", "", "Namespace in the peer to put the object into (default: liqo-tenant- and the ID of this cluster)")
 }
 
-// addTimeout registers --timeout with a command that mostly reads, and has to wait for little.
+// addTimeout registers --timeout with a command that mostly reads and waits little.
 func addTimeout(flags *pflag.FlagSet, timeout *time.Duration) {
 	flags.DurationVar(timeout, "timeout", time.Minute, "How long to wait in all")
 }

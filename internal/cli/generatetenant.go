@@ -70,7 +70,7 @@ func (c *cluster) printTenant(ctx context.Context, provider string, nonce []byte
 	}
 	signature, err := h.sign(ctx, nonce)
 	if err != nil || c.rehearses() {
-		return err // what nobody signed is nothing to print
+		return err // a dry run has no signature, so it prints nothing
 	}
 	publicKey, request, err := h.credentials(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *cluster) printTenant(ctx context.Context, provider string, nonce []byte
 	return c.printObject(tenant, format)
 }
 
-// signedNonce is the nonce of a provider that was signed before.
+// signedNonce returns the provider's nonce that this cluster has signed before.
 func (c *cluster) signedNonce(ctx context.Context, namespace, provider string) ([]byte, error) {
 	var secret corev1.Secret
 	key := client.ObjectKey{Namespace: namespace, Name: authv1beta1.SignedNonceSecret}
@@ -166,7 +166,7 @@ func (c *cluster) tenantOf(ctx context.Context, consumer string) (*authv1beta1.T
 	return nil, fmt.Errorf("there is no Tenant of cluster %s in namespace %s: apply what liqoctl generate tenant --remote-cluster-id %s prints there", consumer, namespace, c.id)
 }
 
-// admitted waits until the Tenant of a consumer has its identity.
+// admitted waits until the Tenant of a consumer has its AuthParams and its tenant namespace in the status.
 func (c *cluster) admitted(ctx context.Context, consumer string) (*authv1beta1.Tenant, error) {
 	tenant, err := c.tenantOf(ctx, consumer)
 	if err != nil {
@@ -224,7 +224,7 @@ func (a *app) getKubeconfigCommand() *cobra.Command {
 	return command
 }
 
-// identityKubeconfig is the kubeconfig of an Identity.
+// identityKubeconfig returns the kubeconfig of an Identity.
 func (c *cluster) identityKubeconfig(ctx context.Context, provider, name string) ([]byte, error) {
 	namespace, err := c.requireTenantNamespace(ctx, provider)
 	if err != nil {

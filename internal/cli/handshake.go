@@ -15,17 +15,17 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// handshake makes the local cluster known to the remote one and brings the identity granted back. Every step looks at what is there
-// already, so a handshake that was interrupted goes on where it stopped, and one that is complete changes nothing.
+// handshake introduces the local cluster to the remote one and stores the granted identity locally. Each step reads the current state
+// first. An interrupted handshake therefore resumes where it stopped, and a complete one changes nothing.
 type handshake struct {
 	*pair
-	// consumer is the namespace of this peering in the local cluster, provider that in the remote one.
+	// consumer is the tenant namespace in the local cluster. provider is the tenant namespace in the remote cluster.
 	consumer, provider string
-	// proxyURL is the way to the API server to put into the identity, "" for none; nil leaves the one that it has.
+	// proxyURL is the proxy to the remote API server to set in the identity; "" removes it. nil keeps the current one.
 	proxyURL *string
 }
 
-// authenticate does the whole handshake.
+// authenticate runs the whole handshake.
 func (p *pair) authenticate(ctx context.Context, proxyURL *string) error {
 	h := &handshake{pair: p, proxyURL: proxyURL}
 	if err := h.namespaces(ctx); err != nil {
@@ -53,7 +53,7 @@ func (h *handshake) namespaces(ctx context.Context) error {
 	)
 }
 
-// ensureNonce asks for a nonce to be signed by a consumer, and waits until the controller manager has made it.
+// ensureNonce requests a nonce that a consumer must sign, and waits until the controller manager has generated it.
 func (c *cluster) ensureNonce(ctx context.Context, namespace, consumer string) ([]byte, error) {
 	step := c.Start("Asking for a nonce")
 	defer step.End()
@@ -78,7 +78,7 @@ func (c *cluster) ensureNonce(ctx context.Context, namespace, consumer string) (
 	return secret.Data[authv1beta1.NonceKey], nil
 }
 
-// sign hands the nonce to the local cluster and waits until it is signed with the cluster's key.
+// sign stores the nonce in the local cluster and waits until the controller manager has signed it with the key of the cluster.
 func (h *handshake) sign(ctx context.Context, nonce []byte) ([]byte, error) {
 	step := h.local.Start("Signing the nonce")
 	defer step.End()
@@ -86,7 +86,7 @@ func (h *handshake) sign(ctx context.Context, nonce []byte) ([]byte, error) {
 	_, err := h.local.ensure(ctx, secret, func() error {
 		setLabel(secret, authv1beta1.LabelSignedNonce, api.True)
 		setLabel(secret, api.LabelRemoteClusterID, h.remote.id)
-		if !bytes.Equal(secret.Data[authv1beta1.NonceKey], nonce) { // a signature over another nonce is worth nothing
+		if !bytes.Equal(secret.Data[authv1beta1.NonceKey], nonce) { // a signature over another nonce is invalid
 			secret.Data = map[string][]byte{authv1beta1.NonceKey: nonce}
 		}
 		return nil
@@ -107,7 +107,7 @@ func (h *handshake) sign(ctx context.Context, nonce []byte) ([]byte, error) {
 	return secret.Data[authv1beta1.SignedNonceKey], nil
 }
 
-// tenant applies for admission in the remote cluster and waits for its answer.
+// tenant creates or updates the Tenant in the remote cluster, and waits until it is admitted.
 func (h *handshake) tenant(ctx context.Context, signature []byte) (*authv1beta1.Tenant, error) {
 	step := h.remote.Start("Applying for admission")
 	defer step.End()
@@ -124,7 +124,7 @@ func (h *handshake) tenant(ctx context.Context, signature []byte) (*authv1beta1.
 		tenant.Spec.ClusterID = h.local.id
 		tenant.Spec.PublicKey = publicKey
 		tenant.Spec.Signature = signature
-		// A request for the same key stays: another would make the provider sign again.
+		// A certificate request for the same key is kept: a new one would make the provider sign again.
 		if peering.CheckRequest(tenant.Spec.CSR, peering.ControlPlaneSubject(h.local.id), publicKey) != nil {
 			tenant.Spec.CSR = request
 		}
@@ -159,7 +159,7 @@ func (h *handshake) tenant(ctx context.Context, signature []byte) (*authv1beta1.
 	return tenant, nil
 }
 
-// credentials are the local cluster's public key and a certificate request made with its private key.
+// credentials returns the public key of the local cluster and a certificate request that is signed with its private key.
 func (h *handshake) credentials(ctx context.Context) (publicKey, request []byte, err error) {
 	var keys corev1.Secret
 	name := client.ObjectKey{Namespace: h.local.namespace, Name: authv1beta1.KeysSecret}
@@ -177,7 +177,7 @@ func (h *handshake) credentials(ctx context.Context) (publicKey, request []byte,
 	return keys.Data[authv1beta1.PublicKeyKey], request, nil
 }
 
-// identity hands what the remote cluster granted to the local one, and waits until it can be used.
+// identity stores the granted credentials in an Identity in the local cluster, and waits until its kubeconfig exists.
 func (h *handshake) identity(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	step := h.local.Start("Storing the identity")
 	defer step.End()
@@ -191,7 +191,7 @@ func (h *handshake) identity(ctx context.Context, tenant *authv1beta1.Tenant) er
 		identity.Spec.Type = authv1beta1.IdentityControlPlane
 		identity.Spec.Namespace = tenant.Status.TenantNamespace
 		granted := *tenant.Status.AuthParams.DeepCopy()
-		// A renewed certificate is not exchanged for the one it replaced.
+		// The older certificate must not replace a renewed one.
 		if peering.Fresher(identity.Spec.AuthParams.SignedCRT, granted.SignedCRT) {
 			granted.SignedCRT = identity.Spec.AuthParams.SignedCRT
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// usage is cobra's, without the flags that every command has: the last line says how to list them, as kubectl does.
+// usage is cobra's usage template without the flags of every command. As in kubectl, the last line says how to list them.
 const usage = `Usage:{{if and .Runnable .HasParent}}
   {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
   {{.CommandPath}} [command]{{end}}{{if gt (len .Aliases) 0}}

@@ -18,18 +18,18 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// localInfo is what info shows of the local cluster; its JSON keys are part of the contract.
+// localInfo is the output of info about the local cluster. Its JSON keys are part of the contract.
 type localInfo struct {
 	Local struct {
 		ClusterID     string            `json:"clusterID"`
 		Version       string            `json:"version"`
 		Labels        map[string]string `json:"labels,omitempty"`
-		APIServerAddr string            // untagged in the contract too
+		APIServerAddr string            // has no tag in the contract either
 	} `json:"local"`
 	Health struct {
 		Healthy       bool              `json:"healthy"`
 		UnhealthyPods map[string]string `json:"unhealthyPods,omitempty"`
-		// Problems are what doctor finds of the installation.
+		// Problems are the doctor's findings about the installation.
 		Problems []doctor.Finding `json:"problems,omitempty"`
 	} `json:"health"`
 	Network  networkInfo `json:"network"`
@@ -44,13 +44,13 @@ type peerSummary struct {
 	NetworkingStatus     moduleStatus     `json:"networkingStatus"`
 	AuthenticationStatus moduleStatus     `json:"authenticationStatus"`
 	OffloadingStatus     moduleStatus     `json:"offloadingStatus"`
-	// Former tells that the peering was undone.
+	// Former means that the peering was removed.
 	Former bool `json:"former,omitempty"`
-	// Problems are what doctor finds of the peering.
+	// Problems are the doctor's findings about the peering.
 	Problems []doctor.Finding `json:"problems,omitempty"`
 }
 
-// moduleStatus sums a part of a peering up.
+// moduleStatus is the summary of one module of a peering.
 type moduleStatus string
 
 const (
@@ -59,14 +59,14 @@ const (
 	moduleDisabled  moduleStatus = "Disabled"
 )
 
-// outdated: without a controller manager nothing says that a module still works.
+// outdated replaces Healthy by Unhealthy. It applies when the controller manager is down: the conditions are then no longer up to date.
 func (s *moduleStatus) outdated() {
 	if *s == moduleHealthy {
 		*s = moduleUnhealthy
 	}
 }
 
-// statusOf sums the conditions of a module up, and tells what is wrong.
+// statusOf summarizes the conditions of a module, and returns the problems.
 func statusOf(module corev1beta1.Module) (moduleStatus, []string) {
 	if !module.Enabled {
 		return moduleDisabled, nil
@@ -81,8 +81,8 @@ func statusOf(module corev1beta1.Module) (moduleStatus, []string) {
 	return status, alerts
 }
 
-// authenticationOf is statusOf for the module of authentication, and what the probe of the remote API server says: without it no
-// identity is worth anything.
+// authenticationOf is statusOf for the authentication module. It also counts failed probes of the remote API server, because identities
+// cannot be used without it.
 func authenticationOf(foreign *corev1beta1.ForeignCluster) (moduleStatus, []string) {
 	status, alerts := statusOf(foreign.Status.Modules.Authentication)
 	for _, condition := range foreign.Status.Conditions {
@@ -129,7 +129,7 @@ func (a *app) infoCommand() *cobra.Command {
 	return command
 }
 
-// infoOptions are the forms in which info answers.
+// infoOptions holds the flags for the output format of info.
 type infoOptions struct {
 	output outputFlag
 	query  string
@@ -158,7 +158,7 @@ func (o *infoOptions) print(c *cluster, info any, boxes func() error) error {
 	}
 }
 
-// unread warns of what is missing in what is shown, because it could not be read: the rest is worth as much.
+// unread warns that a part of the output is missing because it could not be read. The rest of the output is still valid.
 func (c *cluster) unread(what string, err error) {
 	if err != nil {
 		c.Warn("Not shown, or not complete: %s: %v", what, err)
@@ -226,7 +226,7 @@ func (c *cluster) localInfo(ctx context.Context) (*localInfo, error) {
 	return info, nil
 }
 
-// unhealthy is why a pod does not do its work; empty when it does.
+// unhealthy says why a pod is not ready. It is empty if the pod is ready, has succeeded, or is being deleted.
 func unhealthy(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
 		return ""
@@ -239,7 +239,7 @@ func unhealthy(pod *corev1.Pod) string {
 	return orDefault(podTrouble(pod), "not ready, phase "+string(pod.Status.Phase))
 }
 
-// controllerManagerArgs are the flags that the controller manager runs with: what the installation was told.
+// controllerManagerArgs returns the flags of the controller manager, which contain the configuration of the installation.
 func controllerManagerArgs(deployment *appsv1.Deployment) map[string]string {
 	out := map[string]string{}
 	for _, container := range deployment.Spec.Template.Spec.Containers {
@@ -252,7 +252,7 @@ func controllerManagerArgs(deployment *appsv1.Deployment) map[string]string {
 	return out
 }
 
-// pairs reads k=v,k=v.
+// pairs parses k=v,k=v.
 func pairs(text string) map[string]string {
 	out := map[string]string{}
 	for pair := range strings.SplitSeq(text, ",") {
@@ -321,7 +321,7 @@ func sorted[V any](m map[string]V) []string {
 	return keys
 }
 
-// publishedAddress is the one that peers are given when the installation was told none.
+// publishedAddress returns the API server address that peers receive if none is configured.
 func (c *cluster) publishedAddress(ctx context.Context) (string, error) {
 	var slices discoveryv1.EndpointSliceList
 	err := c.List(ctx, &slices, client.InNamespace("default"), client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"})

@@ -14,23 +14,23 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// networkConfigMap holds what the installation was told of the cluster's address ranges.
+// networkConfigMap holds the configured address ranges of the cluster.
 const networkConfigMap = "liqo-network-configmap"
 
-// networkInfo are the address ranges of the cluster, each empty where it is not known or not in use: without a network of ours between
-// clusters nothing is remapped, so there is an external and an internal one only if the installation was given it. The keys are always there.
+// networkInfo holds the address ranges of the cluster. A range is empty if it is unknown or not in use. Without Liqo's network nothing is
+// remapped, so the external and internal ranges exist only if they were configured. The JSON keys are always present.
 type networkInfo struct {
 	PodCIDRs     []string `json:"podCIDRs"`
 	ServiceCIDR  string   `json:"serviceCIDR"`
 	ExternalCIDR string   `json:"externalCIDR"`
 	InternalCIDR string   `json:"internalCIDR"`
-	// trouble is what is wrong with a range, by its title; the other formats have it in the Networks.
+	// trouble maps the title of a range to its problem. The JSON output omits it: the conditions of the Networks contain it.
 	trouble map[string]string
 }
 
 func (c *cluster) networkInfo(ctx context.Context) (networkInfo, error) {
 	var told corev1.ConfigMap
-	// An installation of an earlier version has none.
+	// Earlier versions have no such ConfigMap.
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: networkConfigMap}, &told); client.IgnoreNotFound(err) != nil {
 		return networkInfo{PodCIDRs: []string{}}, fmt.Errorf("reading ConfigMap %s in namespace %s: %w", networkConfigMap, c.namespace, err)
 	}
@@ -43,7 +43,7 @@ func (c *cluster) networkInfo(ctx context.Context) (networkInfo, error) {
 	return info, c.givenRanges(ctx, &info)
 }
 
-// givenRanges puts in what the external and the internal range became, where there are Networks for them.
+// givenRanges replaces the external and the internal range by the allocated ones, if Networks exist for them.
 func (c *cluster) givenRanges(ctx context.Context, info *networkInfo) error {
 	info.trouble = map[string]string{}
 	for _, of := range []struct {
@@ -55,7 +55,7 @@ func (c *cluster) givenRanges(ctx context.Context, info *networkInfo) error {
 	} {
 		var network ipamv1alpha1.Network
 		err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: of.name}, &network)
-		if absent(err) { // there is no network of ours, or the installation is of an earlier version
+		if absent(err) { // Liqo's network is disabled, or the installation is of an earlier version
 			continue
 		}
 		if err != nil {
@@ -63,7 +63,7 @@ func (c *cluster) givenRanges(ctx context.Context, info *networkInfo) error {
 		}
 		*of.cidr = network.Status.CIDR
 		if ready := meta.FindStatusCondition(network.Status.Conditions, kube.ConditionReady); ready != nil {
-			info.trouble[of.title] = ready.Message // of one that is ready it is empty
+			info.trouble[of.title] = ready.Message // empty if the Network is ready
 		} else if network.Status.CIDR == "" {
 			info.trouble[of.title] = fmt.Sprintf("nothing has looked at Network %s yet", of.name)
 		}
@@ -82,7 +82,7 @@ func (n *networkInfo) box() *console.Box {
 	return box
 }
 
-// lines shows the ranges in a box, at a depth.
+// lines adds the ranges to a box, at the given depth.
 func (n *networkInfo) lines(box *console.Box, depth int) {
 	box.Line(depth, "Pod CIDRs", orDefault(strings.Join(n.PodCIDRs, ", "), "unknown"))
 	box.Line(depth, "Service CIDR", orDefault(n.ServiceCIDR, "unknown"))

@@ -18,7 +18,7 @@ import (
 	"liqo.io/liqo/internal/cli/doctor"
 )
 
-// peerInfo is what info peer shows of one peering; its JSON keys are part of the contract.
+// peerInfo is the output of info peer about one peering. Its JSON keys are part of the contract.
 type peerInfo struct {
 	ClusterID      string           `json:"clusterID"`
 	Role           corev1beta1.Role `json:"role"`
@@ -27,7 +27,8 @@ type peerInfo struct {
 		moduleInfo
 		APIServerAddr  string      `json:"APIServerAddr,omitempty"`
 		ResourceSlices []sliceInfo `json:"resourceSlices,omitempty"`
-		// Consuming and Providing are what several accepted ResourceSlices grant together, by direction.
+		// Consuming and Providing are the sums of the resources of accepted ResourceSlices, by direction. They are set only for several
+		// ResourceSlices.
 		Consuming corev1.ResourceList `json:"consuming,omitempty"`
 		Providing corev1.ResourceList `json:"providing,omitempty"`
 	} `json:"authentication"`
@@ -35,11 +36,11 @@ type peerInfo struct {
 		moduleInfo
 		VirtualNodes []nodeInfo `json:"virtualNodes,omitempty"`
 	} `json:"offloading"`
-	// Former tells that the peering was undone.
+	// Former means that the peering was removed.
 	Former bool `json:"former,omitempty"`
-	// Problems are what doctor finds of the peering, and of the installation where it concerns every peering.
+	// Problems are the doctor's findings about the peering, and those about the installation that affect every peering.
 	Problems []doctor.Finding `json:"problems,omitempty"`
-	// What status shows besides, and the contract's JSON has no place for.
+	// Fields for the output of status. The JSON of the contract does not have them.
 	summary  corev1beta1.Summary
 	proxyURL string
 }
@@ -51,7 +52,7 @@ type moduleInfo struct {
 
 type sliceInfo struct {
 	Name string `json:"name"`
-	// Action is what the local cluster does with it: Consuming or Providing.
+	// Action is the role of the local cluster: Consuming or Providing.
 	Action    string              `json:"action"`
 	Accepted  bool                `json:"accepted"`
 	Alerts    []string            `json:"alerts,omitempty"`
@@ -112,7 +113,7 @@ func (a *app) infoPeerCommand() *cobra.Command {
 	return command
 }
 
-// peers gathers what is known of the named clusters, or of all.
+// peers returns the information about the given peers, or about all peers.
 func (c *cluster) peers(ctx context.Context, ids []string) ([]*peerInfo, error) {
 	var foreign corev1beta1.ForeignClusterList
 	if err := c.List(ctx, &foreign); err != nil {
@@ -152,7 +153,7 @@ func (c *cluster) peers(ctx context.Context, ids []string) ([]*peerInfo, error) 
 	return out, nil
 }
 
-// peerInfo is what there is of one peering; what can't be read is missing, with a warning.
+// peerInfo returns the information about one peering. It warns about facts that cannot be read, and leaves them out.
 func (c *cluster) peerInfo(ctx context.Context, foreign *corev1beta1.ForeignCluster) *peerInfo {
 	id := foreign.Spec.ClusterID
 	info := &peerInfo{ClusterID: id, Role: foreign.Status.Role, summary: foreign.Status.Peering, proxyURL: foreign.Status.ForeignProxyURL}
@@ -180,10 +181,10 @@ func (c *cluster) peerInfo(ctx context.Context, foreign *corev1beta1.ForeignClus
 	return info
 }
 
-// Actions of a ResourceSlice: what the local cluster does with it.
+// consuming and providing are the actions of a ResourceSlice: the role of the local cluster.
 const consuming, providing = "Consuming", "Providing"
 
-// sumOf is what all accepted ResourceSlices of one direction grant; nil unless there are several.
+// sumOf returns the sum of the resources of all accepted ResourceSlices in one direction. It returns nil for fewer than two.
 func sumOf(all []sliceInfo, action string) corev1.ResourceList {
 	sum, count := corev1.ResourceList{}, 0
 	for _, slice := range all {

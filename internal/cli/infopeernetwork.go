@@ -11,31 +11,32 @@ import (
 	"liqo.io/liqo/internal/cli/console"
 )
 
-// peerNetworkInfo is what info peer shows of the network with a peer; its JSON keys are part of the contract.
+// peerNetworkInfo is the output of info peer about the network with a peer. Its JSON keys are part of the contract.
 type peerNetworkInfo struct {
 	moduleInfo
-	// CIDRs are the peer's ranges as they are there, and as they appear here; nil without a Configuration.
+	// CIDRs are the ranges in the peer, and the ranges that this cluster maps them to. It is nil without a Configuration.
 	CIDRs *struct {
 		Remote   networkingv1beta1.CIDRs `json:"remote"`
 		Remapped networkingv1beta1.CIDRs `json:"remapped"`
 	} `json:"CIDRs,omitempty"`
-	// Gateway is this cluster's end of the tunnel; nil where there is none.
+	// Gateway is this cluster's end of the tunnel. It is nil if there is none.
 	Gateway *peerGatewayInfo `json:"gateway,omitempty"`
 }
 
 type peerGatewayInfo struct {
 	// Role is Server or Client.
 	Role networkingv1beta1.ConnectionType `json:"role"`
-	// Address and Port are where the server is reached, whichever end it is.
+	// Address and Port are the endpoint of the server, whichever role this cluster has.
 	Address string `json:"address"`
 	Port    int32  `json:"port"`
-	// Connection is what the gateway says of the tunnel, Latency its last round trip, MTU the largest packet that it takes, in bytes.
+	// Connection is the status of the tunnel that the gateway reports. Latency is the last round-trip time. MTU is the largest packet that
+	// fits the tunnel, in bytes.
 	Connection string `json:"connection,omitempty"`
 	Latency    string `json:"latency,omitempty"`
 	MTU        int    `json:"mtu,omitempty"`
 }
 
-// describeNetwork adds what the objects of a peer's tenant namespace tell.
+// describeNetwork fills in the information from the objects in the tenant namespace of a peer.
 func (c *cluster) describeNetwork(ctx context.Context, peer string, info *peerNetworkInfo) error {
 	namespace, err := c.findTenantNamespace(ctx, peer)
 	if err != nil || namespace == "" {
@@ -89,7 +90,7 @@ func (c *cluster) describeNetwork(ctx context.Context, peer string, info *peerNe
 	return nil
 }
 
-// lines shows the network in a box, at the depth below its status.
+// lines adds the network to a box, below the line with its status.
 func (n *peerNetworkInfo) lines(box *console.Box) {
 	if n.CIDRs != nil {
 		box.Line(1, "Pod CIDR", remapped(n.CIDRs.Remote.Pod, n.CIDRs.Remapped.Pod))
@@ -113,7 +114,7 @@ func (n *peerNetworkInfo) lines(box *console.Box) {
 	}
 }
 
-// remapped shows ranges, and where they appear if that is elsewhere.
+// remapped formats ranges, and the ranges that they are mapped to if those differ.
 func remapped(real, view []string) string {
 	there, here := strings.Join(real, ", "), strings.Join(view, ", ")
 	switch {

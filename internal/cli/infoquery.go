@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// shortcuts are queries that people use without a path.
+// shortcuts maps short queries to their full paths.
 var shortcuts = map[string]string{"clusterid": "local.clusterID"}
 
-// printQuery prints the value at a dotted path; keys match whatever their case, and elements of lists by number.
+// printQuery prints the value at a dotted path. Keys are case-insensitive, and list items are selected by index.
 func printQuery(c *cluster, info any, query string) error {
 	data, err := json.Marshal(info)
 	if err != nil {
@@ -37,7 +37,7 @@ func printQuery(c *cluster, info any, query string) error {
 	return err
 }
 
-// lookUp follows a dotted path through maps and lists. A key may contain dots itself, so the longest match is tried first.
+// lookUp follows a dotted path through maps and lists. A key may itself contain dots, so lookUp tries the longest match first.
 func lookUp(value any, path string) (any, error) {
 	if path == "" {
 		return value, nil

@@ -18,7 +18,7 @@ import (
 type installOptions struct {
 	request               install.Request
 	chartVersion, repoURL string
-	// versionAsked is whether the user gave chartVersion.
+	// versionAsked means that the user set --version.
 	versionAsked               bool
 	chartPath, valuesPath      string
 	onlyValues, dryRun         bool
@@ -26,13 +26,13 @@ type installOptions struct {
 	timeout                    time.Duration
 	set, setString, valueFiles []string
 	disableTelemetry           bool
-	upgrade                    bool // called as upgrade: there has to be an installation
+	upgrade                    bool // called as "upgrade": an installation must exist
 	sharing                    int
-	// look asks the provider's own API about the cluster; nil where there is none, or it is not asked.
+	// look queries the API of the cloud provider about the cluster. It is nil if the provider has no such API.
 	look func(context.Context) (install.Cloud, error)
 }
 
-// providerTexts is what help says of each kind of cluster.
+// providerTexts holds the help texts for each kind of cluster.
 var providerTexts = map[install.Provider]struct{ short, long, example string }{
 	install.Generic: {"Install Liqo in any cluster", "Nothing is taken for granted: what the cluster does not tell has to be given.",
 		"--api-server-url https://rome.example.org:6443 --pod-cidr 10.244.0.0/16 --service-cidr 10.96.0.0/12"},
@@ -89,7 +89,7 @@ func (a *app) installCommand() *cobra.Command {
 	return command
 }
 
-// addProvider gives a command the flags and the work of installing into a kind of cluster; without one it is found out.
+// addProvider adds flags and implementation for installing into a kind of cluster to a command. If the provider is empty, it is detected.
 func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 	o := &installOptions{request: install.Request{Provider: provider}}
 	flags := command.Flags()
@@ -131,7 +131,8 @@ func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 	}
 }
 
-// addClusterID adds the flag under its two names, as different generations spell it; with GKE one of them names the cluster there.
+// addClusterID registers the flag for the cluster ID under two names, --cluster-id and --cluster-name, as different versions call it. For
+// GKE, --cluster-id is the name of the cluster in the cloud, so only --cluster-name is registered.
 func addClusterID(command *cobra.Command, o *installOptions) {
 	const usage = "ID of the cluster among its peers, a DNS label (default: the one installed, else its name in the cloud, else a random one)"
 	if o.request.Provider == install.GKE {
@@ -184,7 +185,7 @@ func (a *app) install(ctx context.Context, o *installOptions) error {
 	return a.apply(ctx, c, o, ready)
 }
 
-// calledAsUpgrade tells whether install, or a subcommand of it, was called by its alias upgrade.
+// calledAsUpgrade reports whether install or one of its subcommands was called by the alias "upgrade".
 func (a *app) calledAsUpgrade(cmd *cobra.Command) bool {
 	if cmd.CalledAs() == "upgrade" {
 		return true
@@ -193,7 +194,7 @@ func (a *app) calledAsUpgrade(cmd *cobra.Command) bool {
 	return cmd.Parent() != cmd.Root() && first >= 0 && a.args[first] == "upgrade"
 }
 
-// requireUpgradable refuses to upgrade where nothing is installed: with a wrong kubeconfig an upgrade would install.
+// requireUpgradable fails if nothing is installed. Without this check, an upgrade with a wrong kubeconfig would install Liqo there.
 func (c *cluster) requireUpgradable(ctx context.Context) error {
 	id, where, err := installer.InstalledCluster(ctx, c, c.namespace)
 	switch {
@@ -207,8 +208,8 @@ func (c *cluster) requireUpgradable(ctx context.Context) error {
 	return nil
 }
 
-// withTag are the values with the tag of the images, which is the version of the chart unless they say another one: Helm may install them with the chart
-// of the repository, which has no version of its own.
+// withTag returns the values with the tag of the images. The tag is the version of the chart, unless the values have one. Helm needs the
+// tag if it installs the values with the chart from the repository, which has no version of its own.
 func withTag(values map[string]any, version string) map[string]any {
 	if tag, _ := values["tag"].(string); tag != "" {
 		return values

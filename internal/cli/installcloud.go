@@ -9,7 +9,8 @@ import (
 	"liqo.io/liqo/internal/install/cloud"
 )
 
-// addCloud adds the flags that name a cluster in its cloud, and has that asked about it; other kinds of cluster have none.
+// addCloud adds the flags that identify a cluster in its cloud, and sets the function that queries the cloud. It does nothing for other
+// kinds of clusters.
 func addCloud(command *cobra.Command, o *installOptions) {
 	switch o.request.Provider {
 	case install.AKS:

@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// fewChanges are told of a command that failed; the rest is counted.
+// fewChanges is the number of changes that the error of a failed command lists. Further changes are only counted.
 const fewChanges = 6
 
-// journal remembers what a command changed, to tell it when the command fails after that.
+// journal records the changes that a command makes, so that the command can list them if it fails later.
 type journal struct {
 	mu      sync.Mutex
 	changes []string
-	// undone is that of a command that takes back itself what it changed.
+	// undone means that the command rolls back its changes itself.
 	undone bool
 }
 
@@ -28,14 +28,14 @@ func (j *journal) note(change string) {
 	j.changes = append(j.changes, change)
 }
 
-// takenBack is called by a command that leaves nothing behind when it fails, or tells itself what it leaves.
+// takenBack is called by a command that rolls back its changes on failure, or reports the remaining changes itself.
 func (j *journal) takenBack() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.undone = true
 }
 
-// told adds to an error what was changed before it. Every command can be run again at any point, so that is the cure.
+// told appends the recorded changes to an error. Every command can be run again at any point, so the text suggests that.
 func (j *journal) told(err error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -51,7 +51,7 @@ func (j *journal) told(err error) error {
 	return fmt.Errorf("%w\nDone before and left so: %s%s. The same command goes on from there", err, strings.Join(changes, ", "), more)
 }
 
-// journaled is a client that notes what it changed.
+// journaled is a client that records its successful writes in the journal.
 type journaled struct {
 	client.WithWatch
 	journal *journal
@@ -74,22 +74,22 @@ func (c *journaled) note(err error, object client.Object, what string) error {
 	return nil
 }
 
-// Create is that of the client, noted.
+// Create calls the client and records the change.
 func (c *journaled) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
 	return c.note(c.WithWatch.Create(ctx, object, options...), object, "created")
 }
 
-// Update is that of the client, noted.
+// Update calls the client and records the change.
 func (c *journaled) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
 	return c.note(c.WithWatch.Update(ctx, object, options...), object, "changed")
 }
 
-// Patch is that of the client, noted.
+// Patch calls the client and records the change.
 func (c *journaled) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 	return c.note(c.WithWatch.Patch(ctx, object, patch, options...), object, "changed")
 }
 
-// SubResource is that of the client, whose updates are noted.
+// SubResource returns a client for a subresource, whose updates are recorded too.
 func (c *journaled) SubResource(of string) client.SubResourceClient {
 	return &journaledPart{SubResourceClient: c.WithWatch.SubResource(of), journal: c}
 }
@@ -99,12 +99,12 @@ type journaledPart struct {
 	journal *journaled
 }
 
-// Update is that of the client, noted.
+// Update calls the client and records the change.
 func (p *journaledPart) Update(ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption) error {
 	return p.journal.note(p.SubResourceClient.Update(ctx, object, options...), object, "changed")
 }
 
-// Delete is that of the client, noted.
+// Delete calls the client and records the change.
 func (c *journaled) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
 	return c.note(c.WithWatch.Delete(ctx, object, options...), object, "deleted")
 }

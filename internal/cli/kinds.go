@@ -17,12 +17,12 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// objectKind is a kind of objects that commands are about one by one.
+// objectKind is a kind whose objects commands create, delete or show individually.
 type objectKind struct {
-	// name of its commands, and what else people call them.
+	// name is the name in its commands. aliases are alternative names.
 	name    string
 	aliases []string
-	// short tells what deleting one does.
+	// short is the help text for deleting an object of the kind.
 	short  string
 	list   func() client.ObjectList
 	object func(namespace, name string) client.Object
@@ -80,7 +80,7 @@ var (
 	}
 )
 
-// installedWithin is installed for commands where -n names the namespace of the object they are about, "" for any.
+// installedWithin connects to the cluster like installed. It is for commands whose flag -n is the namespace of the object, or "" for any.
 func (a *app) installedWithin(ctx context.Context) (c *cluster, within string, err error) {
 	c, err = a.local()
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *app) installedWithin(ctx context.Context) (c *cluster, within string, e
 	return c, within, c.requireInstallation(ctx)
 }
 
-// all reads the objects of a kind in a namespace, or in all of them.
+// all returns the objects of a kind in a namespace, or in all namespaces if within is empty.
 func (c *cluster) all(ctx context.Context, kind objectKind, within string) ([]client.Object, error) {
 	list := kind.list()
 	if err := c.List(ctx, list, client.InNamespace(within)); err != nil {
@@ -106,7 +106,7 @@ func (c *cluster) all(ctx context.Context, kind objectKind, within string) ([]cl
 	return objectsOf(list)
 }
 
-// find is the object of a name, wherever it is; it has to be the only one of its name.
+// find returns the object with the given name, in any namespace if within is empty. It fails if several objects have the name.
 func (c *cluster) find(ctx context.Context, kind objectKind, within, name string) (client.Object, error) {
 	all, err := c.all(ctx, kind, within)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// networkOptions are what a user says of the network between two clusters.
+// networkOptions holds the flags about the network between two clusters.
 type networkOptions struct {
 	server         serverFlags
 	client         templateFlags
@@ -20,9 +20,9 @@ type networkOptions struct {
 	mtu            int
 	keysNotShared  bool
 	skipValidation bool
-	// serverHere puts the gateway server into the local cluster. It is only insisted on when located is true.
+	// serverHere places the gateway server in the local cluster. located means that the user set the location explicitly.
 	serverHere, located bool
-	// given tells which flags the user typed: only those change what exists already.
+	// given reports whether the user set a flag. Only such flags change existing objects.
 	given func(name string) bool
 }
 
@@ -30,7 +30,7 @@ var connectServerFlags = serverFlagNames{
 	"gw-server-service-type", "gw-server-service-port", "gw-server-service-nodeport", "gw-server-service-loadbalancerip",
 }
 
-// add registers the flags that peer and network connect share.
+// add registers the flags that peer and network connect have in common.
 func (o *networkOptions) add(command *cobra.Command) {
 	flags := command.Flags()
 	o.given = flags.Changed
@@ -39,7 +39,7 @@ func (o *networkOptions) add(command *cobra.Command) {
 	flags.Int32Var(&o.clientPort, "gw-client-port", 0, "Port the gateway client connects to (default: that of the server's Service)")
 	flags.IntVar(&o.mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: what the path allows)")
 	oneOf(command, "gw-server-service-type", "LoadBalancer", "NodePort", "ClusterIP")
-	// Templates of their own are for those who use network connect.
+	// Only network connect has flags for custom templates.
 	o.server.template = templateFlags{resource: serverTemplates, name: networkingv1beta1.ServerTemplateDefault}
 	o.client = templateFlags{resource: clientTemplates, name: networkingv1beta1.ClientTemplateDefault}
 }
@@ -61,7 +61,7 @@ func (o *networkOptions) validate() error {
 	return validateMTU(o.mtu)
 }
 
-// networkCommonFlags are those of every command of network.
+// networkCommonFlags holds the flags of all network commands.
 type networkCommonFlags struct {
 	timeout              time.Duration
 	wait, skipValidation bool

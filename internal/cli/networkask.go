@@ -12,9 +12,10 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// isPeeringUser reports whether the remote kubeconfig is that of a peering user, by the name in its certificate. The right to make gateways from templates
-// would be one to run containers in the provider, so a peering user does not get it: the two control planes connect the networks when the
-// consumer's asks for it (NetworkRequest).
+// isPeeringUser reports whether the remote kubeconfig belongs to a peering user, according to the name in its certificate.
+//
+// A peering user may not create gateways, because a gateway template could run any container in the provider. Instead, the two control
+// planes connect the networks when the consumer's creates a NetworkRequest.
 func (p *pair) isPeeringUser() bool {
 	if p.remote.config == nil {
 		return false
@@ -23,13 +24,13 @@ func (p *pair) isPeeringUser() bool {
 	return err == nil && strings.HasPrefix(certificate.Subject.CommonName, peering.PeeringUserPrefix)
 }
 
-// mustAskForNetwork is isPeeringUser for a peering that is to have a network. A tunnel that the peering itself goes through has to be there first, so it
-// can't be asked for.
+// mustAskForNetwork reports whether a peering with a network needs a NetworkRequest, because the user is a peering user. It returns false
+// for an in-band peering: that peering uses the tunnel itself, so the tunnel must exist first.
 func (p *pair) mustAskForNetwork(o *peerOptions) bool {
 	return !o.networkingDisabled && !o.auth.inBand && p.isPeeringUser()
 }
 
-// askForNetwork has the two control planes connect the networks. It tells whether they do.
+// askForNetwork lets the two control planes connect the networks. It reports whether the networks are connected.
 func (p *pair) askForNetwork(ctx context.Context, o *peerOptions) (bool, error) {
 	namespace, err := p.local.requireTenantNamespace(ctx, p.remote.id)
 	if err != nil {
@@ -48,7 +49,7 @@ func (p *pair) askForNetwork(ctx context.Context, o *peerOptions) (bool, error) 
 	return p.local.requestNetwork(ctx, namespace, p.remote.id, o)
 }
 
-// withdraw takes the request for a network back, of a user who may not take gateways down.
+// withdraw deletes the NetworkRequest. It is for a user who may not delete the gateways.
 func (p *pair) withdraw(ctx context.Context) error {
 	namespace, err := p.local.findTenantNamespace(ctx, p.remote.id)
 	if err != nil || namespace == "" {

@@ -14,23 +14,23 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// end is one end of a tunnel: a cluster, and its gateway for a peer.
+// end is one end of a tunnel: a cluster and its gateway for a peer.
 type end struct {
 	*cluster
-	// peer is the ID of the cluster at the other end, namespace that of the peering with it.
+	// peer is the cluster ID of the other end. namespace is the tenant namespace of the peering with it.
 	peer, namespace string
 	gateways        gateways
 }
 
-// tunnel is what connects two clusters.
+// tunnel is the connection of two clusters through their gateways.
 type tunnel struct {
 	server, client *end
-	// at is where the client dials the server.
+	// at is the endpoint of the server that the client dials.
 	at networkingv1beta1.Endpoint
 }
 
-// connectNetwork completes the network between the clusters: it makes what is missing, and changes what exists only where a flag that was
-// given asks for it.
+// connectNetwork sets up the network between the clusters. It creates missing objects. It changes existing objects only where the user set
+// a flag.
 func (p *pair) connectNetwork(ctx context.Context, o *networkOptions) (*tunnel, error) {
 	if !o.skipValidation {
 		if err := both(func() error { return p.local.canConnect(ctx) }, func() error { return p.remote.canConnect(ctx) }); err != nil {
@@ -60,7 +60,7 @@ func (p *pair) connectNetwork(ctx context.Context, o *networkOptions) (*tunnel, 
 	return t, t.exchangeKeys(ctx)
 }
 
-// whyNoNetwork tells why a cluster can't be connected, and the cure; empty when it can.
+// whyNoNetwork says why the network of a cluster cannot be connected, and the cure. It is empty if it can be connected.
 func (c *cluster) whyNoNetwork(ctx context.Context) (string, error) {
 	networks, err := c.ownNetworks(ctx, ipamv1alpha1.NetworkTypeExternal)
 	if apierrors.IsForbidden(err) {
@@ -94,7 +94,8 @@ func (c *cluster) canConnect(ctx context.Context) error {
 	return err
 }
 
-// ends finds out which cluster has which end: what exists decides, then the user, then the habit that the provider has the server.
+// ends determines which cluster has the server and which the client. Existing gateways decide, then the user's flag. By default the
+// provider has the server.
 func (p *pair) ends(ctx context.Context, o *networkOptions, makeNamespaces bool) (*tunnel, error) {
 	local, remote := &end{cluster: p.local, peer: p.remote.id}, &end{cluster: p.remote, peer: p.local.id}
 	look := func(e *end) (err error) {
@@ -136,7 +137,7 @@ func (p *pair) ends(ctx context.Context, o *networkOptions, makeNamespaces bool)
 	}
 }
 
-// exchangeRanges tells each cluster the ranges of the other, and waits until they have a place there.
+// exchangeRanges creates in each cluster the Configuration with the ranges of the other, and waits until both are mapped.
 func (t *tunnel) exchangeRanges(ctx context.Context) error {
 	learn := func(ctx context.Context, e, other *end) error {
 		ranges, err := other.cidrs(ctx)
@@ -153,7 +154,7 @@ func (t *tunnel) exchangeRanges(ctx context.Context) error {
 		func(ctx context.Context) error { return learn(ctx, t.server, t.client) })
 }
 
-// configuration is that of the peer, nil when there is none.
+// configuration returns the Configuration of the peer, or nil if there is none.
 func (e *end) configuration(ctx context.Context) (*networkingv1beta1.Configuration, error) {
 	var list networkingv1beta1.ConfigurationList
 	if err := e.listOfPeer(ctx, &list, e.namespace, e.peer); err != nil {
@@ -171,7 +172,8 @@ func (e *end) ensureConfiguration(ctx context.Context, ranges networkingv1beta1.
 		return nil, err
 	}
 	if object == nil {
-		// The peer says what its ranges are. Only an administrator of this cluster may have packets to public addresses led to it.
+		// The peer reports its own ranges. Traffic to public addresses must not be routed to it, unless an administrator of this cluster
+		// configures that.
 		for _, text := range slices.Concat(ranges.Pod, ranges.External) {
 			if _, err := network.CheckRange(text); err != nil {
 				return nil, e.error(fmt.Errorf("reading the ranges of cluster %s: %w", e.peer, err))
@@ -195,7 +197,7 @@ func (e *end) ensureConfiguration(ctx context.Context, ranges networkingv1beta1.
 	return object, nil
 }
 
-// exchangeKeys tells each cluster the public key of the other's gateway, once both gateways have theirs.
+// exchangeKeys waits until both gateways have keys, and stores each public key in the other cluster.
 func (t *tunnel) exchangeKeys(ctx context.Context) error {
 	keys := map[*end][]byte{}
 	var mu sync.Mutex
@@ -223,7 +225,7 @@ func (t *tunnel) exchangeKeys(ctx context.Context) error {
 		func(ctx context.Context) error { return tell(ctx, t.client, t.server) })
 }
 
-// connected waits until both ends of the tunnel say so.
+// connected waits until both ends report the tunnel as connected.
 func (t *tunnel) connected(ctx context.Context) error {
 	began := time.Now()
 	if err := together(ctx, t.client.connected, t.server.connected); err != nil {

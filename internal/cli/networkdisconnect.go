@@ -15,14 +15,14 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// remains are the objects of a network in one cluster, in the order in which they go.
+// remains holds the objects of a network in one cluster, in the order of their deletion.
 type remains struct {
 	*cluster
 	clients, servers, keys, configurations []client.Object
 }
 
-// remainsOf looks for what a cluster has of the network with a peer; without a tenant namespace that is nothing. Where the user may not look, it
-// insists on knowing, or warns that it does not know.
+// remainsOf returns the objects of the network with a peer. It returns none if there is no tenant namespace. If the user may not list the
+// objects, it fails with insist. Without insist it warns and returns none.
 func (c *cluster) remainsOf(ctx context.Context, peer string, insist bool) (*remains, error) {
 	out := &remains{cluster: c}
 	namespace, err := c.findTenantNamespace(ctx, peer)
@@ -35,7 +35,7 @@ func (c *cluster) remainsOf(ctx context.Context, peer string, insist bool) (*rem
 	}{{kindClient, &out.clients}, {kindServer, &out.servers}, {kindPublicKey, &out.keys}, {kindConfiguration, &out.configurations}} {
 		list := part.kind.list()
 		err := c.listOfPeer(ctx, list, namespace, peer)
-		if apierrors.IsForbidden(err) && !insist { // a user who may do no more than peer
+		if apierrors.IsForbidden(err) && !insist { // a user with the permission to peer only
 			c.Warn("The user of the kubeconfig may not look for a network with %s: if there is one it stays", peer)
 			return &remains{cluster: c}, nil
 		}
@@ -49,7 +49,8 @@ func (c *cluster) remainsOf(ctx context.Context, peer string, insist bool) (*rem
 	return out, nil
 }
 
-// removeNetwork asks the user, and removes the tunnel, with configurations also what the clusters know of each other's ranges.
+// removeNetwork asks for confirmation and removes the tunnel. With configurations, it also removes the Configurations with the address
+// ranges.
 func (a *app) removeNetwork(ctx context.Context, p *pair, question string, configurations, wait bool) error {
 	local, remote, err := p.remains(ctx, true)
 	if err != nil {
@@ -88,7 +89,7 @@ func (p *pair) remains(ctx context.Context, insist bool) (local, remote *remains
 	return local, remote, err
 }
 
-// takeDown deletes what remains: the end that dials first, then the one that is dialed, then what they were told.
+// takeDown deletes the remaining objects: the clients first, then the servers, then the keys and Configurations.
 func (p *pair) takeDown(ctx context.Context, local, remote *remains, wait bool) error {
 	for _, part := range []func(*remains) []client.Object{
 		func(r *remains) []client.Object { return r.clients }, func(r *remains) []client.Object { return r.servers },
@@ -121,7 +122,7 @@ func (p *pair) takeDown(ctx context.Context, local, remote *remains, wait bool) 
 	return nil
 }
 
-// made are the objects that were made for one of ours: Kubernetes removes them after it.
+// made returns the objects that controllers created for the owner. Kubernetes' garbage collection deletes them after the owner.
 func (r *remains) made(ctx context.Context, owner client.Object) ([]client.Object, error) {
 	var out []client.Object
 	for _, list := range []client.ObjectList{
@@ -151,7 +152,7 @@ func (r *remains) made(ctx context.Context, owner client.Object) ([]client.Objec
 	return out, nil
 }
 
-// allGone waits until none of the objects is left.
+// allGone waits until all objects are deleted.
 func (c *cluster) allGone(ctx context.Context, objects []client.Object) error {
 	var errs []error
 	for _, object := range objects {

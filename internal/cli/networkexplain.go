@@ -73,14 +73,14 @@ func (a *app) networkExplainCommand(common *networkCommonFlags) *cobra.Command {
 	return command
 }
 
-// explainedCluster is what an explanation knows of one cluster.
+// explainedCluster holds the facts about one cluster for an explanation.
 type explainedCluster struct {
 	network.Cluster
 	objects network.Objects
 	maps    []offloadingv1beta1.NamespaceMap
 }
 
-// explained reads all clusters, the local one first.
+// explained reads the facts about all clusters, the local one first.
 func (a *app) explained(ctx context.Context, directory string, remotes []string) ([]explainedCluster, error) {
 	if directory != "" {
 		return dumpedClusters(directory, *a.kubeconfig.Namespace)
@@ -110,7 +110,7 @@ func (a *app) explained(ctx context.Context, directory string, remotes []string)
 	return clusters, nil
 }
 
-// readExplained collects the objects of one cluster by lists, and what they come to.
+// readExplained lists the objects of one cluster and derives the facts for an explanation from them.
 func readExplained(id, liqoNamespace string, read func(client.ObjectList) error) (explainedCluster, error) {
 	c := explainedCluster{objects: network.Objects{LiqoNamespace: orDefault(liqoNamespace, api.Namespace)}}
 	var (
@@ -143,7 +143,7 @@ func readExplained(id, liqoNamespace string, read func(client.ObjectList) error)
 	return c, nil
 }
 
-// agentOptions are how the agents of the nodes were started.
+// agentOptions reads the options of the network agents from the arguments of their DaemonSets.
 func agentOptions(agents []appsv1.DaemonSet, namespace string) (options network.Options) {
 	for _, agent := range agents {
 		if agent.Namespace != namespace {
@@ -166,7 +166,7 @@ func agentOptions(agents []appsv1.DaemonSet, namespace string) (options network.
 	return options
 }
 
-// activeGateways are the gateway pods that say they are at work, by the cluster that they lead to.
+// activeGateways returns the addresses of the gateway pods that are labelled as active, keyed by the ID of the peer.
 func activeGateways(pods []corev1.Pod) map[string]netip.Addr {
 	active := map[string]netip.Addr{}
 	for _, pod := range pods {

@@ -21,7 +21,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// dumpedClusters reads a directory with a folder for each cluster.
+// dumpedClusters reads the facts about clusters from a directory with one folder per cluster.
 func dumpedClusters(directory, liqoNamespace string) ([]explainedCluster, error) {
 	entries, err := os.ReadDir(directory)
 	if err != nil {
@@ -49,8 +49,7 @@ func dumpedClusters(directory, liqoNamespace string) ([]explainedCluster, error)
 	return clusters, nil
 }
 
-// dumpedObjects reads every manifest in a folder: YAML or JSON, one object or many in a file, and lists of them. Kinds that we do not know
-// are passed over.
+// dumpedObjects reads all manifests in a folder: YAML or JSON files with single objects, several objects, or lists. It skips unknown kinds.
 func dumpedObjects(folder string, scheme *runtime.Scheme) ([]runtime.Object, error) {
 	decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
 	var all []runtime.Object

@@ -14,7 +14,7 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// explain resolves both ends, prints the explanation, and fails where the way is broken.
+// explain resolves both ends and prints the explanation. It fails if the path is broken.
 func explain(out *console.Console, clusters []explainedCluster, source, target, format string) error {
 	from, err := resolveEnd(clusters, source, nil)
 	if err != nil {
@@ -50,7 +50,8 @@ func explain(out *console.Console, clusters []explainedCluster, source, target, 
 	return fmt.Errorf("the way from %s to %s is broken: %s", from, to, explanation.Fault)
 }
 
-// resolveEnd finds out what the user means. The source comes along for a target that is given by the address that the source calls.
+// resolveEnd converts an argument of the user to an end. If a target is only an address, without a cluster, it is the address that the
+// source calls.
 func resolveEnd(clusters []explainedCluster, text string, source *network.End) (network.End, error) {
 	parts := strings.Split(text, "/")
 	local := &clusters[0]
@@ -86,7 +87,7 @@ func clusterNames(clusters []explainedCluster) string {
 	return strings.Join(names, ", ")
 }
 
-// podEnd is a pod where it really runs: the one of this name may only show what runs in a provider.
+// podEnd returns the end for a pod in the cluster where it really runs. The local pod may be offloaded to a provider.
 func podEnd(clusters []explainedCluster, c *explainedCluster, namespace, name string) (network.End, error) {
 	pod := c.pod(namespace, name)
 	if pod == nil {
@@ -125,7 +126,7 @@ func (c *explainedCluster) pod(namespace, name string) *corev1.Pod {
 	return nil
 }
 
-// podNames are those of a namespace, or none.
+// podNames returns the names of the pods in a namespace, or "none".
 func (c *explainedCluster) podNames(namespace string) string {
 	var names []string
 	for _, pod := range c.objects.Pods {
@@ -137,10 +138,10 @@ func (c *explainedCluster) podNames(namespace string) string {
 	return orDefault(strings.Join(names, ", "), "none")
 }
 
-// twin is what a namespace is called in a provider.
+// twin returns the name of the remote namespace in a provider. It is empty if there is none.
 func (c *explainedCluster) twin(provider, namespace string) string {
 	for _, m := range c.maps {
-		// The copy that a consumer left here carries the name of this cluster itself.
+		// A NamespaceMap that a consumer replicated to this cluster has the name of this cluster, not of the provider.
 		if m.Labels[api.LabelRemoteClusterID] == provider || m.Labels[api.LabelRemoteID] == provider || m.Name == provider {
 			if twin := m.Spec.DesiredMapping[namespace]; twin != "" {
 				return twin
@@ -150,7 +151,7 @@ func (c *explainedCluster) twin(provider, namespace string) string {
 	return ""
 }
 
-// endOf is whatever has an address in its own cluster.
+// endOf returns the end with an address in its own cluster: a node, a pod, or only the address.
 func (c *explainedCluster) endOf(address netip.Addr) network.End {
 	end := network.End{Cluster: c.ID, Address: address}
 	for _, node := range c.Facts.Nodes {
@@ -168,10 +169,11 @@ func (c *explainedCluster) endOf(address netip.Addr) network.End {
 	return end
 }
 
-// seenAs is what answers when the source calls an address: the translations undone one after the other, until a cluster knows it as its own.
+// seenAs returns the end that the source reaches at an address. It reverses the address translations cluster by cluster, until it reaches
+// the cluster that owns the address.
 func seenAs(clusters []explainedCluster, source network.End, address netip.Addr) (network.End, error) {
 	at := source.Cluster
-	for range clusters { // no way is longer
+	for range clusters { // no path is longer than that
 		i := slices.IndexFunc(clusters, func(c explainedCluster) bool { return c.ID == at })
 		if i < 0 {
 			return network.End{}, fmt.Errorf("it leads to cluster %s, which is not among those given (%s): add its --remote-kubeconfig", at, clusterNames(clusters))
@@ -203,7 +205,7 @@ func seenAs(clusters []explainedCluster, source network.End, address netip.Addr)
 	return network.End{}, errors.New("the clusters send it round in a circle: compare their Configurations")
 }
 
-// peerSeenAt is the peer one of whose ranges is seen at an address.
+// peerSeenAt returns the peer whose ranges, as mapped in this cluster, contain the address.
 func (c *explainedCluster) peerSeenAt(address netip.Addr) (string, bool) {
 	for _, peer := range c.Facts.Peers {
 		for _, view := range peer.Views() {
@@ -215,11 +217,11 @@ func (c *explainedCluster) peerSeenAt(address netip.Addr) (string, bool) {
 	return "", false
 }
 
-// explanationFields are an explanation for programs.
+// explanationFields is the JSON and YAML form of an explanation.
 type explanationFields struct {
 	From endFields `json:"from"`
 	To   endFields `json:"to"`
-	// Address is where the source sees the target, Seen where the target sees the source.
+	// Address is the address that the source uses for the target. Seen is the address that the target sees as the source.
 	Address string       `json:"address,omitempty"`
 	Seen    string       `json:"seen,omitempty"`
 	There   []hopFields  `json:"there"`

@@ -13,7 +13,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// change sets a field to what a flag asks for and notes it.
+// change sets a field to the value that the user passed, and adds a note if the value differs.
 func change[T comparable](notes *[]string, field string, at *T, want T) {
 	if *at != want {
 		*notes = append(*notes, fmt.Sprintf("%s is %v, was %v", field, want, *at))
@@ -21,7 +21,7 @@ func change[T comparable](notes *[]string, field string, at *T, want T) {
 	}
 }
 
-// report says what became of a gateway that should be there.
+// report prints whether a gateway was created, changed or left as it was.
 func (c *cluster) report(object client.Object, existed bool, notes []string) {
 	switch {
 	case !existed:
@@ -92,10 +92,10 @@ func (e *end) ensureServer(ctx context.Context, o *networkOptions) error {
 	return nil
 }
 
-// templateExists looks for the template of a kind that we know.
+// templateExists fails if the template does not exist. It checks only Liqo's own kinds of templates.
 func (e *end) templateExists(ctx context.Context, template client.Object, reference corev1.ObjectReference, resource string) error {
 	if reference.APIVersion != networkingv1beta1.GroupVersion.String() || !strings.HasPrefix(reference.Kind, "WgGateway") {
-		return nil // somebody else's
+		return nil // a custom kind of template
 	}
 	err := e.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, template)
 	if absent(err) {
@@ -107,7 +107,7 @@ func (e *end) templateExists(ctx context.Context, template client.Object, refere
 	return nil
 }
 
-// endpoint is where the client is to dial: what the user says, the rest from the server.
+// endpoint returns the endpoint that the client dials. The user's flags override the address and port that the server publishes.
 func (t *tunnel) endpoint(ctx context.Context, o *networkOptions) (networkingv1beta1.Endpoint, error) {
 	out := networkingv1beta1.Endpoint{Port: o.clientPort, Protocol: corev1.ProtocolUDP}
 	if o.clientAddress != "" {
@@ -130,7 +130,7 @@ func (t *tunnel) endpoint(ctx context.Context, o *networkOptions) (networkingv1b
 	return out, nil
 }
 
-// serverEndpoint waits until a GatewayServer tells where it is reached.
+// serverEndpoint waits until a GatewayServer has its endpoint in the status, and returns it.
 func (c *cluster) serverEndpoint(ctx context.Context, server *networkingv1beta1.GatewayServer) (*networkingv1beta1.Endpoint, error) {
 	step := c.Start("Waiting for the address of GatewayServer %s", server.Name)
 	defer step.End()
@@ -153,7 +153,7 @@ func (c *cluster) serverEndpoint(ctx context.Context, server *networkingv1beta1.
 	return server.Status.Endpoint, nil
 }
 
-// stale tells whether a GatewayServer's status is older than what its spec asks for.
+// stale reports whether the status of a GatewayServer is from an older generation of its spec.
 func stale(server *networkingv1beta1.GatewayServer) bool {
 	for _, condition := range server.Status.Conditions {
 		if condition.ObservedGeneration < server.Generation {
@@ -163,12 +163,12 @@ func stale(server *networkingv1beta1.GatewayServer) bool {
 	return false
 }
 
-// readiness are the conditions without the one about the tunnel, which has to wait for what is waited for here.
+// readiness returns the conditions without Connected. The tunnel cannot be connected before the client knows the endpoint of the server.
 func readiness(conditions []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool { return c.Type == networkingv1beta1.Connected })
 }
 
-// balancerHint tells why a Service of type LoadBalancer may stay without an address.
+// balancerHint says why a Service of type LoadBalancer may have no address.
 func balancerHint(server *networkingv1beta1.GatewayServer) string {
 	if server.Spec.Endpoint.ServiceType != corev1.ServiceTypeLoadBalancer {
 		return ""

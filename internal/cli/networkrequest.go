@@ -15,11 +15,12 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// answerWithin is how long a provider may take to say anything at all to a request for a network. One that has a network answers within
+// answerWithin is how long a provider may take for its first response to a NetworkRequest. A provider with a network responds within
 // seconds.
 const answerWithin = 45 * time.Second
 
-// requestNetwork has the two control planes connect the networks, where both have one. It tells whether they do.
+// requestNetwork lets the two control planes connect the networks, if both clusters have a network. It reports whether the networks are
+// connected.
 func (c *cluster) requestNetwork(ctx context.Context, namespace, provider string, o *peerOptions) (bool, error) {
 	if o.networkingDisabled {
 		c.Info("The networks are not connected (--networking-disabled): offloaded pods reach those of this cluster only where the infrastructure routes them")
@@ -74,7 +75,8 @@ func (c *cluster) requestNetwork(ctx context.Context, namespace, provider string
 	return err == nil, err
 }
 
-// networkMade tells whether an administrator has connected the networks: nobody has to be asked then, and whoever connected them undoes it.
+// networkMade reports whether an administrator has connected the networks. No NetworkRequest is needed then, and that administrator also
+// has to disconnect them.
 func (c *cluster) networkMade(ctx context.Context, namespace, provider string) (bool, error) {
 	for _, list := range []client.ObjectList{&networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}} {
 		if err := c.listOfPeer(ctx, list, namespace, provider); err != nil {
@@ -92,7 +94,8 @@ func (c *cluster) networkMade(ctx context.Context, namespace, provider string) (
 	return false, nil
 }
 
-// withdrawNetwork takes the requests to a provider back. What they alone asked for goes with them, here and there.
+// withdrawNetwork deletes the NetworkRequests to a provider. The controllers delete the network in both clusters, unless the other cluster
+// requested it too.
 func (c *cluster) withdrawNetwork(ctx context.Context, namespace, provider string) error {
 	var requests networkingv1beta1.NetworkRequestList
 	err := c.List(ctx, &requests, client.InNamespace(namespace))

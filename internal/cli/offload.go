@@ -33,7 +33,7 @@ func (a *app) offloadCommand() *cobra.Command {
 	}, a.offloadNamespaceCommand())
 }
 
-// namespaceChoice is by name or by selector.
+// namespaceChoice selects namespaces by name or by label selector.
 type namespaceChoice struct {
 	selector string
 }
@@ -52,7 +52,7 @@ func (n *namespaceChoice) validate(args []string) error {
 	return nil
 }
 
-// resolve returns the names; those given must exist.
+// resolve returns the names of the selected namespaces. It fails if a named namespace does not exist.
 func (n *namespaceChoice) resolve(ctx context.Context, c *cluster, args []string) ([]string, error) {
 	if n.selector == "" {
 		for _, name := range args {
@@ -83,11 +83,12 @@ func (n *namespaceChoice) resolve(ctx context.Context, c *cluster, args []string
 	return names, nil
 }
 
-// refuseProtected fails, before the first change, when one of the namespaces is never offloaded.
+// refuseProtected fails, before any change is made, if one of the namespaces must not be offloaded.
 func (c *cluster) refuseProtected(ctx context.Context, selector string, names []string) error {
 	policy := offload.ProtectedNamespaces{LiqoNamespace: c.namespace}
 	var manager appsv1.Deployment
-	// The administrator of a namespace does not see the patterns; policy liqo-protected-namespaces refuses what they match.
+	// An administrator of a single namespace may not read the patterns. The policy liqo-protected-namespaces rejects matching namespaces
+	// then.
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &manager); err != nil && !apierrors.IsForbidden(err) {
 		return fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err)
 	}
@@ -117,14 +118,14 @@ func (c *cluster) refuseProtected(ctx context.Context, selector string, names []
 	return errors.Join(problems...)
 }
 
-// confirmLeft asks before remote namespaces are deleted, which happens in the clusters that a new --selector no longer selects.
+// confirmLeft asks for confirmation before a new --selector excludes clusters: the remote namespaces there are deleted.
 func (c *cluster) confirmLeft(ctx context.Context, a *app, names []string, o *offloadOptions) error {
 	if !o.given("selector") {
-		return nil // the selector stays as it is
+		return nil // the selector does not change
 	}
 	var nodes offloadingv1beta1.VirtualNodeList
 	err := c.List(ctx, &nodes)
-	unknown := apierrors.IsForbidden(err) // the administrator of a namespace
+	unknown := apierrors.IsForbidden(err) // the user is an administrator of a single namespace
 	if err != nil && !unknown {
 		return fmt.Errorf("listing VirtualNodes: %w", err)
 	}
@@ -161,7 +162,7 @@ func (c *cluster) confirmLeft(ctx context.Context, a *app, names []string, o *of
 	return a.confirm(fmt.Sprintf("Stop offloading %s? The new selector leaves it out: the remote namespace is deleted with everything in it.", strings.Join(left, ", ")))
 }
 
-// isRequired tells whether a cluster is one of those that hold, or are to hold, a namespace.
+// isRequired reports whether the remote namespace is required in a cluster.
 func isRequired(conditions []offloadingv1beta1.RemoteNamespaceCondition) bool {
 	return slices.ContainsFunc(conditions, func(c offloadingv1beta1.RemoteNamespaceCondition) bool {
 		return c.Type == offloadingv1beta1.RemoteNamespaceRequired && c.Status == corev1.ConditionTrue
@@ -175,7 +176,7 @@ type offloadOptions struct {
 	timeout                time.Duration
 	output                 outputFlag
 	parsedClusterSelection *corev1.NodeSelector
-	// given tells whether a flag is on the command line.
+	// given reports whether the user set a flag.
 	given func(flag string) bool
 }
 
@@ -219,7 +220,7 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 				return err
 			}
 			if o.output.format == "" {
-				// The time the user takes to answer does not count.
+				// The time for the user's confirmation does not count towards the timeout.
 				if err := local.confirmLeft(cmd.Context(), a, names, &o); err != nil {
 					return err
 				}
@@ -268,7 +269,7 @@ func (o *offloadOptions) validate() error {
 		return fmt.Errorf("--remote-namespace-name goes with --namespace-mapping-strategy %s, and only with it", offloadingv1beta1.SelectedName)
 	}
 	if slices.Equal(o.selectors, []string{""}) {
-		return nil // all, in place of those of before
+		return nil // select all, instead of the previous selectors
 	}
 	terms, err := nodeSelectorTerms(o.selectors)
 	if len(terms) > 0 {
@@ -277,7 +278,7 @@ func (o *offloadOptions) validate() error {
 	return err
 }
 
-// nodeSelectorTerms turns label selectors into the terms of a node selector: one of them has to match.
+// nodeSelectorTerms converts label selectors to the terms of a node selector. The terms are alternatives: one of them has to match.
 func nodeSelectorTerms(selectors []string) ([]corev1.NodeSelectorTerm, error) {
 	var terms []corev1.NodeSelectorTerm
 	for _, text := range selectors {
@@ -320,7 +321,7 @@ func (o *offloadOptions) object(namespace string) *offloadingv1beta1.NamespaceOf
 	return object
 }
 
-// fill sets what is on the command line, and for a new object the defaults of the rest: what an object has stays unless it is named.
+// fill sets the fields whose flags the user set. For a new object it also sets the defaults of the other fields.
 func (o *offloadOptions) fill(object *offloadingv1beta1.NamespaceOffloading) {
 	set := func(flag string) bool { return object.ResourceVersion == "" || o.given == nil || o.given(flag) }
 	if set("pod-offloading-strategy") {
@@ -335,7 +336,7 @@ func (o *offloadOptions) fill(object *offloadingv1beta1.NamespaceOffloading) {
 	}
 }
 
-// stricter tells whether pods allowed before may be forbidden where they run now.
+// stricter reports whether the new strategy may forbid pods where they run now.
 func stricter(before, after offloadingv1beta1.PodOffloadingStrategy) bool {
 	return before != "" && before != after && after != offloadingv1beta1.PodsLocalAndRemote
 }
@@ -390,7 +391,7 @@ func (c *cluster) offload(ctx context.Context, namespace string, o *offloadOptio
 	return nil
 }
 
-// twinTrouble tells which clusters have no twin namespace yet, and why.
+// twinTrouble says in which clusters the remote namespace is not ready, and why.
 func twinTrouble(object *offloadingv1beta1.NamespaceOffloading) string {
 	var out []string
 	for id, conditions := range object.Status.RemoteNamespacesConditions {

@@ -13,10 +13,10 @@ import (
 	"liqo.io/liqo/internal/cli/doctor"
 )
 
-// beginsPeering is the annotation of commands that may be the first about a peer: the only one that is known need not be meant.
+// beginsPeering is the annotation of commands that may start a new peering. Such a command must not default to the only known peer.
 const beginsPeering = "begins-peering"
 
-// annotate marks a command.
+// annotate sets an annotation of a command to "true".
 func annotate(command *cobra.Command, key string) {
 	if command.Annotations == nil {
 		command.Annotations = map[string]string{}
@@ -24,10 +24,10 @@ func annotate(command *cobra.Command, key string) {
 	command.Annotations[key] = "true"
 }
 
-// errUnnamed is wrapped by the error of a command that names no peer, where there is not exactly one.
+// errUnnamed is wrapped by the error of a command without a peer argument, if there is not exactly one peer.
 var errUnnamed = errors.New("no peer is named")
 
-// currentPeers are the IDs of the clusters that this one is peered with now, as far as which holds.
+// currentPeers returns the sorted IDs of the current peers for which the predicate holds.
 func (c *cluster) currentPeers(ctx context.Context, which func(*corev1beta1.ForeignCluster) bool) ([]string, error) {
 	var list corev1beta1.ForeignClusterList
 	if err := c.List(ctx, &list); err != nil {
@@ -49,8 +49,8 @@ func isProvider(foreign *corev1beta1.ForeignCluster) bool {
 	return foreign.Status.Role != corev1beta1.RoleConsumer
 }
 
-// onlyName is the one name there is to choose, for a command without one: it says that it takes it. of says what the names are, as in "providers of cluster
-// rome", and how says how to give one.
+// onlyName returns the only known name, for a command without a name, and reports its choice. It fails if there is no name or more than
+// one. The argument of describes the names, for example "providers of cluster rome", and how says how to pass one.
 func (c *cluster) onlyName(known []string, of, how string) (string, error) {
 	switch len(known) {
 	case 0:
@@ -62,7 +62,7 @@ func (c *cluster) onlyName(known []string, of, how string) (string, error) {
 	return "", c.error(fmt.Errorf("%w, and there are several %s: %s: %s", errUnnamed, of, strings.Join(known, ", "), how))
 }
 
-// onlyProvider is the provider of a cluster that has one.
+// onlyProvider returns the only provider of a cluster, or fails.
 func (c *cluster) onlyProvider(ctx context.Context, how string) (string, error) {
 	known, err := c.currentPeers(ctx, isProvider)
 	if err != nil {
@@ -71,8 +71,8 @@ func (c *cluster) onlyProvider(ctx context.Context, how string) (string, error) 
 	return c.onlyName(known, "providers of cluster "+c.id, how)
 }
 
-// choosePeer gives a command that needs --remote-cluster-id, and was called without, the only peer there is. Where there are several it names them. What
-// can not be asked is left to the check of required flags.
+// choosePeer sets a required --remote-cluster-id to the only peer, if the user did not set it. If there are several peers, it fails and
+// lists them. If there is no peer, or the peers cannot be read, it leaves the error to the check of required flags.
 func (a *app) choosePeer(cmd *cobra.Command, _ []string) error {
 	flag := cmd.Flags().Lookup("remote-cluster-id")
 	if flag == nil || flag.Changed || len(flag.Annotations[cobra.BashCompOneRequiredFlag]) == 0 {

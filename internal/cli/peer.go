@@ -17,15 +17,15 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// authFlags are those of the handshake.
+// authFlags holds the flags for the authentication between the clusters.
 type authFlags struct {
 	inBand   bool
 	proxyURL string
-	// invite lets the provider use the consumer too, through the same tunnel.
+	// invite lets the provider also use the consumer, through the same tunnel.
 	invite bool
-	// force replaces the key or the CA of another cluster with the same ID.
+	// force replaces the stored key or CA of another cluster with the same ID.
 	force bool
-	// given tells which flags the user typed: without one, a peering keeps the way that it has.
+	// given reports whether the user set a flag. Without flags, a peering keeps its current connection to the API server.
 	given func(name string) bool
 }
 
@@ -63,11 +63,11 @@ type peerOptions struct {
 	resources          resourceFlags
 	timeout            time.Duration
 	networkingDisabled bool
-	// bidirectional is whether the provider is to consume too.
+	// bidirectional means that the provider is to become a consumer too.
 	bidirectional                   bool
 	createResourceSlice, createNode bool
 	class                           string
-	// location is where the gateway server runs, as the user says it.
+	// location is the value of the flag for where the gateway server runs.
 	location string
 }
 
@@ -118,7 +118,7 @@ func (a *app) peerCommand() *cobra.Command {
 	return command
 }
 
-// add registers the flags of every door.
+// add registers the flags of all commands that peer.
 func (o *peerOptions) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "How long to wait in all")
 	flags.BoolVar(&o.networkingDisabled, "networking-disabled", false, "Make no network between the clusters")
@@ -128,7 +128,7 @@ func (o *peerOptions) add(flags *pflag.FlagSet) {
 	o.resources.add(flags)
 }
 
-// addBoth registers also those of who has access to both clusters.
+// addBoth registers these flags and those of commands with access to both clusters.
 func (o *peerOptions) addBoth(command *cobra.Command) {
 	flags := command.Flags()
 	o.add(flags)
@@ -156,12 +156,13 @@ func (a *app) peer(ctx context.Context, remote *remoteConfig, o *peerOptions) (*
 	return p, p.explained(p.peer(ctx, o, resources))
 }
 
-// peer does what the command does once both clusters are known: connect the networks, authenticate, ask for resources, wait for the node.
+// peer runs the steps of a peering between two connected clusters: connect the networks, authenticate, request resources, and wait for the
+// node.
 func (p *pair) peer(ctx context.Context, o *peerOptions, resources corev1.ResourceList) error {
 	if err := p.checkPeer(ctx, o); err != nil {
 		return err
 	}
-	// Whoever has no rights on the network over there asks the other control plane for it, with the identity that the peering gives.
+	// A user without permissions on the remote network lets the control planes connect the networks, with the identity from the peering.
 	asks := p.mustAskForNetwork(o)
 	var t *tunnel
 	var err error
@@ -197,7 +198,7 @@ func (p *pair) peer(ctx context.Context, o *peerOptions, resources corev1.Resour
 	return p.local.healthy(ctx, p.remote.id, connected, node)
 }
 
-// askForResources makes the ResourceSlice and waits for what becomes of it: a Ready node, unless the user wants none.
+// askForResources creates the ResourceSlice and waits for the outcome: a Ready node, unless the user wants no node.
 func (c *cluster) askForResources(ctx context.Context, provider, name string, o *peerOptions, resources corev1.ResourceList) (node bool, err error) {
 	namespace, err := c.requireTenantNamespace(ctx, provider)
 	if err != nil {
@@ -222,7 +223,7 @@ func (c *cluster) askForResources(ctx context.Context, provider, name string, o 
 	return true, c.nodeReady(ctx, namespace, slice.Name)
 }
 
-// nodeReady waits for a VirtualNode and then for the Node of the same name.
+// nodeReady waits for a VirtualNode, and then until the Node with the same name is Ready.
 func (c *cluster) nodeReady(ctx context.Context, namespace, name string) error {
 	step := c.Start("Waiting for the virtual node %s", name)
 	defer step.End()
@@ -258,8 +259,8 @@ func (c *cluster) nodeReady(ctx context.Context, namespace, name string) error {
 	return nil
 }
 
-// kubeletState tells what hinders the pods of a virtual kubelet, to explain a wait that failed; it has a time limit of its own, since
-// that of the wait is over.
+// kubeletState says why the pods of a virtual kubelet are not running, to explain a failed wait. It has its own timeout, because the
+// timeout of the wait has expired.
 func (c *cluster) kubeletState(namespace, virtualNode string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -279,7 +280,7 @@ func (c *cluster) kubeletState(namespace, virtualNode string) string {
 	return ""
 }
 
-// podTrouble is why a pod is not ready, as one sentence; empty when nothing is wrong with it.
+// podTrouble says in one sentence why a pod is not ready. It is empty if the pod shows no problem.
 func podTrouble(pod *corev1.Pod) string {
 	for _, container := range pod.Status.ContainerStatuses {
 		if waiting := container.State.Waiting; waiting != nil {

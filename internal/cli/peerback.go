@@ -20,11 +20,12 @@ import (
 	"liqo.io/liqo/internal/peering/door"
 )
 
-// addressWithin is how long the addresses of an invitation may take that nothing depends on yet.
+// addressWithin is how long the addresses of an Invitation may take. The peering does not depend on the Invitation.
 const addressWithin = 20 * time.Second
 
-// inviteBack leaves in the provider what lets it use the consumer too, through the tunnel, whenever its administrator says so (peer NAME): an
-// Invitation that names this provider. It goes with the Tenant of the consumer. Where it can not be made, the peering works as well without.
+// inviteBack creates an Invitation in the provider. With it, an administrator of the provider can later use the consumer's resources
+// through the same tunnel (liqoctl peer NAME). The Invitation is deleted with the Tenant of the consumer. If it cannot be created, the
+// peering continues without it.
 func (p *pair) inviteBack(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, addressWithin)
 	defer cancel()
@@ -82,7 +83,8 @@ func (p *pair) invite(ctx context.Context) error {
 	return err
 }
 
-// lasts tells whether the token of an Invitation admits the consumer, by the Secret of tokens of the cluster that invites, and for another while.
+// lasts reports whether the token of an Invitation still admits the consumer and stays valid for more than half of maxTokenLifetime. It
+// checks the token against the token Secret of the inviting cluster.
 func lasts(invitation, tokens *corev1.Secret, consumer string, now time.Time) bool {
 	token, err := peering.CheckToken(tokens.Data[peering.DoorSecretKey], string(invitation.Data[peering.InvitationTokenKey]), consumer, now)
 	if err != nil || token.Consumer != consumer || token.Expires.Sub(now) <= maxTokenLifetime/2 {
@@ -92,7 +94,7 @@ func lasts(invitation, tokens *corev1.Secret, consumer string, now time.Time) bo
 	return err == nil
 }
 
-// peerInvited peers with a cluster that has left an Invitation here: what it takes is already in the tenant namespace.
+// peerInvited peers with a cluster that left an Invitation here. The tenant namespace already contains everything needed.
 func (a *app) peerInvited(ctx context.Context, name string, o *peerOptions) error {
 	if o.auth.invite {
 		return fmt.Errorf("--invite is for the cluster that invites: %s, which is named, is the one that has", name)
@@ -129,7 +131,7 @@ func (a *app) peerInvited(ctx context.Context, name string, o *peerOptions) erro
 	return c.explained(id, c.useProvider(ctx, namespace, id, id, o, resources))
 }
 
-// acceptInvitation has the local cluster knock at the door that an Invitation names, unless it is known there already.
+// acceptInvitation enrolls the local cluster at the authentication service that an Invitation names, unless it is enrolled already.
 func (c *cluster) acceptInvitation(ctx context.Context, namespace, provider string) error {
 	step := c.Start("Introducing this cluster to %s", provider)
 	defer step.End()

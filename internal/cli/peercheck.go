@@ -15,7 +15,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// checkPeer refuses, before the first change, a peering that would take the place of another cluster or of a node.
+// checkPeer fails, before any change is made, if the peering would replace another cluster or collide with a node name.
 func (p *pair) checkPeer(ctx context.Context, o *peerOptions) error {
 	if o.createsNode() {
 		if err := p.local.checkNodeName(ctx, p.remote.id, p.remote.id, nodeNameCure(p.remote.id)); err != nil {
@@ -25,21 +25,21 @@ func (p *pair) checkPeer(ctx context.Context, o *peerOptions) error {
 	if err := p.checkIdentities(ctx, o.auth.force); err != nil || !o.bidirectional {
 		return err
 	}
-	// What hinders the other direction is found before the first change of this one.
+	// Problems in the other direction are found before this direction changes anything.
 	back := *o
 	back.bidirectional = false
 	return (&pair{local: p.remote, remote: p.local}).checkPeer(ctx, &back)
 }
 
-// createsNode reports whether the resources become a node of the local cluster.
+// createsNode reports whether the peering creates a node in the local cluster.
 func (o *peerOptions) createsNode() bool { return o.createResourceSlice && o.createNode }
 
-// nodeNameCure is how to peer with a provider after which no node can be called.
+// nodeNameCure says how to peer with a provider whose ID cannot be used as the name of a node.
 func nodeNameCure(provider string) string {
 	return fmt.Sprintf("peer with --create-resource-slice=false, then create the virtual node under another name (liqoctl create resourceslice NAME --remote-cluster-id %s)", provider)
 }
 
-// checkNodeName refuses a virtual node of provider whose name another node has.
+// checkNodeName fails if the name for a virtual node of the provider is in use by another node.
 func (c *cluster) checkNodeName(ctx context.Context, name, provider, cure string) error {
 	taken := ""
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -66,8 +66,8 @@ func (c *cluster) checkNodeName(ctx context.Context, name, provider, cure string
 	return c.error(fmt.Errorf("%s, and the virtual node of cluster %s would have the same name: %s", taken, provider, cure))
 }
 
-// checkIdentities refuses to take the place of another cluster with the ID of either: the provider knows its consumers by their keys, and the
-// consumer its providers by the CA of their API servers.
+// checkIdentities fails if one of the clusters would replace another cluster with the same ID. A provider identifies its consumers by their
+// public keys. A consumer identifies its providers by the CA of their API servers.
 func (p *pair) checkIdentities(ctx context.Context, force bool) error {
 	namespace, err := p.remote.findTenantNamespace(ctx, p.local.id)
 	if err != nil {
@@ -80,12 +80,12 @@ func (p *pair) checkIdentities(ctx context.Context, force bool) error {
 		}
 	}
 	if known {
-		return nil // by the key of this very cluster
+		return nil // the provider has the key of this cluster
 	}
 	return p.checkProvider(ctx, force)
 }
 
-// checkKey compares the key by which the provider knows a cluster of the local one's ID. It reports whether there is one.
+// checkKey compares the public key in the provider's Tenant with the key of the local cluster. It reports whether there is such a Tenant.
 func (p *pair) checkKey(ctx context.Context, namespace string, force bool) (known bool, err error) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.local.id}}
 	err = p.remote.Get(ctx, client.ObjectKeyFromObject(tenant), tenant)
@@ -117,8 +117,8 @@ func (p *pair) checkKey(ctx context.Context, namespace string, force bool) (know
 	return true, nil
 }
 
-// checkProvider compares the CA of the API server that granted the local cluster an identity with that of the remote one, which knows no such
-// cluster. Where either is unknown, there is nothing to compare.
+// checkProvider compares the CA of the API server that granted the local Identity with the CA of the remote cluster. It runs if the remote
+// cluster has no Tenant for the local one. If one of the CAs is unknown, the check passes.
 func (p *pair) checkProvider(ctx context.Context, force bool) error {
 	namespace, err := p.local.findTenantNamespace(ctx, p.remote.id)
 	if err != nil || namespace == "" {
@@ -135,7 +135,7 @@ func (p *pair) checkProvider(ctx context.Context, force bool) error {
 	var root corev1.ConfigMap
 	key := client.ObjectKey{Namespace: p.remote.namespace, Name: "kube-root-ca.crt"}
 	if err := p.remote.Get(ctx, key, &root); apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return nil // a peering user may not read it
+		return nil // a peering user is not allowed to read it
 	} else if err != nil {
 		return p.remote.error(fmt.Errorf("reading ConfigMap %s: %w", key, err))
 	}

@@ -16,14 +16,14 @@ import (
 	"liqo.io/liqo/internal/peering/door"
 )
 
-// peerCommandOptions are what a peer command is made with.
+// peerCommandOptions holds the flags of generate peer-command.
 type peerCommandOptions struct {
 	onlyCommand, trusted bool
 	lifetime             time.Duration
 	consumer, url        string
 }
 
-// maxTokenLifetime is how long a token may be good: one that never ends is a password that lies in a shell's history.
+// maxTokenLifetime is the maximum lifetime of a token. A token without an end would be a permanent password in the history of a shell.
 const maxTokenLifetime = 30 * 24 * time.Hour
 
 func (a *app) generatePeerCommandCommand() *cobra.Command {
@@ -80,7 +80,7 @@ func (c *cluster) printPeerCommand(ctx context.Context, o *peerCommandOptions) e
 	token := peering.Token{Expires: time.Now().Add(o.lifetime), Consumer: o.consumer}
 	text, err := c.sealed(ctx, &token, !o.trusted)
 	if err != nil || c.rehearses() {
-		return err // a token of a secret that nobody keeps opens nothing
+		return err // a dry run does not persist the secret, so its token would be useless
 	}
 	if !o.onlyCommand {
 		who := "another cluster (the first that does)"
@@ -93,7 +93,8 @@ func (c *cluster) printPeerCommand(ctx context.Context, o *peerCommandOptions) e
 	return err
 }
 
-// sealed makes the text of a token that opens the door of this cluster, with the key of its certificate where it is to be pinned.
+// sealed returns the text of a token for the authentication service of this cluster. With pinned, the token contains the pin of the
+// service's certificate.
 func (c *cluster) sealed(ctx context.Context, token *peering.Token, pinned bool) (string, error) {
 	options := &door.Options{Namespace: c.namespace, Client: c, Reader: c, Now: time.Now, Random: rand.Reader}
 	if pinned {
@@ -117,7 +118,7 @@ func (c *cluster) sealed(ctx context.Context, token *peering.Token, pinned bool)
 	return token.Text(secret.Data[peering.DoorSecretKey]), nil
 }
 
-// doorURL is where consumers reach the authentication service.
+// doorURL returns the URL at which consumers reach the authentication service.
 func (c *cluster) doorURL(ctx context.Context, silent bool) (string, error) {
 	var service corev1.Service
 	key := client.ObjectKey{Namespace: c.namespace, Name: peering.DoorService}

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// peerInBandCommand is peer --in-band under the name that it had before there was a flag.
+// peerInBandCommand returns the command peer in-band, the older form of peer --in-band.
 func (a *app) peerInBandCommand() *cobra.Command {
 	var o peerOptions
 	command := &cobra.Command{
@@ -43,7 +43,7 @@ func (a *app) peerInBandCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		// The server stays where it is.
+		// The reverse peering uses the same tunnel, so the gateway server stays in its cluster.
 		o.network.located, o.bidirectional, o.auth.invite = false, false, false
 		back := &pair{local: p.remote, remote: p.local}
 		return back.explained(back.peer(ctx, &o, resources))

@@ -23,7 +23,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// peeringUser is a user of this cluster that may do nothing but peer one consumer with it.
+// peeringUser is a user of this cluster with only the permissions to peer one consumer with it.
 type peeringUser struct {
 	*cluster
 	consumer string
@@ -31,7 +31,7 @@ type peeringUser struct {
 	namespace string
 }
 
-// The names of what makes a peering user.
+// The names of the objects of a peering user: the CertificateSigningRequest and the two RoleBindings.
 func (u *peeringUser) request() string { return peering.PeeringUserPrefix + u.consumer }
 func (u *peeringUser) reader() string  { return u.request() + "-liqo-ns-reader" }
 func (u *peeringUser) writer() string  { return u.request() + "-tenant-ns-writer" }
@@ -104,9 +104,9 @@ func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 	if err != nil {
 		return err
 	}
-	// The name of one whose rights were taken is never given again: its certificate can't be.
+	// A deleted user's certificate stays valid until it expires, so a user name is never reused.
 	subject := peering.Subject{User: u.request() + "-" + hex.EncodeToString(suffix[:]), Group: peering.OrganizationControlPlane}
-	// What can't be printed must not have rights: all that the kubeconfig takes is read first.
+	// All data for the kubeconfig is read before the user gets permissions. A user whose kubeconfig cannot be printed must not have any.
 	config, err := u.kubeconfig(ctx)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 		return err
 	}
 	if err := u.bind(ctx, subject.User); err != nil || u.rehearses() {
-		return err // what nobody signed is nothing to print
+		return err // a dry run has no certificate, so it prints nothing
 	}
 	config.AuthInfos[u.user()] = &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: private}
 	data, err := clientcmd.Write(*config)
@@ -127,7 +127,7 @@ func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 	return err
 }
 
-// algorithm of the key: that of the cluster's own keys, unless the user says otherwise.
+// algorithm returns the algorithm for the user's key. By default it is the algorithm of the cluster's own keys.
 func (u *peeringUser) algorithm(ctx context.Context, rsa string) (peering.Algorithm, error) {
 	switch rsa {
 	case "true":
@@ -150,7 +150,7 @@ func (u *peeringUser) algorithm(ctx context.Context, rsa string) (peering.Algori
 	return peering.RSA2048, nil
 }
 
-// sign has the cluster's signer make a certificate.
+// sign requests a client certificate from the signer of the cluster, approves the request, and waits for the certificate.
 func (u *peeringUser) sign(ctx context.Context, private []byte, subject peering.Subject) ([]byte, error) {
 	step := u.Start("Waiting for a certificate")
 	defer step.End()
@@ -174,7 +174,7 @@ func (u *peeringUser) sign(ctx context.Context, private []byte, subject peering.
 	addTo(csr.GetLabels, csr.SetLabels, u.labels)
 	addTo(csr.GetAnnotations, csr.SetAnnotations, u.annotations)
 	left := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: csr.Name}}
-	if err := kube.Delete(ctx, u, left); err != nil { // of a command that was interrupted
+	if err := kube.Delete(ctx, u, left); err != nil { // left over from an interrupted command
 		return nil, err
 	}
 	if err := u.Create(ctx, csr); err != nil {
@@ -200,8 +200,8 @@ func (u *peeringUser) sign(ctx context.Context, private []byte, subject peering.
 	return csr.Status.Certificate, err
 }
 
-// bind gives the user the rights that the installation has for it. The binding by which a peering user is known comes last: a command that was interrupted
-// before can be run again.
+// bind gives the user the roles that the installation defines for it. The RoleBinding that marks an existing peering user is created last,
+// so that an interrupted command can be run again.
 func (u *peeringUser) bind(ctx context.Context, user string) error {
 	for _, of := range []struct{ namespace, name, kind string }{
 		{u.namespace, u.writer(), "ClusterRole"}, {u.cluster.namespace, u.reader(), "Role"},
@@ -220,10 +220,10 @@ func (u *peeringUser) bind(ctx context.Context, user string) error {
 	return nil
 }
 
-// user is what the kubeconfig calls the user.
+// user returns the name of the user in the kubeconfig.
 func (u *peeringUser) user() string { return u.consumer + "-user" }
 
-// kubeconfig leads the user into the cluster on the way that peers take; the user's credentials are to be added.
+// kubeconfig returns a kubeconfig with the API server address for peers. The caller adds the credentials of the user.
 func (u *peeringUser) kubeconfig(ctx context.Context) (*clientcmdapi.Config, error) {
 	info, err := u.localInfo(ctx)
 	if err != nil {

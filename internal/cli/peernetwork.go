@@ -21,16 +21,16 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// Where the gateway server of a peering runs.
+// Values of the flag for where the gateway server of a peering runs.
 const (
 	locationProvider = "Provider"
 	locationConsumer = "Consumer"
 )
 
-// proxyService is the Service of the proxy that leads to the API server.
+// proxyService is the name of the Service of the API server proxy.
 const proxyService = "liqo-proxy"
 
-// locate reads where the server is to be; the local cluster is the consumer.
+// locate sets where the gateway server runs, from the value of the flag. The local cluster is the consumer.
 func (o *networkOptions) locate(location string) error {
 	o.located = o.given("gw-server-service-location")
 	switch location {
@@ -43,7 +43,7 @@ func (o *networkOptions) locate(location string) error {
 	return nil
 }
 
-// peerNetwork connects the networks of a peering and waits until they are; nil when there is to be none.
+// peerNetwork connects the networks of a peering and waits until the tunnel is connected. It returns nil if the peering has no network.
 func (p *pair) peerNetwork(ctx context.Context, o *peerOptions) (*tunnel, error) {
 	if o.networkingDisabled {
 		p.local.Info("The networks are not connected (--networking-disabled): offloaded pods reach those of this cluster only where the infrastructure routes them")
@@ -75,13 +75,14 @@ func (p *pair) peerNetwork(ctx context.Context, o *peerOptions) (*tunnel, error)
 	return t, t.connected(ctx)
 }
 
-// sharedRanges are ranges of the local cluster's pods that overlap those of the remote one's, as far as this user may know; empty if none do.
+// sharedRanges returns the local pod ranges that overlap those of the remote cluster. It is empty if none overlap or the user may not read
+// them.
 func (p *pair) sharedRanges(ctx context.Context) string {
 	var ranges [2][]netip.Prefix
 	for i, c := range []*cluster{p.local, p.remote} {
 		networks, err := c.ownNetworks(ctx, ipamv1alpha1.NetworkTypePod)
 		if err != nil {
-			return "" // what is told is a warning, and no reason to stop
+			return "" // the result is only used for a warning, so an error does not stop the command
 		}
 		for _, n := range networks {
 			if prefix, err := netip.ParsePrefix(n.Status.CIDR); err == nil {
@@ -98,7 +99,7 @@ func (p *pair) sharedRanges(ctx context.Context) string {
 	return strings.Join(shared, ", ")
 }
 
-// withoutEffect names the flags that say something about a tunnel that is not made here, except some.
+// withoutEffect warns about flags for a tunnel that this command does not create. It skips the flags in except.
 func (p *pair) withoutEffect(o *networkOptions, except ...string) {
 	for _, name := range []string{
 		"gw-server-service-location", connectServerFlags.serviceType, connectServerFlags.port, connectServerFlags.nodePort, connectServerFlags.loadBalancerIP,
@@ -113,8 +114,8 @@ func (p *pair) withoutEffect(o *networkOptions, except ...string) {
 	}
 }
 
-// proxyURL is the way to the provider's API server that goes into the identity: what the user says, or the provider's proxy seen through the
-// tunnel; nil leaves it as it is.
+// proxyURL returns the proxy URL for the identity: the value of the user's flag, or, for in-band, the provider's proxy as reached through
+// the tunnel. nil keeps the current one.
 func (p *pair) proxyURL(ctx context.Context, auth *authFlags) (*string, error) {
 	if auth.inBand {
 		url, err := p.inBandURL(ctx)
@@ -126,7 +127,7 @@ func (p *pair) proxyURL(ctx context.Context, auth *authFlags) (*string, error) {
 	return nil, nil
 }
 
-// inBandURL is that of the provider's proxy as the consumer sees it.
+// inBandURL returns the URL of the provider's proxy as seen from the consumer.
 func (p *pair) inBandURL(ctx context.Context) (string, error) {
 	at, err := p.throughTunnel(ctx, ipamv1alpha1.IPAPIServerProxy, proxyService, "the API-server proxy")
 	if err != nil {
@@ -137,7 +138,7 @@ func (p *pair) inBandURL(ctx context.Context) (string, error) {
 	return url, nil
 }
 
-// throughTunnel is where a Service of the provider that its peers know is reached from the consumer.
+// throughTunnel returns the address and port at which the consumer reaches a Service of the provider through the tunnel.
 func (p *pair) throughTunnel(ctx context.Context, ip, name, what string) (netip.AddrPort, error) {
 	exposed := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: p.remote.namespace, Name: ip}}
 	step := p.remote.Start("Waiting for the address of %s", what)
@@ -151,10 +152,10 @@ func (p *pair) throughTunnel(ctx context.Context, ip, name, what string) (netip.
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	if exposed.UID == "" { // in a dry run, which takes for made only what peering makes
+	if exposed.UID == "" { // in a dry run: it assumes only objects that peering creates
 		return netip.AddrPort{}, p.remote.error(fmt.Errorf("there is no %s", p.remote.name(exposed)))
 	}
-	if exposed.Status.IP == "" { // in a dry run: nobody has given it one
+	if exposed.Status.IP == "" { // in a dry run: no controller assigns the address
 		return netip.AddrPortFrom(netip.MustParseAddr(plannedAddress), networkingv1beta1.GatewayPort), nil
 	}
 	step.End()
@@ -184,7 +185,7 @@ func (p *pair) throughTunnel(ctx context.Context, ip, name, what string) (netip.
 	return netip.AddrPortFrom(address, uint16(service.Spec.Ports[0].Port)), nil
 }
 
-// viewOf is where an address that a peer tells of appears in the cluster of its Configuration.
+// viewOf maps an address in a peer to the address at which this cluster reaches it, according to the Configuration.
 func viewOf(configuration *networkingv1beta1.Configuration, told string) (netip.Addr, error) {
 	address, err := netip.ParseAddr(told)
 	if err != nil {
@@ -202,7 +203,7 @@ func viewOf(configuration *networkingv1beta1.Configuration, told string) (netip.
 	return translation.ToView(address)
 }
 
-// healthy waits until the ForeignCluster says that everything that was set up works.
+// healthy waits until the ForeignCluster reports every module that was set up as healthy.
 func (c *cluster) healthy(ctx context.Context, peer string, network, node bool) error {
 	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: peer}}
 	step := c.Start("Waiting for the peering with %s to be healthy", peer)
@@ -241,20 +242,21 @@ func (c *cluster) healthy(ctx context.Context, peer string, network, node bool) 
 	return c.conclude(ctx, peer)
 }
 
-// What was just set up may need a moment until everything says so.
+// New objects may need a moment until all conditions are up to date.
 const (
 	settleTime  = 5 * time.Second
 	settlePause = 500 * time.Millisecond
 )
 
-// conclude is the last line of a command that peers: what doctor finds of the installation and the peering, or that there is nothing to find.
+// conclude ends a command that peers. It warns about the doctor's findings for the installation and the peering, or reports that the
+// peering is healthy.
 func (c *cluster) conclude(ctx context.Context, peer string) error {
 	step := c.Start("Waiting for doctor to find the peering with %s healthy", peer)
 	defer step.End()
 	var found []doctor.Finding
 	for end := time.Now().Add(settleTime); ; {
 		findings := c.diagnosis(ctx)
-		// What is only a warning about the installation, such as a namespace that is offloaded to nobody, is not about this peering.
+		// A mere warning about the installation is not about this peering, for example a namespace that is offloaded to no cluster.
 		found = slices.DeleteFunc(doctor.Installation(findings), func(f doctor.Finding) bool { return f.Level != doctor.Fail })
 		found = append(found, doctor.OfPeer(findings, peer)...)
 		found = slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Minor() })
@@ -274,7 +276,7 @@ func (c *cluster) conclude(ctx context.Context, peer string) error {
 	return nil
 }
 
-// bothWays tells whether the remote cluster is a consumer of the local one too, so that both peerings share one network.
+// bothWays reports whether the remote cluster is also a consumer of the local one. Both peerings then share one network.
 func (p *pair) bothWays(ctx context.Context) (bool, error) {
 	var tenants authv1beta1.TenantList
 	if err := p.local.listOfPeer(ctx, &tenants, "", p.remote.id); err != nil {

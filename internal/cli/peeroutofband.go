@@ -21,9 +21,9 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// invitation is what a provider's administrator gave to the user.
+// invitation holds the data that the user got from the administrator of a provider.
 type invitation struct {
-	// name is how the user calls the provider, id is its cluster ID.
+	// name is the user's name for the provider. id is its cluster ID.
 	name, id   string
 	url, token string
 }
@@ -44,7 +44,7 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 			# On the consumer, as printed there
 			%[1]s peer out-of-band milan --auth-url https://198.51.100.7 --cluster-id milan --auth-token liqo1...`),
 		Args:              exactlyOne("the name of the provider"),
-		ValidArgsFunction: cobra.NoFileCompletions, // the name is in the command that was sent
+		ValidArgsFunction: cobra.NoFileCompletions, // the name is in the command from the provider
 	}
 	flags := command.Flags()
 	flags.StringVar(&i.url, "auth-url", "", "URL of the provider's authentication service (required)")
@@ -85,7 +85,7 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 	return command
 }
 
-// check tells what is wrong with what the user typed.
+// check validates the user's input and returns the parsed token.
 func (i *invitation) check(now time.Time) (peering.Token, error) {
 	if err := peering.CheckDoorURL(i.url); err != nil {
 		return peering.Token{}, fmt.Errorf("--auth-url: %w", err)
@@ -121,7 +121,7 @@ func (c *cluster) peerOutOfBand(ctx context.Context, i *invitation, o *peerOptio
 	return c.explained(i.id, c.useProvider(ctx, namespace, i.id, i.name, o, resources))
 }
 
-// useProvider does what follows once the local cluster has an identity in the provider: network, resources, and a node called name.
+// useProvider runs the steps after the local cluster has an identity in the provider: network, resources, and a node with the given name.
 func (c *cluster) useProvider(ctx context.Context, namespace, provider, name string, o *peerOptions, resources corev1.ResourceList) error {
 	network, err := c.requestNetwork(ctx, namespace, provider, o)
 	if err != nil {
@@ -136,8 +136,8 @@ func (c *cluster) useProvider(ctx context.Context, namespace, provider, name str
 	return c.healthy(ctx, provider, network, node)
 }
 
-// introduce has the local cluster knock at the provider's door, and waits until it has an identity there. The token is taken away again
-// once it has done its work.
+// introduce enrolls the local cluster at the provider's authentication service, and waits until it has an identity there. It deletes the
+// token afterwards.
 func (c *cluster) introduce(ctx context.Context, namespace string, i *invitation) error {
 	step := c.Start("Introducing this cluster to %s", i.id)
 	defer step.End()
@@ -159,8 +159,8 @@ func (c *cluster) introduce(ctx context.Context, namespace string, i *invitation
 	return kube.Delete(ctx, c, secret)
 }
 
-// withoutRefusal tells whether the local cluster has an identity in the provider, and takes one away that was not granted: what the provider said
-// to an earlier token says nothing about another.
+// withoutRefusal reports whether the provider has granted the local cluster an identity. It deletes an Identity that is not granted,
+// because the provider's rejection of an earlier token does not apply to a new one.
 func (c *cluster) withoutRefusal(ctx context.Context, step *console.Step, namespace, provider string) (granted bool, err error) {
 	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName(provider)}}
 	err = c.Get(ctx, client.ObjectKeyFromObject(identity), identity)
@@ -180,7 +180,7 @@ func (c *cluster) withoutRefusal(ctx context.Context, step *console.Step, namesp
 	return false, c.gone(ctx, step, identity)
 }
 
-// letIn makes the Identity that an Invitation completes, and waits until it is good for something.
+// letIn creates the Identity that the controllers complete with the Invitation, and waits until its kubeconfig exists.
 func (c *cluster) letIn(ctx context.Context, step *console.Step, namespace, provider string) error {
 	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName(provider)}}
 	if _, err := c.ensure(ctx, identity, func() error {

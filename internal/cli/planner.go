@@ -26,13 +26,13 @@ import (
 	"liqo.io/liqo/internal/cli/console"
 )
 
-// plannedMark stands for what only an API server gives to an object that it keeps.
+// plannedMark stands for a value that only the API server assigns to a persisted object, such as the resource version.
 const plannedMark = "planned"
 
-// planner is a client that keeps none of its writes. The API server checks them, and reads answer as if they had been made, so that a command goes its whole
-// way: what is created is there afterwards, what is deleted is gone.
+// planner is a client for dry runs. It persists no write: the API server only validates it. Later reads return the result as if the writes
+// had been made, so that a command can run to its end: a created object exists afterwards, and a deleted object does not.
 type planner struct {
-	client.Client // its writes are only checked
+	client.Client // a dry-run client: its writes are only validated
 	watcher       client.WithWatch
 	out           *console.Console
 	changes       *atomic.Int32
@@ -49,7 +49,7 @@ type plannedKey struct {
 
 type plannedObject struct {
 	content map[string]any
-	// gone is one that would not be there any more, made one that the API server does not have.
+	// gone: the object would no longer exist. made: the API server does not have the object.
 	gone, made bool
 }
 
@@ -62,7 +62,7 @@ func (c *planner) key(object client.Object, key client.ObjectKey) (plannedKey, e
 	return plannedKey{gvk.GroupKind(), key}, err
 }
 
-// at is what became of an object; nil when nothing did.
+// at returns the planned state of an object, or nil if it has none. It returns a NotFound error if the object would be deleted.
 func (c *planner) at(object client.Object, name client.ObjectKey) (*plannedObject, error) {
 	key, err := c.key(object, name)
 	if err != nil {
@@ -78,13 +78,13 @@ func (c *planner) at(object client.Object, name client.ObjectKey) (*plannedObjec
 	return nil, nil
 }
 
-// without tells whether a namespace would be gone, with all that is in it. It wants the lock.
+// without reports whether a namespace would be deleted with all its objects. The caller must hold the lock.
 func (c *planner) without(namespace string) bool {
 	planned := c.planned[plannedKey{schema.GroupKind{Kind: "Namespace"}, client.ObjectKey{Name: namespace}}]
 	return planned != nil && planned.gone
 }
 
-// making tells whether a namespace would be made.
+// making reports whether the dry run would create a namespace.
 func (c *planner) making(namespace string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +92,7 @@ func (c *planner) making(namespace string) bool {
 	return planned != nil && planned.made
 }
 
-// remember keeps the object as it would be; made is one that the API server does not have.
+// remember stores the planned state of the object. made means that the API server does not have the object.
 func (c *planner) remember(object client.Object, made bool) error {
 	key, err := c.key(object, client.ObjectKeyFromObject(object))
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *planner) remember(object client.Object, made bool) error {
 	return nil
 }
 
-// forget has the object be gone from now on.
+// forget records the object as deleted.
 func (c *planner) forget(object client.Object) error {
 	key, err := c.key(object, client.ObjectKeyFromObject(object))
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *planner) forget(object client.Object) error {
 	return nil
 }
 
-// Get reads an object as it would be.
+// Get reads the planned state of an object, or else the object itself.
 func (c *planner) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	planned, err := c.at(object, key)
 	switch {
@@ -132,7 +132,7 @@ func (c *planner) Get(ctx context.Context, key client.ObjectKey, object client.O
 	return c.Client.Get(ctx, key, object, options...)
 }
 
-// List reads objects as they would be.
+// List reads objects as they would be after the planned writes.
 func (c *planner) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if err := c.Client.List(ctx, list, options...); err != nil {
 		return err
@@ -178,7 +178,7 @@ func matches(wanted *client.ListOptions, content map[string]any) bool {
 		(wanted.FieldSelector == nil || wanted.FieldSelector.Matches(fields.Set{"metadata.name": object.GetName(), "metadata.namespace": object.GetNamespace()}))
 }
 
-// newItem makes one of what a list holds.
+// newItem creates an empty item of a list.
 func newItem(list client.ObjectList) (runtime.Object, error) {
 	items, err := meta.GetItemsPtr(list)
 	if err != nil {
@@ -191,18 +191,18 @@ func newItem(list client.ObjectList) (runtime.Object, error) {
 	return item, nil
 }
 
-// Watch is that of the client: nobody waits in a dry run.
+// Watch calls the client. A dry run does not wait for changes.
 func (c *planner) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 	return c.watcher.Watch(ctx, list, options...)
 }
 
-// Create has the API server check the object, as far as it can.
+// Create has the API server validate the object, if its namespace exists there. A SelfSubjectAccessReview is sent as it is.
 func (c *planner) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
 	if _, asks := object.(*authorizationv1.SelfSubjectAccessReview); asks {
 		return c.Client.Create(ctx, object, options...)
 	}
 	planned, err := c.at(object, client.ObjectKeyFromObject(object))
-	again := err != nil // after it was deleted: the API server still has the former
+	again := err != nil // planned for deletion earlier: the API server still has the old object
 	if planned != nil {
 		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: called(c, object)}, object.GetName())
 	}
@@ -225,12 +225,12 @@ func (c *planner) Create(ctx context.Context, object client.Object, options ...c
 	return c.remember(object, true)
 }
 
-// Update has the API server check the object.
+// Update has the API server validate the object.
 func (c *planner) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
 	return c.change(object, "", func() error { return c.Client.Update(ctx, object, options...) })
 }
 
-// Patch has the API server check the change.
+// Patch has the API server validate the change.
 func (c *planner) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 	data, err := patch.Data(object)
 	if err != nil {
@@ -239,7 +239,8 @@ func (c *planner) Patch(ctx context.Context, object client.Object, patch client.
 	return c.change(object, changedFields(data), func() error { return c.Client.Patch(ctx, object, patch, options...) })
 }
 
-// change remembers an object as it is wanted, once the API server has checked it. It can not where it does not have the object.
+// change stores the wanted state of an object after the API server has validated it. An object that the API server does not have is not
+// validated.
 func (c *planner) change(object client.Object, what string, check func() error) error {
 	planned, err := c.at(object, client.ObjectKeyFromObject(object))
 	if err != nil {
@@ -251,7 +252,7 @@ func (c *planner) change(object client.Object, what string, check func() error) 
 			return err
 		}
 	}
-	if planned != nil { // the API server's answer lacks the former changes
+	if planned != nil { // the API server's response lacks the earlier planned changes
 		copyInto(object, wanted)
 	}
 	if what != "" {
@@ -261,7 +262,7 @@ func (c *planner) change(object client.Object, what string, check func() error) 
 	return c.remember(object, planned != nil && planned.made)
 }
 
-// changedFields names what a merge patch changes.
+// changedFields lists the fields that a merge patch changes.
 func changedFields(patch []byte) string {
 	var content map[string]any
 	if err := json.Unmarshal(patch, &content); err != nil {
@@ -287,7 +288,7 @@ func changedFields(patch []byte) string {
 	return strings.Join(out, ", ")
 }
 
-// Delete has the API server check that the object may be deleted.
+// Delete has the API server check whether the object can be deleted.
 func (c *planner) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
 	planned, err := c.at(object, client.ObjectKeyFromObject(object))
 	if err != nil {
@@ -302,7 +303,7 @@ func (c *planner) Delete(ctx context.Context, object client.Object, options ...c
 	return c.forget(object)
 }
 
-// SubResource writes a part of an object.
+// SubResource returns a client for a subresource, whose updates are only validated too.
 func (c *planner) SubResource(of string) client.SubResourceClient {
 	return &plannedPart{SubResourceClient: c.Client.SubResource(of), planner: c, of: of}
 }
@@ -313,7 +314,7 @@ type plannedPart struct {
 	of      string
 }
 
-// Update has the API server check the part.
+// Update has the API server validate the subresource.
 func (p *plannedPart) Update(ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption) error {
 	return p.planner.change(object, p.of, func() error { return p.SubResourceClient.Update(ctx, object, options...) })
 }

@@ -16,19 +16,19 @@ import (
 	"liqo.io/liqo/internal/version"
 )
 
-// prepared is everything that is decided before the first change.
+// prepared holds everything that is decided before the first change.
 type prepared struct {
 	chart  *chartv2.Chart
 	crds   []*apiextensionsv1.CustomResourceDefinition
 	values map[string]any
 	id     string
-	// upgrades is the version that is there already; empty if none is.
+	// upgrades is the currently installed version. It is empty if there is none.
 	upgrades string
-	// revision of the Helm release that all this was computed from; empty if there is none.
+	// revision is the revision of the Helm release on which the preparation is based. It is empty if there is none.
 	revision string
 }
 
-// prepare finds out about the cluster, computes the values, and refuses what can't work.
+// prepare gathers the facts about the cluster, computes the values, and fails if the installation cannot work.
 func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prepared, error) {
 	step := c.Start("Preparing the installation")
 	defer step.End()
@@ -71,7 +71,7 @@ func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prep
 	computed, networks := install.Values(request, facts, rand.Uint64())
 	out.values = install.Merge(facts.Installed, computed, given)
 	if tag, _ := out.values["tag"].(string); tag == "" {
-		out.values["tag"] = "" // said, since Helm fills in what an upgrade leaves out from the installation before
+		out.values["tag"] = "" // explicitly empty, because Helm would reuse the tag of the previous installation
 	}
 	c.Info("%s", install.Summary(install.Parameters(request, facts, out.values, networks, evidence)))
 	for _, note := range facts.Cloud.Notes {
@@ -81,7 +81,7 @@ func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prep
 		c.Warn("What the cloud knows better was not asked for: \"liqoctl install %s\" does, given the name of the cluster there", request.Provider)
 	}
 	problems := install.CheckRequest(request, facts)
-	if !o.onlyValues { // somebody else may install with them
+	if !o.onlyValues { // the values may be meant for another user
 		problems = append(problems, install.CheckCluster(request, facts)...)
 	}
 	if len(problems) > 0 {
@@ -95,7 +95,7 @@ func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prep
 	if out.id, err = clusterIDOf(out.values); err != nil {
 		return nil, err
 	}
-	// What the chart refuses is refused before the first change.
+	// Errors of the chart are found before the first change.
 	if _, err := installer.Render(chart, c.namespace, out.values); err != nil {
 		return nil, err
 	}
@@ -103,8 +103,8 @@ func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prep
 	return out, nil
 }
 
-// dropTag takes the tag of the images out of the values of an earlier installation: what is installed now has the version that it says, unless a tag is
-// given for it.
+// dropTag removes the tag of the images from the values of an earlier installation. The images then have the version of the chart, unless
+// the user passes a tag.
 func dropTag(c *cluster, installed, given map[string]any, version string) {
 	tag, _ := installed["tag"].(string)
 	if tag == "" {
@@ -116,7 +116,7 @@ func dropTag(c *cluster, installed, given map[string]any, version string) {
 	}
 }
 
-// readRevision notes what the preparation starts from, before anything else is read.
+// readRevision reads the revision of the release before all other facts.
 func (p *prepared) readRevision(a *app, c *cluster) error {
 	release, err := installer.NewRelease(c.getter, c.namespace, helmLog(a))
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *prepared) readRevision(a *app, c *cluster) error {
 	return err
 }
 
-// facts are what the cluster, the release in it, and the provider's own API tell.
+// facts gathers the facts from the cluster, from its Helm release and from the API of the cloud provider.
 func (a *app) facts(ctx context.Context, c *cluster, step *console.Step, o *installOptions) (install.Facts, error) {
 	step.Update("Retrieving the cluster configuration")
 	facts, err := installer.Gather(ctx, c.config, c, c.namespace)
@@ -153,7 +153,7 @@ func (a *app) facts(ctx context.Context, c *cluster, step *console.Step, o *inst
 	return facts, nil
 }
 
-// clusterIDOf reads the ID back from the values, where a file or --set may have changed it.
+// clusterIDOf reads the cluster ID from the final values, because a values file or --set may have changed it.
 func clusterIDOf(values map[string]any) (string, error) {
 	discovery, _ := values["discovery"].(map[string]any)
 	config, _ := discovery["config"].(map[string]any)

@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// publicKey is the key of a peer's gateway.
+// publicKey returns the PublicKey of a peer's gateway.
 func publicKey(namespace, name, peer string, key []byte) *networkingv1beta1.PublicKey {
 	out := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	fillPublicKey(out, peer, key)
@@ -30,7 +30,7 @@ func fillPublicKey(object *networkingv1beta1.PublicKey, peer string, key []byte)
 	object.Spec.PublicKey = key
 }
 
-// gatewayKey waits for the keys of a gateway and returns the public one.
+// gatewayKey waits for the keys of a gateway and returns the public key.
 func (c *cluster) gatewayKey(ctx context.Context, namespace string, gateway *gateways) ([]byte, error) {
 	step := c.Start("Waiting for the keys of %s", gateway.describe())
 	defer step.End()
@@ -50,8 +50,8 @@ func (c *cluster) gatewayKey(ctx context.Context, namespace string, gateway *gat
 	return secret.Data[networkingv1beta1.SecretPublicKey], err
 }
 
-// ensureKey tells this cluster the key of the peer's gateway. A key that is not the one of that gateway lets nobody in: it is replaced, and
-// replaced says so.
+// ensureKey stores the public key of the peer's gateway in this cluster. It replaces a different key, because the peer's gateway cannot
+// connect while that is stored. The argument replaced is the message for this case.
 func (c *cluster) ensureKey(ctx context.Context, namespace, peer string, key []byte, replaced string) error {
 	object := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
 	var before []byte

@@ -11,8 +11,8 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 )
 
-// explained adds to a wait that failed what the local cluster itself says about reaching the remote one: liqoctl may well reach both
-// while they do not reach each other.
+// explained adds to a failed wait that the local cluster itself does not reach the remote one, if it reports so. liqoctl may reach both
+// clusters although they do not reach each other.
 func (p *pair) explained(err error) error { return p.local.explained(p.remote.id, err) }
 
 func (c *cluster) explained(provider string, err error) error {
@@ -32,7 +32,7 @@ func (c *cluster) explained(provider string, err error) error {
 	return err
 }
 
-// apiServerCondition is what a ForeignCluster says of the API server of the peer; nil where it says nothing yet.
+// apiServerCondition returns the condition of a ForeignCluster about the API server of the peer. It is nil if there is none yet.
 func apiServerCondition(foreign *corev1beta1.ForeignCluster) *corev1beta1.Condition {
 	for i := range foreign.Status.Conditions {
 		if foreign.Status.Conditions[i].Type == corev1beta1.APIServerStatus {
@@ -42,7 +42,7 @@ func apiServerCondition(foreign *corev1beta1.ForeignCluster) *corev1beta1.Condit
 	return nil
 }
 
-// unreachableSince is the condition that says that the API server of a peer can't be reached; nil while it can.
+// unreachableSince returns that condition if the API server of the peer is unreachable, and nil otherwise.
 func unreachableSince(foreign *corev1beta1.ForeignCluster) *corev1beta1.Condition {
 	if condition := apiServerCondition(foreign); condition != nil && condition.Status == corev1beta1.StatusError {
 		return condition

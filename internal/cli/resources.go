@@ -12,7 +12,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-// resourceFlags are amounts to ask of a provider.
+// resourceFlags holds the flags for the amounts of resources to request from a provider.
 type resourceFlags struct {
 	cpu, memory, pods string
 	others            map[string]string
@@ -25,7 +25,7 @@ func (f *resourceFlags) add(flags *pflag.FlagSet) {
 	flags.StringToStringVar(&f.others, "resource", nil, "Any other resource to ask for (name=quantity,...), for example nvidia.com/gpu=2")
 }
 
-// list parses the amounts.
+// list parses the amounts. It fails if a quantity is invalid, negative, or set twice.
 func (f *resourceFlags) list() (corev1.ResourceList, error) {
 	asked := map[corev1.ResourceName]struct{ flag, text string }{}
 	for name, given := range map[corev1.ResourceName]struct{ flag, text string }{
@@ -57,7 +57,7 @@ func (f *resourceFlags) list() (corev1.ResourceList, error) {
 	return out, nil
 }
 
-// outputFlag is -o of the commands that can print what they would create.
+// outputFlag is the flag -o of commands that can print an object instead of creating it.
 type outputFlag struct{ format string }
 
 func (f *outputFlag) add(flags *pflag.FlagSet, usage string) {
@@ -73,5 +73,5 @@ func (f *outputFlag) validate() error {
 	return oneOfThese("output", f.format, "json", "yaml")
 }
 
-// defaultClass is how users name the class that the provider answers itself.
+// defaultClass is the resource class that Liqo itself serves in the provider.
 const defaultClass = authv1beta1.ResourceSliceClassDefault

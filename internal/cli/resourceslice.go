@@ -15,10 +15,10 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-// sliceRequest is a ResourceSlice to be made.
+// sliceRequest holds the parameters of a new ResourceSlice.
 type sliceRequest struct {
 	name, class string
-	// provider is the cluster ID of the provider, namespace the tenant namespace for it.
+	// provider is the cluster ID of the provider. namespace is the tenant namespace for it.
 	provider, namespace string
 	virtualNode         bool
 	resources           corev1.ResourceList
@@ -36,7 +36,7 @@ func (r *sliceRequest) fill(slice *authv1beta1.ResourceSlice) {
 	setLabel(slice, api.LabelRemoteClusterID, r.provider)
 	setAnnotation(slice, authv1beta1.AnnotationCreateVirtualNode, strconv.FormatBool(r.virtualNode))
 	slice.Spec.Class = r.class
-	// Amounts asked for earlier and not mentioned now stay.
+	// Earlier amounts stay unless the user passes new ones.
 	if wanted := maps.Clone(slice.Spec.Resources); len(r.resources) > 0 {
 		if wanted == nil {
 			wanted = corev1.ResourceList{}
@@ -48,7 +48,7 @@ func (r *sliceRequest) fill(slice *authv1beta1.ResourceSlice) {
 	}
 }
 
-// ensureSlice asks for resources and waits until the provider has authenticated the request.
+// ensureSlice creates or updates the ResourceSlice, and waits until the provider has authenticated it.
 func (c *cluster) ensureSlice(ctx context.Context, request *sliceRequest) (*authv1beta1.ResourceSlice, error) {
 	step := c.Start("Asking cluster %s for resources", request.provider)
 	defer step.End()
@@ -84,7 +84,7 @@ func (c *cluster) ensureSlice(ctx context.Context, request *sliceRequest) (*auth
 	return slice, nil
 }
 
-// verdictOnResources waits for the provider's verdict on the amounts, and tells it.
+// verdictOnResources waits until the provider accepts or denies the resources, and reports the result.
 func (c *cluster) verdictOnResources(ctx context.Context, slice *authv1beta1.ResourceSlice) (accepted bool, err error) {
 	step := c.Start("Waiting for the verdict on the resources")
 	defer step.End()
@@ -113,7 +113,7 @@ func (c *cluster) verdictOnResources(ctx context.Context, slice *authv1beta1.Res
 	return false, nil
 }
 
-// cut tells whether a ResourceSlice was granted less than it asks for.
+// cut reports whether the provider granted less than the ResourceSlice requests.
 func cut(slice *authv1beta1.ResourceSlice) bool {
 	for name, asked := range slice.Spec.Resources {
 		if got := slice.Status.Resources[name]; got.Cmp(asked) < 0 {

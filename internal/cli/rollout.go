@@ -18,7 +18,7 @@ import (
 	"liqo.io/liqo/internal/install/installer"
 )
 
-// rolledOut waits until everything runs, in its newest version; an error says of all that does not, and why.
+// rolledOut waits until all workloads run their newest version. Its error names each workload that does not, and why.
 func (c *cluster) rolledOut(ctx context.Context, step *console.Step, workloads []installer.Workload) error {
 	watching, end := context.WithCancel(ctx)
 	var told sync.WaitGroup
@@ -42,10 +42,10 @@ func (c *cluster) rolledOut(ctx context.Context, step *console.Step, workloads [
 	return errors.Join(errs...)
 }
 
-// stuckEvery is how often it is looked for pods that do not start.
+// stuckEvery is the interval at which tellStuck lists the pods.
 const stuckEvery = 2 * time.Second
 
-// tellStuck warns of containers that can not start, each once, as soon as that shows: what is waited for may take its whole time otherwise.
+// tellStuck warns once about each container that cannot start, as soon as that is known. The wait itself may last until its timeout.
 func (c *cluster) tellStuck(ctx context.Context) {
 	told := map[string]bool{}
 	for {
@@ -68,7 +68,7 @@ func (c *cluster) tellStuck(ctx context.Context) {
 	}
 }
 
-// stuckContainers are the containers of a pod that can not start as they are, by what is wrong with them, with image, reason and message.
+// stuckContainers returns a message for each container of a pod that cannot start. The key is the container with its image or reason.
 func stuckContainers(pod *corev1.Pod) map[string]string {
 	out := map[string]string{}
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -98,7 +98,7 @@ func (c *cluster) rolledOutOne(ctx context.Context, step *console.Step, workload
 	return c.wait(ctx, step, deployment, func() verdict { return deploymentAvailable(deployment) })
 }
 
-// selector is what the pods of a workload have; nil if that can't be read.
+// selector returns the pod selector of a workload. It is nil if the workload cannot be read.
 func (c *cluster) selector(ctx context.Context, workload installer.Workload) *metav1.LabelSelector {
 	key := client.ObjectKey{Namespace: c.namespace, Name: workload.Name}
 	var set appsv1.DaemonSet
@@ -129,7 +129,8 @@ func deploymentAvailable(deployment *appsv1.Deployment) verdict {
 	return yes()
 }
 
-// daemonSetAvailable leaves out the lost: nobody can tell when a node that is down will be back, and its pod will start with it.
+// daemonSetAvailable ignores the pods on nodes that are not ready. Such a node may stay down for an unknown time, and its pod starts
+// together with it.
 func daemonSetAvailable(set *appsv1.DaemonSet, lost int32) verdict {
 	status := set.Status
 	wanted := status.DesiredNumberScheduled - lost
@@ -144,7 +145,7 @@ func daemonSetAvailable(set *appsv1.DaemonSet, lost int32) verdict {
 	return yes()
 }
 
-// lost counts the pods of a DaemonSet on nodes that are not ready.
+// lost returns the number of pods of a DaemonSet on nodes that are not ready.
 func (c *cluster) lost(ctx context.Context, set *appsv1.DaemonSet) (n int32) {
 	var nodes corev1.NodeList
 	var pods corev1.PodList
@@ -166,10 +167,11 @@ func (c *cluster) lost(ctx context.Context, set *appsv1.DaemonSet) (n int32) {
 	return n
 }
 
-// fewTroubles are told of a workload: the pods of one mostly have the same.
+// fewTroubles is the maximum number of problems listed for a workload. Its pods mostly have the same problem.
 const fewTroubles = 3
 
-// troubles tell what hinders the pods of a workload, to explain a wait that failed. The time of the command may be over.
+// troubles returns the problems of the pods of a workload, to explain a failed wait. It has its own timeout, because the timeout of the
+// command may have expired.
 func (c *cluster) troubles(workload installer.Workload) (out []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -187,7 +189,7 @@ func (c *cluster) troubles(workload installer.Workload) (out []string) {
 	if len(out) > 0 {
 		return out
 	}
-	// Pods that could not even be made are told of in events alone, those of a Deployment about its ReplicaSet.
+	// If a pod could not be created, only events report it. For a Deployment, the events are about its ReplicaSet.
 	var events corev1.EventList
 	if err := c.List(ctx, &events, client.InNamespace(c.namespace)); err != nil {
 		return nil
@@ -204,7 +206,7 @@ func (c *cluster) troubles(workload installer.Workload) (out []string) {
 	return out
 }
 
-// lastRun is how containers that are started again and again ended before; empty where none did.
+// lastRun says how a restarted container ended before. It is empty if no container was restarted.
 func lastRun(pod *corev1.Pod) string {
 	for _, container := range pod.Status.ContainerStatuses {
 		if ended := container.LastTerminationState.Terminated; ended != nil && !container.Ready {

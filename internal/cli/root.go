@@ -22,12 +22,12 @@ import (
 	"liqo.io/liqo/internal/cli/console"
 )
 
-// interruptedCode is what shells make of a program that ended by an interrupt.
+// interruptedCode is the exit code that shells use for a program ended by SIGINT.
 const interruptedCode = 130
 
-// Main runs liqoctl with the arguments and returns its exit code: 0, 1 when the command failed, or 130 when it was interrupted.
+// Main runs liqoctl with the arguments and returns its exit code: 0 for success, 1 for a failed command, and 130 for an interrupted one.
 func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
-	// Libraries below log on their own; liqoctl says everything itself.
+	// The log output of the libraries is discarded: liqoctl reports everything itself.
 	quiet()
 	return newApp(streams).run(ctx, args)
 }
@@ -59,22 +59,22 @@ func quiet() {
 	klog.SetLogger(logger)
 }
 
-// app is what all commands share: the global flags and where to write.
+// app is the state that all commands share: the global flags and the output streams.
 type app struct {
 	streams       genericiooptions.IOStreams
 	args          []string // the command line
 	kubeconfig    *genericclioptions.ConfigFlags
 	skipConfirm   bool
 	dryRun        bool         // see addDryRun
-	changes       atomic.Int32 // that a dry run told of
+	changes       atomic.Int32 // the number of changes that a dry run printed
 	verbose       bool
 	labels        map[string]string
 	annotations   map[string]string
 	sharedConsole *console.Console
 	journal       journal
-	// wrap changes every connection before it is made; nil leaves it as the kubeconfig says.
+	// wrap modifies the configuration of each connection. nil uses the kubeconfig as it is.
 	wrap func(*rest.Config) *rest.Config
-	// resolve finds the addresses of a host.
+	// resolve looks up the addresses of a host name.
 	resolve func(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
@@ -82,7 +82,7 @@ func newApp(streams genericiooptions.IOStreams) *app {
 	return &app{streams: streams, kubeconfig: connectionFlags(), resolve: net.DefaultResolver.LookupNetIP}
 }
 
-// connectionFlags are kubectl's flags that choose a cluster and a user.
+// connectionFlags returns the flags of kubectl that select the cluster, the user and the namespace.
 func connectionFlags() *genericclioptions.ConfigFlags {
 	flags := genericclioptions.NewConfigFlags(true)
 	return &genericclioptions.ConfigFlags{
@@ -98,7 +98,7 @@ func (a *app) console() *console.Console {
 	return a.sharedConsole
 }
 
-// command assembles the tree.
+// command builds the tree of all commands.
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:         "liqoctl",
@@ -118,7 +118,7 @@ func (a *app) command() *cobra.Command {
 		SilenceErrors: true,
 		Args:          unknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		// Every command that has one of its own needs no peer.
+		// A command with its own PersistentPreRunE skips choosePeer, because cobra runs only one. Such commands need no peer.
 		PersistentPreRunE: a.choosePeer,
 	}
 	root.SetIn(a.streams.In)
@@ -163,7 +163,7 @@ const (
 	groupAdmission = "admission"
 )
 
-// group is a command that only holds others; called with something it does not know it says so.
+// group returns a command that only has subcommands. It fails if it is called without a known subcommand.
 func group(command *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	command.Args = unknownCommand
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -173,7 +173,7 @@ func group(command *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	return command
 }
 
-// confirm asks the user to agree; without an answer it is no.
+// confirm asks the user for confirmation. An empty answer means no.
 func (a *app) confirm(question string) error {
 	if a.skipConfirm || a.dryRun {
 		return nil

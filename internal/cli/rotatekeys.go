@@ -13,7 +13,7 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// newKeys makes the data of a gateway's Secret.
+// newKeys generates a key pair, as the data for the Secret of a gateway.
 func newKeys() (map[string][]byte, error) {
 	var random [network.KeyLength]byte
 	if _, err := rand.Read(random[:]); err != nil {
@@ -22,8 +22,8 @@ func newKeys() (map[string][]byte, error) {
 	return network.KeyPair(random)
 }
 
-// rotateKeys gives the gateway of the local cluster new keys. The order keeps the tunnel up: the other end lets the new key in beside the
-// old one, before it is used.
+// rotateKeys replaces the keys of the local gateway without interrupting the tunnel. The remote gateway accepts the new key in addition to
+// the old one before the local gateway uses it.
 func (p *pair) rotateKeys(ctx context.Context) error {
 	t, err := p.ends(ctx, &networkOptions{}, false)
 	if err != nil {
@@ -64,7 +64,7 @@ func (p *pair) rotateKeys(ctx context.Context) error {
 	return nil
 }
 
-// reconnected waits until the gateway has measured a round trip later than the object was written, and is connected.
+// reconnected waits until the tunnel is connected and the gateway has measured a round trip after the Secret was written.
 func (e *end) reconnected(ctx context.Context, written *corev1.Secret) error {
 	var since metav1.Time
 	for _, entry := range written.ManagedFields {
@@ -87,5 +87,5 @@ func (e *end) reconnected(ctx context.Context, written *corev1.Secret) error {
 	})
 }
 
-// handover is how long an answer to the old keys may still be on its way.
+// handover is how long responses to the old keys may still arrive.
 const handover = 2 * time.Second

@@ -14,23 +14,24 @@ import (
 	"liqo.io/liqo/internal/cli/console"
 )
 
-// component is a workload of the installation.
+// component is a workload of the installation or of a tenant namespace.
 type component struct {
 	Kind      string   `json:"kind"`
 	Name      string   `json:"name"`
 	Desired   int32    `json:"desired"`
 	Available int32    `json:"available"`
 	Images    []string `json:"images"`
-	// selector of its pods.
+	// selector selects its pods.
 	selector map[string]string
 }
 
-// statusInfo is what status shows: what info shows, and the parts of the installation.
+// statusInfo is the output of status: the output of info, and the components of the installation.
 type statusInfo struct {
 	Namespace       string      `json:"namespace"`
 	Components      []component `json:"components"`
 	ReservedSubnets []string    `json:"reservedSubnets,omitempty"`
-	// AuthenticationURL is where generate peer-command leads consumers; empty where no authentication service can be reached.
+	// AuthenticationURL is the URL that generate peer-command passes to consumers. It is empty if the authentication service is not
+	// reachable.
 	AuthenticationURL string `json:"authenticationURL,omitempty"`
 	*localInfo
 }
@@ -90,7 +91,7 @@ func (c *cluster) status(ctx context.Context) (*statusInfo, error) {
 	return out, err
 }
 
-// components are the Deployments and DaemonSets of a namespace.
+// components returns the Deployments and DaemonSets of a namespace.
 func (c *cluster) components(ctx context.Context, namespace string) ([]component, error) {
 	images := func(pod corev1.PodSpec) []string {
 		return namesOf(pod.Containers, func(container corev1.Container) string { return container.Image })

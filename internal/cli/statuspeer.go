@@ -106,7 +106,7 @@ func (p *peerInfo) writeStatus(c *console.Console) error {
 	return box.Write(c.Out())
 }
 
-// total is what the ResourceSlices of one direction were granted together.
+// total returns the sum of the resources of all accepted ResourceSlices in one direction.
 func (p *peerInfo) total(action string) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for _, slice := range p.Authentication.ResourceSlices {

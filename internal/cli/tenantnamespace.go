@@ -11,15 +11,15 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// podSecurity labels let the pods of virtual kubelets and gateways in whatever the cluster's default level is.
+// podSecurity holds the labels that admit the pods of virtual kubelets and gateways, whatever the cluster's default Pod Security level is.
 var podSecurity = map[string]string{
 	"pod-security.kubernetes.io/enforce": "privileged",
 	"pod-security.kubernetes.io/audit":   "privileged",
 	"pod-security.kubernetes.io/warn":    "privileged",
 }
 
-// findTenantNamespace returns the namespace that holds the peering with a cluster: the one that carries both labels, whatever its name.
-// Empty means that there is none.
+// findTenantNamespace returns the tenant namespace of the peering with a cluster: the namespace with both labels, whatever its name is. The
+// result is empty if there is none.
 func (c *cluster) findTenantNamespace(ctx context.Context, remoteID string) (string, error) {
 	var list corev1.NamespaceList
 	err := c.List(ctx, &list, client.MatchingLabels{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: remoteID})
@@ -32,7 +32,7 @@ func (c *cluster) findTenantNamespace(ctx context.Context, remoteID string) (str
 	case err == nil:
 		return "", nil
 	}
-	// A peering user may read its own namespace only.
+	// A peering user may not list namespaces. It may only read its own tenant namespace.
 	var namespace corev1.Namespace
 	if getErr := c.Get(ctx, client.ObjectKey{Name: api.TenantNamespace(remoteID)}, &namespace); getErr == nil {
 		return namespace.Name, nil
@@ -40,7 +40,7 @@ func (c *cluster) findTenantNamespace(ctx context.Context, remoteID string) (str
 	return "", c.error(fmt.Errorf("looking for the tenant namespace of cluster %s: %w", remoteID, err))
 }
 
-// ensureTenantNamespace finds or makes the namespace that holds the peering with a cluster.
+// ensureTenantNamespace returns the tenant namespace of the peering with a cluster, and creates it if there is none.
 func (c *cluster) ensureTenantNamespace(ctx context.Context, remoteID string) (string, error) {
 	name, err := c.findTenantNamespace(ctx, remoteID)
 	if err != nil {
@@ -72,11 +72,11 @@ func (c *cluster) ensureTenantNamespace(ctx context.Context, remoteID string) (s
 	return namespace.Name, nil
 }
 
-// requireTenantNamespace finds the namespace of a peering, and fails when there is no peering.
+// requireTenantNamespace returns the tenant namespace of a peering. It fails if there is none.
 func (c *cluster) requireTenantNamespace(ctx context.Context, remoteID string) (string, error) {
 	name, err := c.findTenantNamespace(ctx, remoteID)
 	if err == nil && name == "" {
-		known, _ := peerIDs(ctx, c) // only to suggest one of them
+		known, _ := peerIDs(ctx, c) // only for a suggestion in the error
 		err = c.error(didYouMean(fmt.Errorf("there is no tenant namespace for cluster %s (no namespace is labelled %s=%s): peer with it first, or check the cluster ID",
 			remoteID, api.LabelRemoteClusterID, remoteID), remoteID, known))
 	}

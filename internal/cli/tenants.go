@@ -20,14 +20,14 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// admission is a verb that changes what a provider grants to a tenant.
+// admission is a command that changes what a provider grants to a tenant.
 type admission struct {
 	verb, done  string
 	short, long string
-	// to is the condition that it sets, from the ones it may be set from; none means any.
+	// to is the condition that the command sets. from lists the conditions in which the command is allowed; empty means any.
 	to   authv1beta1.TenantCondition
 	from []authv1beta1.TenantCondition
-	// question is asked before; empty means that nothing is lost and nobody is asked.
+	// question is the confirmation question. It is empty if the command loses nothing, so that no confirmation is needed.
 	question string
 }
 
@@ -112,7 +112,7 @@ func (a *app) tenantCommand(of admission) *cobra.Command {
 		Example: example("\t# The consumer rome\n\t%[1]s " + of.verb + " tenant rome"),
 		Args:    atMostOne("the name of the tenant"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// The time the user takes to answer does not count.
+			// The time for the user's confirmation does not count towards the timeout.
 			local, within, err := a.installedWithin(cmd.Context())
 			if err != nil {
 				return err
@@ -155,7 +155,7 @@ func (a *app) tenantCommand(of admission) *cobra.Command {
 	return command
 }
 
-// hindered tells why the verb does nothing to a tenant in that condition; empty when it does.
+// hindered says why the command has no effect on a tenant in the given condition. It is empty if it has an effect.
 func (of *admission) hindered(now authv1beta1.TenantCondition) string {
 	switch {
 	case len(of.from) == 0 || slices.Contains(of.from, now):
@@ -181,7 +181,7 @@ func (c *cluster) admit(ctx context.Context, tenant *authv1beta1.Tenant, of admi
 		switch {
 		case ready == nil || ready.ObservedGeneration < tenant.Generation:
 			return notYet("the controller manager has not looked at it")
-		// One that was never admitted has nothing to lose by a cordon; a drain and an admission have to come true.
+		// A tenant that was never admitted can be cordoned without further effect. A drain or an activation has to complete.
 		case of.to != authv1beta1.TenantCordoned && ready.Status != metav1.ConditionTrue:
 			return notYet("it is not done%s", reasons(tenant.Status.Conditions))
 		}
@@ -197,10 +197,11 @@ func (c *cluster) admit(ctx context.Context, tenant *authv1beta1.Tenant, of admi
 	return nil
 }
 
-// inEffect waits until the Quotas that a consumer has for its ResourceSlices let pods in, or no more, as the tenant and the ResourceSlices say.
+// inEffect waits until the Quotas for the selected ResourceSlices of a consumer are cordoned or not, as the tenant and the ResourceSlices
+// require.
 func (c *cluster) inEffect(ctx context.Context, step *console.Step, tenant *authv1beta1.Tenant, which func(*authv1beta1.ResourceSlice) bool) error {
 	if !peering.GrantsOf(tenant).Access {
-		return nil // the rights of its identities are gone, and its Quotas go with the ResourceSlices
+		return nil // its identities have no permissions, and its Quotas are deleted with the ResourceSlices
 	}
 	var list authv1beta1.ResourceSliceList
 	if err := c.List(ctx, &list, client.InNamespace(tenant.Namespace)); err != nil {
@@ -216,7 +217,7 @@ func (c *cluster) inEffect(ctx context.Context, step *console.Step, tenant *auth
 		}}
 		err := c.Get(ctx, client.ObjectKeyFromObject(quota), quota)
 		if apierrors.IsNotFound(err) {
-			continue // it was granted nothing
+			continue // the ResourceSlice has no granted resources
 		}
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", c.name(quota), err)

@@ -19,7 +19,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// testImage is the name of the image with the test server; registry and tag are those of the installation.
+// testImage is the name of the image with the test server. Its registry and tag are those of the installation.
 const testImage = "testserver"
 
 type testNetworkOptions struct {
@@ -30,7 +30,7 @@ type testNetworkOptions struct {
 	ip            bool
 	failFast, all bool
 	remove        bool
-	// outsideAddress is that of the outside host, for the IP objects.
+	// outsideAddress is the address of the outside host, for the IP objects.
 	outsideAddress netip.Addr
 }
 
@@ -108,8 +108,8 @@ func (o *testNetworkOptions) validate() error {
 	return nil
 }
 
-// locateOutside finds the IPv4 address of the outside host, of which --ip makes IP objects. Of several it takes the lowest, so that the next run finds the
-// objects as it wants them.
+// locateOutside resolves the IPv4 address of the outside host, for the IP objects of --ip. It picks the lowest of several addresses, so
+// that the next run needs no change of the objects.
 func (o *testNetworkOptions) locateOutside(ctx context.Context, resolve func(ctx context.Context, network, host string) ([]netip.Addr, error)) error {
 	target, err := url.Parse(o.outside)
 	if err != nil {
@@ -127,7 +127,7 @@ func (o *testNetworkOptions) locateOutside(ctx context.Context, resolve func(ctx
 	return nil
 }
 
-// testNetwork connects, sets up, checks, and says what does not work.
+// testNetwork connects to the clusters, deploys the test servers, runs the checks and reports the failures.
 func (a *app) testNetwork(ctx context.Context, o *testNetworkOptions) (err error) {
 	t := &networkTest{options: o}
 	if t.consumer, err = a.installed(ctx); err != nil {
@@ -155,7 +155,7 @@ func (a *app) testNetwork(ctx context.Context, o *testNetworkOptions) (err error
 	}
 	if o.remove && !a.dryRun {
 		defer func() {
-			// The time for the checks may be over, and the user may have interrupted them: neither is a reason to leave things behind.
+			// The removal has its own timeout. It also runs after the checks have timed out or the user has interrupted them.
 			removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 			defer cancel()
 			removal := t.remove(removing)
@@ -179,23 +179,23 @@ func (a *app) testNetwork(ctx context.Context, o *testNetworkOptions) (err error
 	return t.check(ctx, planChecks(world, &o.testOptions))
 }
 
-// networkTest is one run.
+// networkTest is one run of test network.
 type networkTest struct {
 	options   *testNetworkOptions
 	consumer  *cluster
 	providers []*cluster
 }
 
-// clusters are all, the consumer first.
+// clusters returns all clusters, the consumer first.
 func (t *networkTest) clusters() []*cluster { return append([]*cluster{t.consumer}, t.providers...) }
 
-// cluster finds one by its ID.
+// cluster returns the cluster with the given ID.
 func (t *networkTest) cluster(id string) *cluster {
 	all := t.clusters()
 	return all[slices.IndexFunc(all, func(c *cluster) bool { return c.id == id })]
 }
 
-// provider connects to the cluster of a kubeconfig, given by a flag, and insists on an installation there.
+// provider connects to the cluster of a kubeconfig from the given flag. It fails if Liqo is not installed there.
 func (a *app) provider(ctx context.Context, flag, kubeconfig string) (*cluster, error) {
 	flags := connectionFlags()
 	*flags.KubeConfig = kubeconfig
@@ -214,7 +214,7 @@ func (a *app) provider(ctx context.Context, flag, kubeconfig string) (*cluster, 
 	return c, nil
 }
 
-// imageBeside is the image of that name in the registry, and path, that the controller manager's came from, with the same tag.
+// imageBeside returns the image with the given name from the registry, path and tag of the controller manager's image.
 func (c *cluster) imageBeside(ctx context.Context, name string) (string, error) {
 	var deployment appsv1.Deployment
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment); err != nil {
@@ -223,7 +223,7 @@ func (c *cluster) imageBeside(ctx context.Context, name string) (string, error) 
 	return beside(deployment.Spec.Template.Spec.Containers[0].Image, name, c.version), nil
 }
 
-// beside replaces the last part of an image's path. Where a digest or nothing stands in place of a tag, the version does.
+// beside replaces the last part of an image's path and keeps its tag. If the image has a digest or no tag, it uses the version as the tag.
 func beside(image, name, version string) string {
 	path, last := "", image
 	if i := strings.LastIndex(image, "/"); i >= 0 {
@@ -239,12 +239,13 @@ func beside(image, name, version string) string {
 	return path + name + ":" + version
 }
 
-// remove takes everything back and waits until it is gone.
+// remove deletes everything that the test created, and waits until it is gone.
 func (t *networkTest) remove(ctx context.Context) error {
 	within := t.namespace()
 	step := t.consumer.Start("Removing namespace %s", within)
 	defer step.End()
-	// First the offloading, so that the twins go while the namespace still tells the controller manager about them.
+	// The offloading is removed first, so that the remote namespaces are deleted while the local namespace still exists for the controller
+	// manager.
 	if err := t.consumer.unoffloadQuietly(ctx, within); err != nil {
 		return err
 	}

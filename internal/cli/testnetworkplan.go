@@ -11,22 +11,22 @@ import (
 	"strings"
 )
 
-// testedCluster is what the checks of test network depend on in one cluster, as its API server tells.
+// testedCluster holds the facts about one cluster on which the checks depend, as its API server reports them.
 type testedCluster struct {
 	id string
-	// pods and hosts are the names of the pods that ask: those of the pod network, and those of the host network.
+	// pods and hosts are the names of the pods that send requests: pods holds those of the pod network, hosts those of the host network.
 	pods, hosts []string
-	// endpoints are the ready ones of the Service, its EndpointSlices taken together, by address.
+	// endpoints are the ready endpoints in all EndpointSlices of the Service, sorted by address.
 	endpoints []testedEndpoint
 	nodes     []testedNode
-	// nodePort is that of the Service; balancers are the addresses, or names, of its load balancer; outside are those under which the
-	// outside host is seen through the IP objects of the other clusters.
+	// nodePort is the node port of the Service. balancers are the addresses or host names of its load balancer. outside are the addresses
+	// of the outside host in this cluster, through the IP objects of the other clusters.
 	nodePort  int32
 	balancers []string
 	outside   []netip.Addr
 }
 
-// testedEndpoint is where a cluster sees a replica.
+// testedEndpoint is the address at which a cluster reaches a replica.
 type testedEndpoint struct {
 	address netip.Addr
 	pod     string
@@ -38,14 +38,14 @@ type testedNode struct {
 	controlPlane bool
 }
 
-// testedWorld is all clusters, the consumer first.
+// testedWorld holds all clusters, the consumer first.
 type testedWorld struct {
 	clusters []testedCluster
-	// replicas are the names of all pods that answer, with the cluster that each runs in.
+	// replicas maps the names of all pods that respond to the clusters in which they run.
 	replicas map[string]string
 }
 
-// names are those of the replicas that run in the clusters, sorted; in all of them if none is named.
+// names returns the sorted names of the replicas in the given clusters, or in all clusters if none is given.
 func (w *testedWorld) names(clusters ...string) []string {
 	var names []string
 	for name, cluster := range w.replicas {
@@ -57,36 +57,36 @@ func (w *testedWorld) names(clusters ...string) []string {
 	return names
 }
 
-// testOptions choose the checks.
+// testOptions selects the checks.
 type testOptions struct {
 	basic, podToNodePort, externalToNodePort, balancer bool
 	nodes                                              string
-	// outside is the URL of a server outside the clusters; empty for none.
+	// outside is the URL of a server outside the clusters. It is empty for no such check.
 	outside string
 }
 
-// Whose node ports are asked, the values of --np-nodes.
+// Values of --np-nodes: the nodes whose node ports are checked.
 const (
 	nodesAll           = "all"
 	nodesWorkers       = "workers"
 	nodesControlPlanes = "control-planes"
 )
 
-// callerMachine is the source of checks that no pod makes.
+// callerMachine is the source of the checks that liqoctl itself makes, not a pod.
 const callerMachine = "this machine"
 
-// testCheck is one source that asks several URLs.
+// testCheck is a check in which one source sends requests to several URLs.
 type testCheck struct {
-	// title says what is checked.
+	// title is the kind of check.
 	title string
-	// cluster is the ID of the source's, pod its name; callerMachine asks itself.
+	// cluster is the cluster ID of the source, and pod its name. With pod callerMachine, liqoctl sends the requests itself.
 	cluster, pod string
 	urls         []string
-	// replicas are the names of those that may answer.
+	// replicas are the names of the replicas that may respond.
 	replicas []string
-	// anything is whether any answer will do; otherwise it has to come from one of the replicas.
+	// anything means that any response is a success. Otherwise one of the replicas has to respond.
 	anything bool
-	// everyone is whether each replica has to answer one of the URLs.
+	// everyone means that each replica has to respond to at least one of the URLs.
 	everyone bool
 }
 
@@ -97,7 +97,7 @@ func (c *testCheck) source() string {
 	return c.cluster + "/" + c.pod
 }
 
-// testOutcome is what came of one URL.
+// testOutcome is the result of the request to one URL.
 type testOutcome struct {
 	URL          string  `json:"url"`
 	Milliseconds float64 `json:"milliseconds"`
@@ -105,7 +105,7 @@ type testOutcome struct {
 	Error        string  `json:"error"`
 }
 
-// replica is the pod that answered; empty when it was none of ours.
+// replica returns the name of the pod that responded. It is empty if the response is not from a test server.
 func (o *testOutcome) replica() string {
 	var said struct {
 		Pod string `json:"pod"`
@@ -116,12 +116,12 @@ func (o *testOutcome) replica() string {
 	return said.Pod
 }
 
-// testFailure is a check that failed: who asked whom, and why it is no success.
+// testFailure is a failed request: its source, its target and the reason.
 type testFailure struct{ from, to, why string }
 
 func (f testFailure) String() string { return f.from + " -> " + f.to + ": " + f.why }
 
-// whoami is the URL that asks a replica for its name.
+// whoami returns the URL that asks a replica for its name.
 func whoami(host string, port int32) string {
 	authority := host
 	if port != 80 {
@@ -130,7 +130,7 @@ func whoami(host string, port int32) string {
 	return "http://" + authority + "/whoami"
 }
 
-// planChecks lists every check of the world.
+// planChecks returns all selected checks.
 func planChecks(w *testedWorld, o *testOptions) []testCheck {
 	var checks []testCheck
 	for i := range w.clusters {
@@ -139,7 +139,7 @@ func planChecks(w *testedWorld, o *testOptions) []testCheck {
 		for _, e := range c.endpoints {
 			endpoints = append(endpoints, whoami(e.address.String(), 80))
 		}
-		// A provider's nodes are known to the consumer, and not to the consumer's other providers.
+		// The nodes of a provider are known to the consumer, but not to other providers of the consumer.
 		var near []string
 		known := w.names(c.id, w.clusters[0].id)
 		if i == 0 {
@@ -150,7 +150,8 @@ func planChecks(w *testedWorld, o *testOptions) []testCheck {
 				near = append(near, whoami(e.address.String(), 80))
 			}
 		}
-		// Each request is answered by one replica of kube-proxy's choosing: as many as there are replicas reach, most likely, several clusters.
+		// kube-proxy chooses the replica for each request. Sending as many requests as there are replicas most likely reaches several
+		// clusters.
 		for range w.replicas {
 			service = append(service, whoami(testName+"."+testNamespaceOf(w.clusters[0].id), 80))
 		}
@@ -198,7 +199,7 @@ func planChecks(w *testedWorld, o *testOptions) []testCheck {
 	return checks
 }
 
-// chosenNodes are the URLs of the node ports on the nodes of --np-nodes.
+// chosenNodes returns the URLs of the node ports on the nodes that --np-nodes selects.
 func chosenNodes(c *testedCluster, which string) []string {
 	var urls []string
 	for _, n := range c.nodes {
@@ -209,7 +210,7 @@ func chosenNodes(c *testedCluster, which string) []string {
 	return urls
 }
 
-// throughIP is the URL with the host replaced by the address it is seen under. Only plain HTTP comes here.
+// throughIP replaces the host of a URL by an address. The URL always has the scheme http.
 func throughIP(url string, address netip.Addr) string {
 	scheme, rest, _ := strings.Cut(url, "://")
 	authority, path, found := strings.Cut(rest, "/")
@@ -223,7 +224,7 @@ func throughIP(url string, address netip.Addr) string {
 	return scheme + "://" + host + path
 }
 
-// judge compares the outcomes of a check, in the order of its URLs, with what has to be.
+// judge compares the outcomes of a check, in the order of its URLs, with the expected ones. It returns the failures.
 func (c *testCheck) judge(outcomes []testOutcome) []testFailure {
 	var failures []testFailure
 	fail := func(to, format string, args ...any) {
@@ -249,7 +250,7 @@ func (c *testCheck) judge(outcomes []testOutcome) []testFailure {
 			delete(missing, outcomes[i].replica())
 		}
 	}
-	// Where an address did not answer, that says it already.
+	// If an address did not respond, that failure is reported already.
 	if c.everyone && !unreachable {
 		for _, name := range slices.Sorted(maps.Keys(missing)) {
 			fail("pod "+name, "none of the %d addresses leads to it", len(c.urls))
@@ -258,7 +259,7 @@ func (c *testCheck) judge(outcomes []testOutcome) []testFailure {
 	return failures
 }
 
-// parseOutcomes reads what the probe in a pod printed, a line of JSON for each URL.
+// parseOutcomes parses the output of the probe in a pod: one line of JSON for each URL.
 func parseOutcomes(text string) ([]testOutcome, error) {
 	var outcomes []testOutcome
 	for line := range strings.Lines(text) {

@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	// attempts is how often a check is made before it counts as failed.
+	// attempts is how often a check is tried before it counts as failed.
 	attempts = 5
-	// answerTime is how long one answer may take.
+	// answerTime is the timeout of one request.
 	answerTime = 3 * time.Second
-	// atOnce is how many sources ask at the same time.
+	// atOnce is the number of checks that run concurrently.
 	atOnce = 8
 )
 
-// asker makes one check, once; a test gives another one.
+// asker makes one attempt of a check. Tests replace it.
 type asker func(ctx context.Context, check *testCheck) ([]testOutcome, error)
 
-// check makes all checks and returns an error that names every pair that failed.
+// check runs all checks and returns an error with every pair that failed.
 func (t *networkTest) check(ctx context.Context, checks []testCheck) error {
 	step := t.consumer.Start("Making %d checks", len(checks))
 	defer step.End()
@@ -57,7 +57,7 @@ func (t *networkTest) check(ctx context.Context, checks []testCheck) error {
 	return report.verdict()
 }
 
-// testReport collects what came of the checks.
+// testReport collects the results of the checks.
 type testReport struct {
 	mu       sync.Mutex
 	titles   []string
@@ -65,10 +65,10 @@ type testReport struct {
 	failures []testFailure
 }
 
-// errFailFast ends the other checks.
+// errFailFast cancels the other checks.
 var errFailFast = errors.New("a check failed")
 
-// run makes the checks, several at once, and tells each outcome. It returns an error only when ctx ended.
+// run runs the checks, several concurrently, and calls tell with each result. It fails only if ctx has ended.
 func (r *testReport) run(ctx context.Context, checks []testCheck, failFast bool, ask asker, tell func(*testCheck, []testFailure)) error {
 	r.counts = map[string]struct{ good, all int }{}
 	for _, check := range checks {
@@ -86,7 +86,7 @@ func (r *testReport) run(ctx context.Context, checks []testCheck, failFast bool,
 			}
 			failures := persist(inner, check, ask)
 			if inner.Err() != nil {
-				return nil // what another failure, or the user, cut short says nothing
+				return nil // the result of a cancelled check is meaningless
 			}
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -126,7 +126,7 @@ func (r *testReport) verdict() error {
 		len(lines), strings.Join(lines, "\n"))
 }
 
-// persist makes a check until it succeeds, or has been tried often enough.
+// persist repeats a check until it succeeds or has been tried often enough.
 func persist(ctx context.Context, check *testCheck, ask asker) []testFailure {
 	var failures []testFailure
 	for attempt := range attempts {
@@ -149,7 +149,7 @@ func persist(ctx context.Context, check *testCheck, ask asker) []testFailure {
 	return failures
 }
 
-// ask lets the source of a check ask its URLs.
+// ask makes one attempt of a check from its source.
 func (t *networkTest) ask(ctx context.Context, check *testCheck) ([]testOutcome, error) {
 	if check.pod == callerMachine {
 		return askFromHere(ctx, check.urls), nil
@@ -162,7 +162,7 @@ func (t *networkTest) ask(ctx context.Context, check *testCheck) ([]testOutcome,
 	return parseOutcomes(out)
 }
 
-// askFromHere is what the probe in a pod does, done by this program.
+// askFromHere sends the requests from this machine, in the same way as the probe in a pod.
 func askFromHere(ctx context.Context, urls []string) []testOutcome {
 	client := &http.Client{Timeout: answerTime, Transport: &http.Transport{DisableKeepAlives: true}}
 	outcomes := make([]testOutcome, len(urls))
@@ -195,7 +195,7 @@ func fetch(ctx context.Context, client *http.Client, url string) (string, error)
 	return string(data), err
 }
 
-// exec runs a command in the only container of a pod and returns what it printed.
+// exec runs a command in the only container of a pod and returns its standard output.
 func (c *cluster) exec(ctx context.Context, namespace, pod string, command ...string) (string, error) {
 	set, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
@@ -203,7 +203,7 @@ func (c *cluster) exec(ctx context.Context, namespace, pod string, command ...st
 	}
 	target := set.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
-	// As kubectl does: WebSocket, and SPDY where something on the way does not know it.
+	// Like kubectl, it uses WebSocket, and SPDY if a proxy or the server does not support WebSocket.
 	socket, err := remotecommand.NewWebSocketExecutor(c.config, http.MethodGet, target.String())
 	if err != nil {
 		return "", err
@@ -220,7 +220,7 @@ func (c *cluster) exec(ctx context.Context, namespace, pod string, command ...st
 	}
 	var out, problem bytes.Buffer
 	done := make(chan error, 1)
-	// The executor does not end with the context while it waits for the connection to be upgraded.
+	// The executor ignores the context while it waits for the upgrade of the connection.
 	go func() {
 		done <- executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &problem})
 	}()

@@ -26,8 +26,13 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// Names of what the test makes: the namespace, in all clusters, to which the ID of the consumer is added; the Service and the label of the replicas; the suffixes of the Services that
-// further checks need; the pods in the host network; the IP object.
+// Names of the test's objects, and related constants:
+//
+// - the namespace in all clusters, completed with the ID of the consumer
+// - the Service and the label of the replicas
+// - the further Services for node ports and load balancers
+// - the pods in the host network
+// - the IP object
 const (
 	testNamespacePrefix = "liqo-test-network"
 	testName            = "network-test"
@@ -42,7 +47,8 @@ const (
 	testOutsideAddress  = "outside"
 )
 
-// testNamespaceOf is the namespace of the test of one consumer. It has the same name in its providers, which may have others beside it.
+// testNamespaceOf returns the namespace for the test of one consumer. Its providers use the same name, and may also have namespaces of
+// other consumers.
 func testNamespaceOf(consumer string) string {
 	name := testNamespacePrefix + "-" + consumer
 	if len(name) <= validation.DNS1123LabelMaxLength {
@@ -53,10 +59,10 @@ func testNamespaceOf(consumer string) string {
 	return strings.TrimRight(name[:validation.DNS1123LabelMaxLength-len(end)], "-") + end
 }
 
-// namespace is that of the test, in all clusters.
+// namespace returns the namespace of the test, which is the same in all clusters.
 func (t *networkTest) namespace() string { return testNamespaceOf(t.consumer.id) }
 
-// services are those that the chosen checks need.
+// services returns the Services that the selected checks need.
 func (t *networkTest) services() map[string]corev1.ServiceType {
 	services := map[string]corev1.ServiceType{testName: corev1.ServiceTypeClusterIP}
 	if t.options.podToNodePort || t.options.externalToNodePort {
@@ -68,7 +74,7 @@ func (t *networkTest) services() map[string]corev1.ServiceType {
 	return services
 }
 
-// deploy makes the namespace and everything in it. What is there is brought into the wanted form.
+// deploy creates the namespace and all objects in it. It updates existing objects.
 func (t *networkTest) deploy(ctx context.Context) error {
 	c, within := t.consumer, t.namespace()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: within}}
@@ -90,7 +96,7 @@ func (t *networkTest) deploy(ctx context.Context) error {
 		if _, err := c.ensure(ctx, service, func() error {
 			service.Spec.Type = kind
 			service.Spec.Selector = map[string]string{testLabel: testName}
-			if len(service.Spec.Ports) == 0 { // the API server adds to it
+			if len(service.Spec.Ports) == 0 { // the API server adds defaults to existing ports
 				service.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(80)}}
 			}
 			return nil
@@ -125,7 +131,7 @@ func (t *networkTest) deploy(ctx context.Context) error {
 	return nil
 }
 
-// ensureReplicas makes the Deployment whose pods run in one cluster, one on each node.
+// ensureReplicas creates or updates the Deployment whose pods run in one cluster, one on each node.
 func (c *cluster) ensureReplicas(ctx context.Context, namespace, id string, here bool, replicas int32, image string) error {
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: testName + "-" + id}}
 	_, err := c.ensure(ctx, deployment, func() error {
@@ -139,7 +145,7 @@ func (c *cluster) ensureReplicas(ctx context.Context, namespace, id string, here
 		}
 		pod := &deployment.Spec.Template.Spec
 		pod.Affinity = affinityTo(where)
-		// Unlike an anti-affinity, this goes along to the provider, and does not count the virtual node as one place.
+		// Unlike an anti-affinity, the constraint is also applied in the provider, and allows several pods on the virtual node.
 		pod.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule,
 			LabelSelector: &metav1.LabelSelector{MatchLabels: labels},
@@ -157,7 +163,8 @@ func (c *cluster) ensureReplicas(ctx context.Context, namespace, id string, here
 	return err
 }
 
-// ensureHosts makes a pod in the host network of every real node. It can't be offloaded, so each cluster is told itself.
+// ensureHosts creates or updates the DaemonSet with a host network pod on every real node. Such pods cannot be offloaded, so each cluster
+// needs its own DaemonSet.
 func (c *cluster) ensureHosts(ctx context.Context, namespace, image string) error {
 	hosts := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: testHosts}}
 	_, err := c.ensure(ctx, hosts, func() error {
@@ -173,7 +180,7 @@ func (c *cluster) ensureHosts(ctx context.Context, namespace, image string) erro
 	return err
 }
 
-// ensureOutside makes an IP object of the outside host.
+// ensureOutside creates or updates an IP object for the outside host.
 func (c *cluster) ensureOutside(ctx context.Context, namespace string, outside netip.Addr) error {
 	object := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: testOutsideAddress}}
 	_, err := c.ensure(ctx, object, func() error {
@@ -191,7 +198,7 @@ func affinityTo(where corev1.NodeSelectorRequirement) *corev1.Affinity {
 	}}}
 }
 
-// testContainer makes the pod's only container run the test server, and keeps what the API server added to it.
+// testContainer sets the only container of the pod to run the test server. It keeps the fields that the API server has set.
 func testContainer(pod *corev1.PodSpec, image string, args ...string) {
 	grace := int64(1)
 	pod.TerminationGracePeriodSeconds = &grace
@@ -203,7 +210,7 @@ func testContainer(pod *corev1.PodSpec, image string, args ...string) {
 	container.Command, container.Args = []string{testServerProgram}, args
 }
 
-// testedNodes are the real nodes.
+// testedNodes returns the real nodes, without virtual nodes.
 func (c *cluster) testedNodes(ctx context.Context) ([]corev1.Node, error) {
 	var nodes corev1.NodeList
 	if err := c.List(ctx, &nodes); err != nil {
@@ -212,14 +219,14 @@ func (c *cluster) testedNodes(ctx context.Context) ([]corev1.Node, error) {
 	return slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.Labels[api.LabelRemoteClusterID] != "" }), nil
 }
 
-// takesPods tells whether an ordinary pod can run there.
+// takesPods reports whether an ordinary pod can run on the node.
 func takesPods(node *corev1.Node) bool {
 	return !node.Spec.Unschedulable && !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == taintControlPlane && t.Effect != corev1.TaintEffectPreferNoSchedule
 	})
 }
 
-// settled waits until all pods run and all clusters know all addresses, and returns the world the checks are about.
+// settled waits until all pods run and all clusters know all addresses. It returns the facts for the checks.
 func (t *networkTest) settled(ctx context.Context) (*testedWorld, error) {
 	step := t.consumer.Start("Waiting for the test servers")
 	defer step.End()
@@ -241,7 +248,7 @@ func (t *networkTest) settled(ctx context.Context) (*testedWorld, error) {
 	}
 }
 
-// gather reads the world; why says what is still missing.
+// gather reads the facts for the checks. The result why says what is still missing.
 func (t *networkTest) gather(ctx context.Context) (world *testedWorld, why string, err error) {
 	world = &testedWorld{clusters: make([]testedCluster, len(t.clusters())), replicas: map[string]string{}}
 	var pods corev1.PodList
@@ -365,7 +372,7 @@ func (c *cluster) gatherService(ctx context.Context, namespace, name string, int
 	return "", nil
 }
 
-// readyEndpoints are the ready ones of all slices, each address once, sorted.
+// readyEndpoints returns the ready endpoints of all EndpointSlices, sorted and without duplicate addresses.
 func readyEndpoints(all []discoveryv1.EndpointSlice) []testedEndpoint {
 	var endpoints []testedEndpoint
 	for _, slice := range all {
@@ -384,7 +391,7 @@ func readyEndpoints(all []discoveryv1.EndpointSlice) []testedEndpoint {
 	return slices.CompactFunc(endpoints, func(a, b testedEndpoint) bool { return a.address == b.address })
 }
 
-// gatherOutside finds where the cluster sees the outside host through the IP objects of those that it has a network with.
+// gatherOutside reads the addresses of the outside host in this cluster, through the IP objects of the clusters connected to it.
 func (t *networkTest) gatherOutside(ctx context.Context, c *cluster, into *testedCluster) (why string, err error) {
 	var configurations networkingv1beta1.ConfigurationList
 	if err := c.List(ctx, &configurations); err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// programName is how the user calls us: kubectl runs plugins under their file name.
+// programName returns the name by which the user runs liqoctl: kubectl runs a plugin under its file name.
 func programName(args []string) string {
 	if len(args) > 0 && strings.HasPrefix(filepath.Base(args[0]), "kubectl-liqo") {
 		return "kubectl liqo"
@@ -15,7 +15,7 @@ func programName(args []string) string {
 	return "liqoctl"
 }
 
-// example turns an indented literal with %[1]s for the program's name into the form that help prints.
+// example converts an indented literal to the form for the help text, and replaces %[1]s by the name of the program.
 func example(text string) string {
 	text = strings.Trim(text, "\n")
 	lines := strings.Split(text, "\n")

@@ -58,7 +58,7 @@ func (a *app) uninstallCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			gone := c.id == "" && programs == "" // by helm uninstall: nobody is left who could end a peering
+			gone := c.id == "" && programs == "" // removed by helm uninstall: no controller is left to end a peering
 			switch {
 			case len(uses.all) > 0 && !gone:
 				return errors.New(uses.inUse())
@@ -92,7 +92,8 @@ func (a *app) uninstallCommand() *cobra.Command {
 	return command
 }
 
-// mine refuses when the installation is in another namespace: what a purge removes would be that one's. It remembers the ID that it found.
+// mine fails if Liqo is installed in another namespace, because a purge would remove objects of that installation. It stores the cluster
+// ID.
 func (c *cluster) mine(ctx context.Context) error {
 	id, where, err := installer.InstalledCluster(ctx, c, c.namespace)
 	if err != nil {
@@ -105,14 +106,14 @@ func (c *cluster) mine(ctx context.Context) error {
 	return nil
 }
 
-// removable refuses when there is no Helm release to remove. Where nothing is installed either, a purge removes what an earlier
-// uninstallation left.
+// removable fails if there is no Helm release to remove. If Liqo is not installed at all, it allows a purge, which removes the remains of
+// an earlier uninstall.
 func (c *cluster) removable(purge bool) error {
 	release, err := installer.NewRelease(c.getter, c.namespace, io.Discard)
 	if err != nil {
 		return err
 	}
-	version, err := release.Version() // also of one that came to grief half way
+	version, err := release.Version() // also of a release that failed half way
 	switch {
 	case err != nil || version != "":
 		return err
@@ -127,12 +128,13 @@ func (c *cluster) removable(purge bool) error {
 	}
 }
 
-// uses are what depends on an installation, each with what ends it, and the peers among that.
+// uses lists everything that depends on an installation, each with the command that ends it. peers are the cluster IDs of the peers among
+// that.
 type uses struct{ all, peers []string }
 
 func (u *uses) listed() string { return "\n  - " + strings.Join(u.all, "\n  - ") }
 
-// inUse refuses to uninstall what is in use.
+// inUse returns the error text for an installation that is in use.
 func (u *uses) inUse() string {
 	text := "liqo is in use:" + u.listed()
 	if len(u.peers) > 0 {
@@ -141,14 +143,14 @@ func (u *uses) inUse() string {
 	return text
 }
 
-// leftBehind is what to do where the programs are gone already, and what depended on them is not.
+// leftBehind returns the error text for an installation whose Helm release is gone while it was in use. It says how to clean up.
 func (u *uses) leftBehind() string {
 	return "liqo is not installed here any more (helm uninstall?), but was in use:" + u.listed() +
 		"\nNothing ends that without the programs. Either install them again, with the same --cluster-id, and end it as said above; " +
 		"or liqoctl uninstall --purge, which removes all of it here, and on each peer: liqoctl force unpeer and the ID of this cluster"
 }
 
-// forgotten warns of what a purge without the programs removes on this side alone.
+// forgotten returns the warning about a purge without a running installation: it removes peerings in this cluster only.
 func (u *uses) forgotten() string {
 	text := "The programs of Liqo are gone, so no peer is notified:" + u.listed()
 	if len(u.peers) > 0 {
@@ -157,7 +159,7 @@ func (u *uses) forgotten() string {
 	return text
 }
 
-// uses finds what depends on the installation.
+// uses returns everything that depends on the installation.
 func (c *cluster) uses(ctx context.Context) (*uses, error) {
 	out := &uses{}
 	note := func(format string, args ...any) { out.all = append(out.all, fmt.Sprintf(format, args...)) }
@@ -191,7 +193,7 @@ func (c *cluster) uses(ctx context.Context) (*uses, error) {
 	for _, node := range virtual.Items {
 		peer(node.Spec.ClusterID, fmt.Sprintf("VirtualNode %s in namespace %s", node.Name, node.Namespace))
 	}
-	// Networks may be connected without a peering.
+	// Networks can be connected without a peering.
 	networks := map[string]bool{}
 	network := func(kind string, object client.Object) {
 		id := object.GetLabels()[api.LabelRemoteClusterID]
@@ -224,7 +226,7 @@ func (c *cluster) uses(ctx context.Context) (*uses, error) {
 	return out, nil
 }
 
-// wouldRemove tells what an uninstallation removes.
+// wouldRemove prints what an uninstall would remove.
 func (c *cluster) wouldRemove(ctx context.Context, purge bool) error {
 	release, err := installer.NewRelease(c.getter, c.namespace, io.Discard)
 	if err != nil {
@@ -248,7 +250,8 @@ func (c *cluster) wouldRemove(ctx context.Context, purge bool) error {
 	return nil
 }
 
-// leftovers are what Helm does not know of, in the order in which it is to go: objects made at run time, definitions, namespaces.
+// leftovers returns the objects that are not part of the Helm release, in the order of their deletion: objects created at run time,
+// definitions, namespaces.
 func (c *cluster) leftovers(ctx context.Context) (all, definitions, namespaces []client.Object, err error) {
 	if definitions, err = installer.Definitions(ctx, c); err != nil {
 		return nil, nil, nil, err
@@ -269,7 +272,7 @@ func (a *app) uninstall(ctx context.Context, c *cluster, purge bool) error {
 	held, lock, err := installer.Acquire(ctx, c.quietly(), c.namespace, lockHolder(), installer.LockTiming{}, func(holder string) {
 		step.Update("Waiting to see whether %s is still at work", holder)
 	})
-	if err != nil && !absent(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) { // without the namespace there is nothing to protect
+	if err != nil && !absent(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) { // without the namespace, there is no installation to lock
 		return err
 	}
 	if err == nil {
@@ -312,8 +315,8 @@ func (a *app) uninstall(ctx context.Context, c *cluster, purge bool) error {
 	return c.noRolesLeft(ctx)
 }
 
-// releaseObjects takes the finalizers off the custom resources that stay: with the controllers gone they would never go, nor let their
-// namespaces go, when their owner deletes them. A later installation puts them on again.
+// releaseObjects removes the finalizers from the custom resources that stay. Without the controllers, the objects and their namespaces
+// could never be deleted by their owner. A later installation adds the finalizers again.
 func (c *cluster) releaseObjects(ctx context.Context) error {
 	definitions, err := installer.Definitions(ctx, c)
 	if err != nil {
@@ -322,7 +325,7 @@ func (c *cluster) releaseObjects(ctx context.Context) error {
 	return installer.ReleaseObjects(ctx, c, definitions, nil)
 }
 
-// podsGone waits for the pods of the installation: a controller that is still running could make objects anew.
+// podsGone waits until the pods of the installation are gone: a controller that still runs could recreate objects.
 func (c *cluster) podsGone(ctx context.Context, step *console.Step) error {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(c.namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
@@ -347,7 +350,7 @@ func (c *cluster) noRolesLeft(ctx context.Context) error {
 	return nil
 }
 
-// purge removes everything that Helm does not know of. The controllers are gone, so nobody else ends what has a finalizer.
+// purge deletes everything that is not part of the Helm release. It removes finalizers first, because the controllers no longer run.
 func (c *cluster) purge(ctx context.Context) error {
 	all, definitions, namespaces, err := c.leftovers(ctx)
 	if err != nil {

@@ -47,7 +47,7 @@ func (a *app) unoffloadNamespaceCommand() *cobra.Command {
 			if err := choice.validate(args); err != nil {
 				return err
 			}
-			// The time the user takes to answer does not count.
+			// The time for the user's confirmation does not count towards the timeout.
 			local, err := a.forNamespaces(cmd.Context())
 			if err != nil {
 				return err
@@ -74,7 +74,7 @@ func (a *app) unoffloadNamespaceCommand() *cobra.Command {
 	return command
 }
 
-// offloaded keeps those of the namespaces that are offloaded, and says so of the others.
+// offloaded returns the namespaces that are offloaded, and reports the others.
 func (c *cluster) offloaded(ctx context.Context, names []string) ([]string, error) {
 	var kept []string
 	for _, name := range names {
@@ -92,7 +92,8 @@ func (c *cluster) offloaded(ctx context.Context, names []string) ([]string, erro
 	return slices.Compact(kept), nil
 }
 
-// unoffload takes all of them back before it waits for one: Kubernetes takes seconds to remove a namespace, and does so for many at once.
+// unoffload deletes all NamespaceOffloadings before it waits for the first. Kubernetes takes seconds to delete a namespace, but deletes
+// many concurrently.
 func (c *cluster) unoffload(ctx context.Context, names []string) error {
 	objects := make([]*offloadingv1beta1.NamespaceOffloading, len(names))
 	for i, name := range names {

@@ -89,7 +89,7 @@ func (p *pair) unpeer(ctx context.Context, wait, deleteNamespaces bool) error {
 			return err
 		}
 	}
-	if p.isPeeringUser() { // it takes the identity to withdraw the request over there
+	if p.isPeeringUser() { // the withdrawal needs the identity, which unauthenticate deletes
 		if err := p.withdraw(ctx); err != nil {
 			return err
 		}
@@ -109,8 +109,8 @@ func (p *pair) unpeer(ctx context.Context, wait, deleteNamespaces bool) error {
 	)
 }
 
-// unpeerNetwork removes the network between the clusters, last: an in-band peering is undone through it. A peering in the other direction
-// keeps it.
+// unpeerNetwork removes the network between the clusters. It runs last, because an in-band peering is removed through the network. The
+// network stays if there is also a peering in the other direction.
 func (p *pair) unpeerNetwork(ctx context.Context, wait bool) error {
 	shared, err := p.bothWays(ctx)
 	if err != nil {
@@ -130,7 +130,7 @@ func (p *pair) unpeerNetwork(ctx context.Context, wait bool) error {
 	return p.takeDown(ctx, local, remote, wait)
 }
 
-// oneWay refuses when the remote cluster is a consumer of the local one too: both peerings live in the same namespaces.
+// oneWay fails if the remote cluster is also a consumer of the local one, because both peerings share the tenant namespaces.
 func (p *pair) oneWay(ctx context.Context) error {
 	var tenants authv1beta1.TenantList
 	if err := p.local.List(ctx, &tenants, client.MatchingLabels{api.LabelRemoteClusterID: p.remote.id}); err != nil {
@@ -143,9 +143,10 @@ func (p *pair) oneWay(ctx context.Context) error {
 	return nil
 }
 
-// giveBack deletes the ResourceSlices of a provider and then what is left of VirtualNodes.
+// giveBack deletes the ResourceSlices of a provider, and then the remaining VirtualNodes.
 func (c *cluster) giveBack(ctx context.Context, provider, namespace string) error {
-	// A ResourceSlice is gone as soon as its VirtualNode is being deleted; the pods are back when that is gone too.
+	// A ResourceSlice is gone as soon as its VirtualNode is being deleted. The pods have left the provider only when the VirtualNode is
+	// gone too.
 	for _, what := range []struct {
 		list  client.ObjectList
 		label string
@@ -181,11 +182,11 @@ func objectsOf(list client.ObjectList) ([]client.Object, error) {
 	return out, nil
 }
 
-// deleteAll asks for the deletion of the objects and, when told to, waits until they are gone. Of one that is not there it says so.
+// deleteAll requests the deletion of the objects and, with wait, waits until they are gone. It reports objects that do not exist.
 func (c *cluster) deleteAll(ctx context.Context, objects []client.Object, wait bool) error {
 	var there []client.Object
 	for _, object := range objects {
-		if object.GetUID() == "" { // named, not read
+		if object.GetUID() == "" { // only the name is known
 			err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
 			if absent(err) {
 				c.Info("%s not found: nothing to delete", c.name(object))
@@ -216,8 +217,8 @@ func (c *cluster) deleteAll(ctx context.Context, objects []client.Object, wait b
 	return nil
 }
 
-// unauthenticate takes the identity back: first what the local cluster holds, so that its replication ends while it still may clean up
-// over there, then the Tenant.
+// unauthenticate revokes the identity. It first deletes the objects in the local cluster, so that the replication can still clean up in the
+// remote cluster. Then it deletes the Tenant.
 func (p *pair) unauthenticate(ctx context.Context, wait bool) error {
 	namespace, err := p.local.findTenantNamespace(ctx, p.remote.id)
 	if err != nil {
@@ -247,7 +248,7 @@ func (c *cluster) forgetIdentity(ctx context.Context, provider, namespace string
 		return c.error(fmt.Errorf("ResourceSlice %s in namespace %s still uses resources of cluster %s: delete it first, or run liqoctl unpeer",
 			slices.Items[0].Name, namespace, provider))
 	}
-	// The map goes with the last VirtualNode; its copy over there can only be removed as long as the identity exists.
+	// The NamespaceMap is deleted with the last VirtualNode. Its copy in the provider can only be deleted while the Identity exists.
 	mapping := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: provider}}
 	step := c.Start("Waiting for the namespaces of cluster %s to be given back", provider)
 	err := c.gone(ctx, step, mapping)

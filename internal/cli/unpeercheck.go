@@ -17,8 +17,9 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// checkUnpeer refuses, before the first change, to undo a peering while the local control plane does not reach the provider. The pods there could
-// not be stopped, and those that replace them here would run at the same time. A peering that holds nothing of the provider is undone anyway.
+// checkUnpeer fails, before any change is made, if the local control plane does not reach the provider. The pods there could not be
+// stopped, and would run at the same time as their local replacements. It allows a peering without any resources or identity of the
+// provider to be removed.
 func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) error {
 	foreign := &corev1beta1.ForeignCluster{}
 	err := c.Get(ctx, client.ObjectKey{Name: provider}, foreign)
@@ -53,7 +54,7 @@ func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) e
 		state = "An earlier unpeer is half done: " + begun + ". It continues when " + provider + " can be reached; what is not deleted yet stays until then"
 	}
 	since := lost.LastTransitionTime.UTC().Format(time.RFC3339)
-	if refusesIdentity(lost) { // it answers: nobody is gone for good
+	if refusesIdentity(lost) { // the provider responds, so it is not gone for good
 		return c.error(fmt.Errorf("the API server of %s, %s, does not accept the certificate of cluster %s since %s: %s\n%s\n"+
 			"Get another certificate with liqoctl authenticate --remote-kubeconfig and the kubeconfig of %s, then run the command again",
 			provider, foreign.Status.APIServerURL, c.id, since, lost.Message, state, provider))
@@ -63,12 +64,13 @@ func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) e
 		c.id, provider, foreign.Status.APIServerURL, since, lost.Message, state, provider, provider, provider))
 }
 
-// refusesIdentity tells whether an API server that counts as unreachable answers, and refuses the certificate: it has expired, or nobody knows its user.
+// refusesIdentity reports whether the API server is reachable but rejects the certificate: the certificate has expired, or its user is
+// unknown.
 func refusesIdentity(lost *corev1beta1.Condition) bool {
 	return strings.Contains(lost.Message, fmt.Sprintf("%d %s", http.StatusUnauthorized, http.StatusText(http.StatusUnauthorized)))
 }
 
-// halfDone adds to a wait that failed during an unpeer why the provider may not answer, and what ends a peering without it.
+// halfDone adds to a failed wait of an unpeer why the provider may be unreachable, and the command that ends the peering without it.
 func (c *cluster) halfDone(provider string, err error) error {
 	if waiting := (*waitError)(nil); !errors.As(err, &waiting) {
 		return err
@@ -76,8 +78,8 @@ func (c *cluster) halfDone(provider string, err error) error {
 	return fmt.Errorf("%w\nIf cluster %s is gone for good: liqoctl force unpeer %s", c.explained(provider, err), provider, provider)
 }
 
-// left names what a cluster still has of a peering: its tenant namespace and the network objects in it; empty if it has neither. What can't be read
-// is warned of, since nothing depends on it.
+// left describes the remaining objects of a peering: the tenant namespace and its network objects. It is empty if there are none. If they
+// cannot be read, it only warns, because nothing depends on the result.
 func (c *cluster) left(ctx context.Context, peer string) string {
 	namespace, err := c.findTenantNamespace(ctx, peer)
 	if err != nil {
@@ -104,10 +106,11 @@ func (c *cluster) left(ctx context.Context, peer string) string {
 	return text
 }
 
-// halfDone is that of the local cluster.
+// halfDone calls halfDone of the local cluster.
 func (p *pair) halfDone(err error) error { return p.local.halfDone(p.remote.id, err) }
 
-// tellLeft says what an unpeer leaves in both clusters, and which command removes it. Nothing is left over while the remote cluster is a consumer too.
+// tellLeft prints what an unpeer leaves in both clusters, and the command that removes it. It prints nothing if the remote cluster is a
+// consumer too, because that peering needs the objects.
 func (p *pair) tellLeft(ctx context.Context, command string) error {
 	if shared, err := p.bothWays(ctx); err != nil || shared {
 		return err
@@ -127,7 +130,7 @@ func (p *pair) tellLeft(ctx context.Context, command string) error {
 	return nil
 }
 
-// withNamespaces is the command with its arguments, the flags that name its clusters, and --delete-namespaces.
+// withNamespaces returns the command line with its arguments, the flags that select the clusters, and --delete-namespaces.
 func withNamespaces(command *cobra.Command, args []string) string {
 	words := append([]string{command.CommandPath()}, args...)
 	command.Flags().Visit(func(flag *pflag.Flag) {

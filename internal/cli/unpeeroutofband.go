@@ -19,7 +19,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// leaveOptions are how a peering is undone from the consumer's side alone.
+// leaveOptions holds the flags of an unpeer without access to the provider.
 type leaveOptions struct {
 	timeout          time.Duration
 	wait             bool
@@ -55,7 +55,7 @@ func (a *app) unpeerOutOfBandCommand() *cobra.Command {
 	return command
 }
 
-// unpeerInBandCommand undoes both directions, and the network between the clusters.
+// unpeerInBandCommand returns the command that removes the peerings in both directions and the network between the clusters.
 func (a *app) unpeerInBandCommand() *cobra.Command {
 	var o leaveOptions
 	command := &cobra.Command{
@@ -88,7 +88,7 @@ func (a *app) unpeerInBandCommand() *cobra.Command {
 		}
 		if bothWays {
 			back := &pair{local: p.remote, remote: p.local}
-			// What hinders either direction is found before the first change.
+			// Problems in either direction are found before the first change.
 			for _, direction := range []*pair{p, back} {
 				namespace, err := direction.local.findTenantNamespace(ctx, direction.remote.id)
 				if err != nil {
@@ -110,14 +110,14 @@ func (a *app) unpeerInBandCommand() *cobra.Command {
 	return command
 }
 
-// peersOf are the names of all peers, for completion.
+// peersOf returns the names of all peers, for completion.
 func peersOf(ctx context.Context, c *cluster) ([]string, error) {
 	var list corev1beta1.ForeignClusterList
 	err := c.List(ctx, &list)
 	return namesOf(list.Items, func(fc corev1beta1.ForeignCluster) string { return fc.Name }), err
 }
 
-// leave undoes the peering with a provider that is called name here; "" stands for the only one.
+// leave removes the peering with the provider of the given name. An empty name means the only provider.
 func (a *app) leave(cmd *cobra.Command, name string, o *leaveOptions) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 	defer cancel()
@@ -147,7 +147,7 @@ func (a *app) leave(cmd *cobra.Command, name string, o *leaveOptions) error {
 	return c.halfDone(provider, c.resign(ctx, provider, namespace, used, o, withNamespaces(cmd, []string{name})))
 }
 
-// resign gives everything back, then has the local control plane tell the provider so.
+// resign returns all resources to the provider. Then it lets the local control plane notify the provider that the peering is over.
 func (c *cluster) resign(ctx context.Context, provider, namespace string, used bool, o *leaveOptions, purge string) error {
 	if err := c.giveBack(ctx, provider, namespace); err != nil {
 		return err
@@ -172,13 +172,13 @@ func (c *cluster) resign(ctx context.Context, provider, namespace string, used b
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading %s: %w", c.name(invitation), err)
 	}
-	// One that the provider left as a consumer of ours is as good as that peering.
+	// An Invitation with an owner belongs to the peering in which the provider is a consumer of this cluster, so it stays.
 	if len(invitation.OwnerReferences) == 0 {
 		if err := c.deleteAll(ctx, []client.Object{invitation}, false); err != nil {
 			return err
 		}
 	}
-	// Always waited for: with the kubeconfig goes the only way to tell the provider.
+	// It always waits: without the kubeconfig, the control plane could no longer notify the provider.
 	if err := c.forgetIdentity(ctx, provider, namespace, true); err != nil {
 		return err
 	}
@@ -187,10 +187,10 @@ func (c *cluster) resign(ctx context.Context, provider, namespace string, used b
 		c.Warn("Cluster %s still uses resources of %s: that peering stays until it is undone over there", provider, c.id)
 	}
 	if used {
-		return nil // and so do the namespace and the network
+		return nil // the namespace and the network stay too
 	}
 	left := c.left(ctx, provider)
-	// A network that both clusters' administrators made has another end, which this cluster has no right to remove.
+	// This cluster may not remove the other end of a network that the administrators of both clusters created.
 	network := strings.Contains(left, " with ")
 	if !o.deleteNamespaces {
 		if left != "" {
@@ -211,7 +211,7 @@ func (c *cluster) resign(ctx context.Context, provider, namespace string, used b
 	return nil
 }
 
-// usedBy tells whether a peer is a consumer of the local cluster.
+// usedBy reports whether a peer is a consumer of the local cluster.
 func (c *cluster) usedBy(ctx context.Context, peer string) (bool, error) {
 	var tenants authv1beta1.TenantList
 	if err := c.List(ctx, &tenants, client.MatchingLabels{api.LabelRemoteClusterID: peer}); err != nil {
@@ -220,7 +220,7 @@ func (c *cluster) usedBy(ctx context.Context, peer string) (bool, error) {
 	return len(tenants.Items) > 0, nil
 }
 
-// peerCalled finds the peer that a user means: by its cluster ID, or by the name of what it gives.
+// peerCalled returns the peer with the given cluster ID, or the peer of the ResourceSlice with the given name.
 func (c *cluster) peerCalled(ctx context.Context, name string) (id, namespace string, err error) {
 	if namespace, err = c.findTenantNamespace(ctx, name); err != nil || namespace != "" {
 		return name, namespace, err
@@ -242,12 +242,12 @@ func (c *cluster) peerCalled(ctx context.Context, name string) (id, namespace st
 	return "", "", unknownPeer(name, known)
 }
 
-// unknownPeer is the error about a peer that there is not.
+// unknownPeer returns the error for a peer that does not exist.
 func unknownPeer(name string, known []string) error {
 	return didYouMean(fmt.Errorf("there is no peer %s (known: %s)", name, orDefault(strings.Join(known, ", "), "none")), name, known)
 }
 
-// atMostOne wants no argument or one.
+// atMostOne allows at most one argument.
 func atMostOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 1 {
@@ -257,7 +257,8 @@ func atMostOne(what string) cobra.PositionalArgs {
 	}
 }
 
-// aloneWith refuses flags of a remote cluster beside the name of one: either the user has access to it, or the local cluster speaks for him.
+// aloneWith rejects flags of a remote cluster together with a name. Either the user has access to the remote cluster, or the local control
+// plane acts for the user.
 func aloneWith(cmd *cobra.Command, name string) error {
 	if flag := remoteFlagGiven(cmd); flag != "" {
 		return fmt.Errorf("%s is named, and so is --%s: leave one of them out", name, flag)
@@ -265,13 +266,13 @@ func aloneWith(cmd *cobra.Command, name string) error {
 	return nil
 }
 
-// noOtherCluster tells whether a pair could not be made because nothing chooses a remote cluster.
+// noOtherCluster reports whether connecting to both clusters failed because no flag selects a remote cluster.
 func noOtherCluster(err error) bool {
 	missing := (*noKubeconfigError)(nil)
 	return errors.Is(err, errSameCluster) || errors.As(err, &missing) && missing.scope == "remote"
 }
 
-// remoteFlagGiven is the first flag on the command line that chooses a remote cluster; "" if there is none.
+// remoteFlagGiven returns the first flag on the command line that selects a remote cluster. It is empty if there is none.
 func remoteFlagGiven(cmd *cobra.Command) string {
 	for _, flag := range []string{"remote-kubeconfig", "remote-context", "remote-cluster", "remote-user"} {
 		if cmd.Flags().Changed(flag) {

@@ -61,13 +61,13 @@ func (a *app) versionCommand() *cobra.Command {
 	return command
 }
 
-// labelVersion tells the version of an installation, however it was installed.
+// labelVersion is the label with the version of an installation. Every way of installing Liqo sets it.
 const labelVersion = "app.kubernetes.io/version"
 
-// unknownVersion stands for that of an installation whose Deployment lost the label.
+// unknownVersion is the version of an installation whose Deployment lacks the label.
 const unknownVersion = "unknown"
 
-// installedVersion is that of the controller manager's Deployment; empty where there is none.
+// installedVersion returns the version in the label of the controller manager's Deployment. It is empty if there is no such Deployment.
 func (c *cluster) installedVersion(ctx context.Context) (string, error) {
 	var deployment appsv1.Deployment
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment)
@@ -80,7 +80,7 @@ func (c *cluster) installedVersion(ctx context.Context) (string, error) {
 	return orDefault(deployment.Labels[labelVersion], unknownVersion), nil
 }
 
-// versionInfo is what version prints for programs; Server is empty where it is not known.
+// versionInfo is the JSON and YAML output of version. Server is empty if it is unknown.
 type versionInfo struct {
 	Client string `json:"clientVersion"`
 	Server string `json:"serverVersion,omitempty"`
@@ -88,7 +88,7 @@ type versionInfo struct {
 
 var errNotInstalled = errors.New("liqo is not installed")
 
-// serverVersion is the version of the installation.
+// serverVersion returns the version of the installation.
 func (a *app) serverVersion(ctx context.Context) (string, error) {
 	c, err := a.local()
 	if err != nil {

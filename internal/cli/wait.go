@@ -19,15 +19,15 @@ import (
 	"liqo.io/liqo/internal/cli/console"
 )
 
-// rewatch is how long to rest before a watch that ended is begun anew.
+// rewatch is the pause before a watch that ended is restarted.
 const rewatch = 500 * time.Millisecond
 
-// verdict is what a look at an object says: done, or why not yet.
+// verdict is the result of a check of an object: done, or why not yet.
 type verdict struct {
 	done bool
-	// why is the state the object is in, for the message when the time is over.
+	// why is the current state of the object, for the message on a timeout.
 	why string
-	// err ends the waiting: it will never be done.
+	// err ends the wait, because the expected state can no longer occur.
 	err error
 }
 
@@ -37,9 +37,10 @@ func notYet(format string, args ...any) verdict { return verdict{why: fmt.Sprint
 
 func never(format string, args ...any) verdict { return verdict{err: fmt.Errorf(format, args...)} }
 
-// wait watches the object until check is content with it, or ctx ends. The object's namespace and name are those to wait for; check sees
-// it filled, or is not called while it does not exist. The step, when there is one, shows what is still missing. A dry run does not wait: what is
-// not there it takes for done, with the answers of foresee.
+// wait watches an object, given by namespace and name, until check returns done or an error, or ctx ends. It reads each state into the
+// object before it calls check. It does not call check while the object does not exist. The step, if not nil, shows what is missing.
+//
+// A dry run does not wait: see foresee, which also uses the answers.
 func (c *cluster) wait(ctx context.Context, step *console.Step, object client.Object, check func() verdict, answers ...func()) error {
 	if c.rehearses() {
 		return c.foresee(ctx, object, check, answers)
@@ -59,7 +60,8 @@ func (c *cluster) wait(ctx context.Context, step *console.Step, object client.Ob
 	return c.waited(ctx, err, name, last.why)
 }
 
-// gone watches the object until it does not exist: the one with its UID or, without one, the first that is seen.
+// gone watches the object until it no longer exists. If the object has a UID, gone waits for the object with that UID. Otherwise it waits
+// for the first object that it observes.
 func (c *cluster) gone(ctx context.Context, step *console.Step, object client.Object) error {
 	if c.rehearses() {
 		return c.foreseeGone(ctx, object)
@@ -67,7 +69,7 @@ func (c *cluster) gone(ctx context.Context, step *console.Step, object client.Ob
 	name, uid := c.name(object), object.GetUID()
 	why := "the API server has not responded"
 	err := c.follow(ctx, object, func(exists bool) (bool, error) {
-		if !exists || uid != "" && object.GetUID() != uid { // another one may have taken the name
+		if !exists || uid != "" && object.GetUID() != uid { // another object may have the same name now
 			return true, nil
 		}
 		uid = object.GetUID()
@@ -86,7 +88,7 @@ func (c *cluster) gone(ctx context.Context, step *console.Step, object client.Ob
 	return c.waited(ctx, err, name+" to be gone", why)
 }
 
-// waited makes the error of a wait that failed: what was waited for, and the state it was in last.
+// waited returns the error of a failed wait, with the awaited object and its last state.
 func (c *cluster) waited(ctx context.Context, err error, name, why string) error {
 	switch {
 	case err == nil:
@@ -102,7 +104,7 @@ func (c *cluster) waited(ctx context.Context, err error, name, why string) error
 	}
 }
 
-// waitError says itself why the wait ended; its cause is only for programs.
+// waitError has a complete text about why the wait ended. Its cause is only for errors.Is and errors.As.
 type waitError struct {
 	text  string
 	cause error
@@ -111,7 +113,7 @@ type waitError struct {
 func (e *waitError) Error() string { return e.text }
 func (e *waitError) Unwrap() error { return e.cause }
 
-// name is how an object is called in front of people.
+// name returns the kind, name and namespace of an object for messages.
 func (c *cluster) name(object client.Object) string { return called(c, object) }
 
 func called(c client.Client, object client.Object) string {
@@ -125,7 +127,8 @@ func called(c client.Client, object client.Object) string {
 	return fmt.Sprintf("%s %s in namespace %s", kind, object.GetName(), object.GetNamespace())
 }
 
-// follow calls look with every state of the object, read into it, until it answers true, fails, or ctx ends.
+// follow calls look for each state of the object until look returns true or an error, or ctx ends. It reads each state into the object
+// first.
 func (c *cluster) follow(ctx context.Context, object client.Object, look func(exists bool) (bool, error)) error {
 	key := client.ObjectKeyFromObject(object)
 	for {
@@ -141,7 +144,7 @@ func (c *cluster) follow(ctx context.Context, object client.Object, look func(ex
 	}
 }
 
-// transient tells errors that another try may not meet: the connection broke, the server is busy or restarts, the history is gone.
+// transient reports whether a retry may avoid the error: a broken connection, a busy or restarting server, or an expired resource version.
 func transient(err error) bool {
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
 		return !meta.IsNoMatchError(err)
@@ -150,7 +153,7 @@ func transient(err error) bool {
 		apierrors.IsServiceUnavailable(err) || apierrors.IsGone(err) || apierrors.IsResourceExpired(err)
 }
 
-// look reads the object, if it exists, in a list of it alone: whose answer can be watched on from there.
+// look reads the object by a list with a field selector for its name. A watch can continue from the resource version of that list.
 func (c *cluster) look(ctx context.Context, object client.Object) (list client.ObjectList, exists bool, err error) {
 	gvk, err := apiutil.GVKForObject(object, c.Scheme())
 	if err != nil {
@@ -215,10 +218,10 @@ func (c *cluster) followOnce(ctx context.Context, object client.Object, key clie
 	return false, nil
 }
 
-// decide ends the following with done, and with an error of the look.
+// decide makes follow end on an error too, not only when look is done.
 func decide(done bool, err error) (bool, error) { return done || err != nil, err }
 
-// copyInto overwrites to with from, which is of the same type.
+// copyInto overwrites to with from. Both must have the same type.
 func copyInto(to client.Object, from runtime.Object) {
 	reflect.ValueOf(to).Elem().Set(reflect.ValueOf(from).Elem())
 }

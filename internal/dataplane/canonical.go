@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Canonical is the same state with every list in its one order, prefixes masked, doubles and prefixes that others cover left out. It may share
-// lists and maps with s: don't change them.
+// Canonical returns the same state in its unique form: lists sorted, prefixes masked, duplicates removed, and set elements removed that
+// another element contains. The result may share lists and maps with s: don't modify them.
 func Canonical(s State) State {
 	s.Links = sorted(s.Links, compareLinks)
 	s.Addresses = sorted(s.Addresses, compareAddresses)
@@ -35,7 +35,7 @@ func Canonical(s State) State {
 	return s
 }
 
-// clamped is the key as every implementation keeps it (RFC 7748, section 5); no key stays none.
+// clamped returns the key as every implementation stores it (RFC 7748, section 5). A zero key stays zero.
 func clamped(k PrivateKey) PrivateKey {
 	if k == (PrivateKey{}) {
 		return k
@@ -85,7 +85,7 @@ func canonicalRule(r FilterRule) FilterRule {
 	return r
 }
 
-// changed is the list with f of each; the same one where that changes none.
+// changed returns the list with f applied to each element. It returns the list itself if f changes no element.
 func changed[T comparable](list []T, f func(T) T) []T {
 	shared := true
 	for i, old := range list {
@@ -106,7 +106,7 @@ func maskedPrefix(p netip.Prefix) netip.Prefix {
 	return p.Masked()
 }
 
-// masked returns the prefixes masked, sorted and without doubles.
+// masked returns the prefixes masked, sorted and without duplicates.
 func masked(prefixes []netip.Prefix) []netip.Prefix {
 	if isMaskedAndSorted(prefixes) {
 		return prefixes
@@ -128,7 +128,7 @@ func isMaskedAndSorted(prefixes []netip.Prefix) bool {
 	return true
 }
 
-// uncovered leaves out the prefixes that an earlier one of the sorted list contains.
+// uncovered removes each prefix that an earlier prefix of the sorted list contains.
 func uncovered(prefixes []netip.Prefix) []netip.Prefix {
 	covered := func(i int) bool { return i > 0 && prefixes[i-1].Overlaps(prefixes[i]) }
 	for i := range prefixes {
@@ -146,7 +146,7 @@ func uncovered(prefixes []netip.Prefix) []netip.Prefix {
 	return prefixes
 }
 
-// sorted is the list in order and without doubles; the same one where it is.
+// sorted returns the list sorted and without duplicates. It returns the list itself if it already is.
 func sorted[T comparable](list []T, compare func(a, b T) int) []T {
 	inOrder := true
 	for i := 1; i < len(list) && inOrder; i++ {

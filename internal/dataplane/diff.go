@@ -5,13 +5,15 @@ import (
 	"slices"
 )
 
-// Diff is the way from have to want, in an order that leaves no gap: first everything is made or changed (filters, links, addresses,
-// neighbours, peers, routes, rules), then what is wanted no more goes (the same backwards), so that a filter is there before the first route
-// and until the last one is gone. It is empty when nothing of ours differs. What is not ours by own is left alone whatever have
-// says. What hangs on a Tunnel link that is not there is left out: see Missing. Uninstalling is a Diff to an empty State.
+// Diff returns the changes that lead from have to want, in an order that leaves no gap. First it creates or changes objects: filters,
+// links, addresses, neighbours, peers, routes, rules. Then it deletes unwanted objects in the reverse order. So the filter exists before
+// the first route is set and until the last one is deleted.
 //
-// Two things can't be done without a gap: a VXLAN link that differs in what can't change takes its routes and neighbours along, and so does
-// the last address of a link.
+// Diff returns no changes if none of the objects in own differs, and it ignores all objects of have that own does not list. It leaves out
+// the objects that need a missing Tunnel link: see Missing. To uninstall, use an empty want.
+//
+// Two changes cannot avoid a gap. Recreating a VXLAN link, because a setting differs that cannot be changed in place, deletes its routes
+// and neighbours. So does deleting the last address of a link.
 func Diff(have, want State, own Ownership) []Change {
 	d := differ{have: Canonical(own.of(have)), want: Canonical(want), own: own}
 	d.phase(d.filters)
@@ -25,7 +27,8 @@ func Diff(have, want State, own Ownership) []Change {
 	return slices.Concat(d.sets, slices.Concat(d.removals...))
 }
 
-// Missing are the names of the Tunnel links that are wanted and not there yet, or not yet WireGuard devices: what hangs on them waits.
+// Missing returns the names of the wanted Tunnel links that do not exist yet or are not WireGuard devices yet. Diff leaves out the objects
+// that need these links.
 func Missing(have, want State) []string {
 	var out []string
 	for _, l := range want.Links {
@@ -42,13 +45,14 @@ func Missing(have, want State) []string {
 	return out
 }
 
-// differ collects changes. A phase may move what later ones find in have, where a change takes other things along.
+// differ collects changes. If a change implicitly deletes other objects, its phase removes these from have, so that later phases set them
+// again.
 type differ struct {
 	have, want State
 	own        Ownership
 	sets       []Change
 	removals   [][]Change
-	disturbed  map[string]bool // links whose routes and next hops may go when addresses go
+	disturbed  map[string]bool // links that lose an address, and so possibly their routes and next hops
 }
 
 func (d *differ) phase(f func() (sets, removals []Change)) {
@@ -57,7 +61,7 @@ func (d *differ) phase(f func() (sets, removals []Change)) {
 	d.removals = append(d.removals, removals)
 }
 
-// of is the part of s that is ours.
+// of returns the part of s that own lists.
 func (own Ownership) of(s State) State {
 	ours := func(link string) bool { return link != "" && (link == own.Overlay || link == own.Tunnel) }
 	s.Links = keep(s.Links, func(l Link) bool { return ours(l.Name) })
@@ -80,7 +84,7 @@ func hasLink(links []Link, name string) bool {
 	return slices.ContainsFunc(links, func(l Link) bool { return l.Name == name })
 }
 
-// missing says whether a link is neither there nor made by these changes.
+// missing reports whether a link neither exists nor is created by these changes.
 func (d *differ) missing(link string) bool {
 	return !hasLink(d.have.Links, link) && !slices.ContainsFunc(d.want.Links, func(l Link) bool { return l.Name == link && l.Kind == VXLAN })
 }
@@ -107,21 +111,22 @@ func (d *differ) links() (sets, removals []Change) {
 	return sets, removals
 }
 
-// remake says whether a link differs in what can't change.
+// remake reports whether the links differ in a setting that cannot be changed in place.
 func remake(have, want Link) bool {
 	have.MTU, have.Down = want.MTU, false
 	return have != want
 }
 
-// lose takes what hangs on a link out of have.
+// lose removes from have the addresses, neighbours and routes of a link.
 func (d *differ) lose(link string) {
 	d.have.Addresses = keep(d.have.Addresses, func(a Address) bool { return a.Link != link })
 	d.have.Neighbours = keep(d.have.Neighbours, func(n Neighbour) bool { return n.Link != link })
 	d.have.Routes = keep(d.have.Routes, func(r Route) bool { return r.Link != link })
 }
 
-// addresses: an address that goes may take others of its network along, and the last one of a link takes the routes and next hops of the link,
-// so on a link that stays it goes first, and they are set again.
+// addresses compares addresses. When an address is deleted, the kernel may delete others of the same network. Deleting the last address of
+// a link also deletes the routes and next hops of the link. So, on a link that stays, unwanted addresses are deleted first, and the rest is
+// set again.
 func (d *differ) addresses() (sets, removals []Change) {
 	d.disturbed = map[string]bool{}
 	for _, have := range d.have.Addresses {
@@ -180,7 +185,7 @@ func (d *differ) neighbours() (sets, removals []Change) {
 	return sets, removals
 }
 
-// index splits neighbours into their halves.
+// index splits neighbours into neighbour entries and forwarding entries.
 func index(list []Neighbour) (map[hop]MAC, map[forwarding]bool) {
 	hops, forwardings := make(map[hop]MAC, len(list)), make(map[forwarding]bool, len(list))
 	for _, n := range list {
@@ -194,8 +199,8 @@ func index(list []Neighbour) (map[hop]MAC, map[forwarding]bool) {
 	return hops, forwardings
 }
 
-// peers: an allowed prefix belongs to one peer, so setting it at one takes it from another. That one differs then too, and is set after it or
-// before, to a list without it.
+// peers compares WireGuard devices. An allowed prefix belongs to one peer only, so setting it on one peer removes it from another. The
+// other peer differs from its wanted list too, so it is set as well, before or after; the order does not matter.
 func (d *differ) peers() (sets, removals []Change) {
 	for _, have := range d.have.WireGuard {
 		var want WireGuard
@@ -230,7 +235,8 @@ type target struct {
 	destination netip.Prefix
 }
 
-// routes: one route takes the place of another at once. Where there are several for a destination, somebody else was here: all go first.
+// routes compares routes. The kernel replaces a route in one step. If a destination has several routes, or one with foreign attributes,
+// another program wrote them, and all of them are deleted first.
 func (d *differ) routes() (sets, removals []Change) {
 	have := make(map[target][]Route, len(d.have.Routes))
 	for _, r := range d.have.Routes {

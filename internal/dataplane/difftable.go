@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// filters: another structure is a new table, put in the place of the old one in one transaction. Elements come and go one by one: there may
-// be thousands. Those that go stay until the routes are changed, unless they are in the way of new ones.
+// filters compares tables. If the structure differs, the new table replaces the old one in one transaction. Elements are added and deleted
+// individually, because there may be thousands. Unwanted elements are deleted only after the routes have changed, unless they conflict with
+// new ones.
 func (d *differ) filters() (sets, removals []Change) {
 	have, want := d.have.Table, d.want.Table
 	switch {
@@ -33,7 +34,7 @@ func (d *differ) filters() (sets, removals []Change) {
 	return sets, removals
 }
 
-// sameStructure compares all but elements; the tables are canonical.
+// sameStructure compares everything except the elements. Both tables are canonical.
 func sameStructure(a, b Table) bool {
 	return a.Name == b.Name && a.Foreign == b.Foreign &&
 		slices.EqualFunc(a.Sets, b.Sets, func(a, b AddressSet) bool { return a.Name == b.Name && a.Intervals == b.Intervals }) &&
@@ -49,7 +50,8 @@ func sameChain(a, b Chain) bool {
 		})
 }
 
-// diffSet walks through two sorted lists of prefixes.
+// diffSet compares two sorted lists of prefixes. It adds changes to now, and deletions that can wait until the routes have changed to
+// later.
 func diffSet(have, want AddressSet, now, later *Elements) {
 	if slices.Equal(have.Elements, want.Elements) {
 		return
@@ -75,7 +77,7 @@ func appendContent(list *[]Content, of AddressSet, prefixes []netip.Prefix) {
 	}
 }
 
-// without are the prefixes of a that b lacks; both are sorted.
+// without returns the prefixes of a that are not in b. Both lists are sorted.
 func without(a, b []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range a {
@@ -89,7 +91,7 @@ func without(a, b []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// overlapsAny says whether one of a sorted list of disjoint prefixes overlaps p.
+// overlapsAny reports whether a prefix of the list overlaps p. The list is sorted and its prefixes are disjoint.
 func overlapsAny(list []netip.Prefix, p netip.Prefix) bool {
 	i, found := slices.BinarySearchFunc(list, p, comparePrefixes)
 	return found || i < len(list) && list[i].Overlaps(p) || i > 0 && list[i-1].Overlaps(p)

@@ -1,3 +1,4 @@
-// Package dataplane is the state of a host's network as data: links, neighbours, rules, routes, filters, tunnels; what differs between
-// two states, and in which order to change one into the other without a gap. It is pure; packages kernel and fake do it.
+// Package dataplane describes the network configuration of a host as data: links, neighbours, rules, routes, filters and tunnels. Diff
+// computes the changes from one state to another, in an order that keeps filters and routes in force throughout. The package itself
+// performs no I/O; the packages kernel and fake apply the changes.
 package dataplane

@@ -6,29 +6,29 @@ import (
 	"io"
 )
 
-// PublicKey of a WireGuard peer (Curve25519).
+// PublicKey is the public key of a WireGuard peer (Curve25519).
 type PublicKey [32]byte
 
-// String is the usual base64 form.
+// String returns the usual base64 form.
 func (k PublicKey) String() string { return base64.StdEncoding.EncodeToString(k[:]) }
 
-// hidden stands for every private key that somebody prints.
+// hidden is printed in place of every private key.
 const hidden = "(hidden)"
 
-// PrivateKey of a WireGuard device (Curve25519). No way of printing or encoding it shows it.
+// PrivateKey is the private key of a WireGuard device (Curve25519). Printing or encoding it never reveals the key.
 type PrivateKey [32]byte
 
-// String does not tell the key.
+// String hides the key.
 func (PrivateKey) String() string { return hidden }
 
-// GoString does not tell the key.
+// GoString hides the key.
 func (PrivateKey) GoString() string { return hidden }
 
-// Format does not tell the key, whatever the verb.
+// Format hides the key, whatever the verb.
 func (PrivateKey) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, hidden) }
 
-// MarshalText does not tell the key; JSON and YAML use it.
+// MarshalText hides the key. JSON and YAML use this method.
 func (PrivateKey) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
-// MarshalBinary does not tell the key; gob uses it.
+// MarshalBinary hides the key. Package gob uses this method.
 func (PrivateKey) MarshalBinary() ([]byte, error) { return []byte(hidden), nil }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// State is everything of ours in one network namespace: what somebody wants there, or what was read there. The order of its lists
-// means nothing, except that of the rules in a chain. All addresses are IPv4, but for the endpoints of WireGuard peers.
+// State holds all objects of one network namespace that Liqo manages: either the wanted ones or those that Kernel.Read returned. The order
+// of the lists has no meaning, except for the rules in a chain. All addresses are IPv4, except the endpoints of WireGuard peers.
 type State struct {
 	Links      []Link
 	Addresses  []Address
@@ -19,15 +19,16 @@ type State struct {
 	Rules      []Rule
 }
 
-// Kind of a link.
+// Kind is the type of a link.
 type Kind string
 
-// Kinds of links.
+// The kinds of links.
 const (
-	// VXLAN links are made and removed by whoever applies a State.
+	// VXLAN links are created and deleted by Kernel.Apply.
 	VXLAN Kind = "vxlan"
-	// Tunnel links (WireGuard of the kernel, or a TUN link of wireguard-go) belong to the process that runs the tunnel: they are given
-	// addresses, MTU, keys and peers, but are never made or removed. What hangs on one that is missing waits: see Missing.
+	// Tunnel links (WireGuard of the kernel, or a TUN link of wireguard-go) belong to the process that runs the tunnel. Diff sets their
+	// addresses, MTU, keys and peers, but never creates or deletes them. Objects that need a missing Tunnel link are left out of Diff until
+	// the link exists: see Missing.
 	Tunnel Kind = "wireguard"
 )
 
@@ -37,51 +38,52 @@ type Link struct {
 	Kind Kind
 	MTU  int // bytes
 
-	// For VXLAN: one that differs in any of these is made anew, and what hangs on it with it.
+	// VXLAN only. A link that differs in any of these is recreated, together with its addresses, neighbours and routes.
 	VNI   int        // VXLAN network identifier
 	Port  uint16     // UDP
 	Local netip.Addr // outer source address
 	MAC   MAC
 
-	// Read only: no link is wanted with them.
+	// Read only: Read sets them, Validate rejects them.
 	Down    bool   // administratively down
-	Foreign string // what else is not as we make it, in words
+	Foreign string // settings of the link that Liqo never makes, as text
 }
 
-// Address of a link, with the length of its network.
+// Address is an IP address of a link, with the prefix length of its network.
 type Address struct {
 	Link   string
 	Prefix netip.Prefix // the address itself, not masked
 }
 
-// Neighbour is a member of a VXLAN: a permanent neighbour entry IP -> MAC and a permanent forwarding entry MAC -> Underlay.
-// Read returns half an entry (zero IP, or zero Underlay) where the other half is missing.
+// Neighbour is a member of a VXLAN: a permanent neighbour entry IP -> MAC and a permanent forwarding entry MAC -> Underlay. If only one of
+// the two entries exists, Read returns a Neighbour with a zero IP or a zero Underlay.
 type Neighbour struct {
 	Link     string
 	IP       netip.Addr // next hop of routes
 	MAC      MAC
-	Underlay netip.Addr // where the encapsulated packets go
+	Underlay netip.Addr // destination of the encapsulated packets
 }
 
-// Rule of policy routing: packets that match are routed by Table. The link need not exist.
+// Rule is a policy routing rule: packets that match are routed by Table. InLink need not exist.
 type Rule struct {
 	Priority int
 	InLink   string // empty: every packet
-	// Source and Destination are masked and not 0.0.0.0/0; not valid: every address. What a host sends itself may have no source yet.
+	// Source and Destination are masked and at least one bit long; the zero Prefix matches every address. A packet that the host itself
+	// sends may not have a source address yet when the kernel evaluates the rule.
 	Source, Destination netip.Prefix
 	Table               int
 
-	Foreign string // read only: what else the rule asks for, in words
+	Foreign string // read only: conditions and actions that Liqo never writes, as text
 }
 
-// RouteType says what becomes of packets.
+// RouteType is the action of a route.
 type RouteType string
 
-// Types of routes.
+// The types of routes.
 const (
-	// Unicast routes hand packets to Via by Link.
+	// Unicast routes send packets through Link to the next hop Via.
 	Unicast RouteType = ""
-	// Unreachable routes answer with ICMP "host unreachable".
+	// Unreachable routes reject packets with the ICMP error "host unreachable".
 	Unreachable RouteType = "unreachable"
 )
 
@@ -91,86 +93,88 @@ type Route struct {
 	Destination netip.Prefix // 0.0.0.0/0: default
 	Type        RouteType
 
-	// For Unicast.
+	// Unicast routes only.
 	Via    netip.Addr // zero: the destination is on the link itself
 	Link   string
-	OnLink bool       // Via is reachable by Link although no route says so
-	Source netip.Addr // source of packets that start here; zero: the kernel chooses
-	MTU    int        // bytes; 0: that of the link
+	OnLink bool       // Via is reachable through Link even if no route says so
+	Source netip.Addr // source address of packets that this host sends; zero: the kernel chooses
+	MTU    int        // bytes; 0: the MTU of the link
 
-	Foreign string // read only: what else the route says, in words
+	Foreign string // read only: attributes that Liqo never writes, as text
 }
 
-// WireGuard is the device of a Tunnel link.
+// WireGuard is the WireGuard device of a Tunnel link.
 type WireGuard struct {
 	Link       string
 	PrivateKey PrivateKey
-	ListenPort uint16 // UDP; 0: whatever it is
+	ListenPort uint16 // UDP; 0: keep the current port
 	Peers      []Peer
 }
 
-// Peer of a WireGuard device.
+// Peer is a peer of a WireGuard device.
 type Peer struct {
-	PublicKey  PublicKey
-	Endpoint   netip.AddrPort // zero: whatever it is, the peer tells by calling. Read returns the present one
-	AllowedIPs []netip.Prefix // no two peers have the same
+	PublicKey PublicKey
+	// Endpoint is the peer's address and UDP port. Zero: keep the current one, which WireGuard learns from the peer's packets. Read returns
+	// the current endpoint.
+	Endpoint   netip.AddrPort
+	AllowedIPs []netip.Prefix // no two peers have the same prefix
 	Keepalive  time.Duration  // whole seconds; 0: none
 
-	// Read only: never compared.
-	Handshake      time.Time // last one; zero: none
+	// Read only: Diff ignores them.
+	Handshake      time.Time // time of the last handshake; zero: none
 	Received, Sent uint64    // bytes
 }
 
-// Ownership says what of a network namespace is ours. Everything else is never changed and never read into a State.
+// Ownership lists the objects of a network namespace that Liqo manages. Read never returns any other object, and Diff never changes one.
 type Ownership struct {
 	Overlay string // VXLAN link, with all its addresses, permanent neighbours and forwarding entries
-	Tunnel  string // Tunnel link, with all its addresses, its device and its peers; empty where there is none
-	Tables  []int  // routing tables, with all their routes; and the rules marked with Protocol that lead to them
-	Table   string // nftables table of family ip, with all that is in it
+	Tunnel  string // Tunnel link, with all its addresses, its WireGuard device and its peers; empty: no tunnel
+	Tables  []int  // routing tables with all their routes, and the rules marked with Protocol that point to these tables
+	Table   string // nftables table of family ip, with all its content
 }
 
-// Names and numbers that are ours. They are a table in docs/invariants.md.
+// Names and numbers of the objects that Liqo manages. docs/invariants.md lists them.
 const (
 	OverlayLink  = "liqo.vxlan"
 	TunnelLink   = "liqo-tunnel"
-	OverlayTable = 18952 // routes of nodes to remote prefixes; in gateways those of packets from the overlay
+	OverlayTable = 18952 // routes of nodes to remote prefixes; in gateways the routes of packets from the overlay
 	TunnelTable  = 18953 // in gateways: routes of packets from the tunnel
-	Protocol     = 189   // mark of our routes and rules
+	Protocol     = 189   // routing protocol number that marks Liqo's routes and rules
 	FilterTable  = "liqo"
 )
 
-// Ours is the ownership of the programs that make up the fabric.
+// Ours returns the ownership of the fabric's programs.
 func Ours() Ownership {
 	return Ownership{Overlay: OverlayLink, Tunnel: TunnelLink, Tables: []int{OverlayTable, TunnelTable}, Table: FilterTable}
 }
 
-// Kernel is a network namespace: the real one (package kernel) or one in memory (package fake).
+// Kernel is a network namespace: a real one (package kernel) or one in memory (package fake).
 type Kernel interface {
-	// Read returns all of ours that is there, in canonical form.
+	// Read returns all existing objects that own lists, in canonical form.
 	Read(ctx context.Context, own Ownership) (State, error)
-	// Apply makes the changes one by one, in this order, and stops at the first that fails: the error names it. Reading, comparing and
-	// applying again is right after any failure.
+	// Apply makes the changes one by one in the given order and stops at the first failure. The error names the failed change. After any
+	// failure, the caller can safely read, compare and apply again.
 	Apply(ctx context.Context, changes []Change) error
 }
 
-// Operation of a Change.
+// Operation is the kind of a Change.
 type Operation int
 
-// Operations.
+// The operations.
 const (
-	// Set makes or changes something: afterwards it is as the Change says, whatever it was.
+	// Set creates or changes an object: afterwards the object is as the Change describes it, whatever it was before.
 	Set Operation = iota
-	// Delete removes something. That it is gone already is no error, save for Elements.
+	// Delete removes an object. Deleting a missing object is no error, except for Elements.
 	Delete
 )
 
-// Change is one step from a state to another. Exactly one of its pointers is set.
+// Change is one step from one state to another. Exactly one of its pointers is set.
 type Change struct {
 	Operation Operation
 
 	Link      *Link
 	Address   *Address
-	Neighbour *Neighbour // either half may be zero: it is left alone
+	Neighbour *Neighbour // a half that is zero stays unchanged
 	Table     *Table     // the whole table, in one transaction
 	Elements  *Elements
 	Device    *Device
@@ -179,30 +183,30 @@ type Change struct {
 	Rule      *Rule
 }
 
-// Elements are changes to the sets and maps of a table: one transaction, deletions before additions. It fails as a whole where an element
-// to delete is missing or one to add is in the way of another.
+// Elements changes the sets and maps of a table in one transaction, with deletions before additions. The transaction fails as a whole if an
+// element to delete is missing, or if an element to add conflicts with an existing one.
 type Elements struct {
 	Table       string
 	Add, Delete []Content
 }
 
-// Content is some of the elements of a set (Prefixes) or of a map (Pairs).
+// Content lists elements of one set (Prefixes) or of one map (Pairs).
 type Content struct {
 	Name      string
-	Intervals bool // as AddressSet has it
+	Intervals bool // same as AddressSet.Intervals
 	Prefixes  []netip.Prefix
 	Pairs     map[netip.Addr]netip.Addr
 }
 
-// Device is what a WireGuard device is given besides peers.
+// Device holds the settings of a WireGuard device other than its peers.
 type Device struct {
 	Link       string
 	PrivateKey PrivateKey
-	ListenPort uint16 // 0: left as it is
+	ListenPort uint16 // 0: keep the current port
 }
 
-// DevicePeer is a peer and the link it belongs to. Setting one leaves its session as it is; deleting and setting it forgets its session
-// and its endpoint.
+// DevicePeer is a peer together with the link of its device. Setting a peer keeps its session. Deleting a peer and setting it again drops
+// its session and its endpoint.
 type DevicePeer struct {
 	Link string
 	Peer Peer

@@ -2,21 +2,21 @@ package dataplane
 
 import "net/netip"
 
-// Table is a table of nftables, family ip.
+// Table is an nftables table of family ip.
 type Table struct {
 	Name   string
 	Sets   []AddressSet
 	Maps   []AddressMap
 	Chains []Chain
 
-	Foreign string // read only: what else is in it or true of it, in words
+	Foreign string // read only: content and properties that Liqo never writes, as text
 }
 
 // AddressSet is a named set of addresses.
 type AddressSet struct {
 	Name string
-	// Intervals says that it holds prefixes of any length, none of which covers another. Otherwise it holds single addresses (/32), and finds
-	// one among thousands as fast as among ten.
+	// Intervals: the set holds prefixes of any length, none of which contains another. Otherwise it holds single addresses (/32), and a
+	// lookup among thousands is as fast as among ten.
 	Intervals bool
 	Elements  []netip.Prefix
 }
@@ -27,12 +27,12 @@ type AddressMap struct {
 	Elements map[netip.Addr]netip.Addr
 }
 
-// Hook of the kernel that a base chain listens at.
+// Hook is the netfilter hook that a base chain is attached to.
 type Hook string
 
-// Hooks.
+// The hooks.
 const (
-	NoHook      Hook = "" // a chain that others jump to
+	NoHook      Hook = "" // a regular chain, reached only by jumps
 	Prerouting  Hook = "prerouting"
 	Input       Hook = "input"
 	Forward     Hook = "forward"
@@ -40,7 +40,7 @@ const (
 	Postrouting Hook = "postrouting"
 )
 
-// Priorities of base chains, as nft names them.
+// Priorities of base chains, with the values of nft's names.
 const (
 	Raw       = -300
 	Mangle    = -150
@@ -48,51 +48,53 @@ const (
 	SourceNAT = 100
 )
 
-// Chain is a list of rules. Only base chains have more than Name and Rules.
+// Chain is a list of rules. Regular chains (those with NoHook) set only Name and Rules.
 type Chain struct {
 	Name     string
 	Hook     Hook
-	NAT      bool // of type nat, which sees the first packet of a connection only; otherwise of type filter
-	Priority int  // lower comes first
-	Drop     bool // policy: what no rule decides is dropped; otherwise accepted
+	NAT      bool // type nat, evaluated only for the first packet of a connection; otherwise type filter
+	Priority int  // chains with a lower priority are evaluated first
+	Drop     bool // policy drop: packets without a verdict are dropped; otherwise policy accept
 	Rules    []FilterRule
 }
 
-// FilterRule does something with the packets that match: it rewrites, clamps, counts, then decides; all of it optional.
+// FilterRule acts on the packets that match: it rewrites an address, clamps the MSS, counts, then gives a verdict. Each action is optional.
 type FilterRule struct {
 	Match    Match
 	Rewrite  Rewrite
-	ClampMSS uint16 // bytes; lowers the maximum segment size that a TCP SYN offers; 0: leaves it
-	Counter  bool   // counts the packets that came so far
+	ClampMSS uint16 // bytes; upper limit for the maximum segment size in a TCP SYN; 0: no clamping
+	Counter  bool   // counts the packets that reach this point of the rule
 	Verdict  Verdict
-	Chain    string     // for Jump
-	Address  netip.Addr // for ToSource
+	Chain    string     // target chain of Jump
+	Address  netip.Addr // new source of ToSource
 
-	Packets uint64 // read only, never compared: what Counter says
-	Foreign string // read only: what the kernel has here and we never write, in words
+	Packets uint64 // read only, never compared: value of Counter
+	Foreign string // read only: expressions that Liqo never writes, as text
 }
 
-// Match is a condition; what is zero matches everything.
+// Match is a condition. A zero field matches every packet.
 type Match struct {
-	InLink, OutLink       LinkName
-	Source, Destination   Selector
-	Transport             Transport
-	DestinationPort       uint16 // with TCP or UDP
-	SYN                   bool   // TCP: opens a connection or answers to that
-	ICMPError             bool   // ICMP: destination unreachable, time exceeded or parameter problem: quotes a packet
-	QuotedSource          Selector
-	QuotedDestination     Selector
-	Unasked               bool // of no connection that connection tracking knows: it opens one, or fits none, as an ICMP error about nothing
-	DestinationTranslated bool // the connection's destination was translated (a service)
+	InLink, OutLink     LinkName
+	Source, Destination Selector
+	Transport           Transport
+	DestinationPort     uint16 // requires TCP or UDP
+	SYN                 bool   // TCP: SYN set and RST clear, so a connection request or its answer
+	ICMPError           bool   // ICMP: destination unreachable, time exceeded or parameter problem; these quote a packet
+	QuotedSource        Selector
+	QuotedDestination   Selector
+	// Unasked: connection tracking has the packet neither as established nor as related. It opens a connection or belongs to none, as an
+	// ICMP error about an unknown packet does.
+	Unasked               bool
+	DestinationTranslated bool // connection tracking translated the connection's destination (a Service)
 }
 
-// LinkName is a link, or (Not) every other one. Links are known by name: they may come and go.
+// LinkName matches a link by name or, with Not, every other link. It uses names because links may be deleted and recreated.
 type LinkName struct {
 	Name string
 	Not  bool
 }
 
-// Selector of addresses: those in Prefix, or those in Set, or (Not) all others.
+// Selector matches the addresses in Prefix or in Set or, with Not, all other addresses.
 type Selector struct {
 	Prefix netip.Prefix
 	Set    string // name of an AddressSet
@@ -110,11 +112,11 @@ const (
 	ICMP         Transport = "icmp"
 )
 
-// Field of a packet.
+// Field is an address field of a packet.
 type Field string
 
-// Fields that can be rewritten. Checksums stay right. The quoted ones are those of the packet inside an ICMP error: to be used with
-// Match.ICMPError only.
+// Fields that Rewrite can change. The kernel keeps the checksums correct. The quoted fields belong to the packet inside an ICMP error and
+// require Match.ICMPError.
 const (
 	NoField                Field = ""
 	SourceField            Field = "source"
@@ -123,27 +125,28 @@ const (
 	QuotedDestinationField Field = "quoted destination"
 )
 
-// Rewrite puts another address into a field, without any connection tracking: of the same host in another prefix (To), or what Map has
-// for it. An address that Map does not have is left alone, and the rule is over: what follows in it does not happen.
+// Rewrite replaces the address in a field, without connection tracking. With To, it replaces the network part of the address and keeps the
+// host part. With Map, it looks up the new address. If Map lacks the address, the packet stays unchanged and the rest of the rule is
+// skipped.
 type Rewrite struct {
 	Field Field
 	To    netip.Prefix
 	Map   string // name of an AddressMap
 }
 
-// Verdict is a decision.
+// Verdict is the decision of a rule.
 type Verdict string
 
-// Verdicts.
+// The verdicts.
 const (
 	NextRule Verdict = "" // no decision
 	Accept   Verdict = "accept"
 	Drop     Verdict = "drop"
-	Return   Verdict = "return" // go on behind the jump that led here
-	Jump     Verdict = "jump"   // to Chain
+	Return   Verdict = "return" // continue after the jump that led to this chain
+	Jump     Verdict = "jump"   // continue in Chain
 
-	// In chains with NAT.
+	// Only in chains with NAT.
 	KeepSource Verdict = "keep source" // the source stays, and no later chain translates it
 	ToSource   Verdict = "to source"   // the source becomes Address
-	Masquerade Verdict = "masquerade"  // the source becomes the address of the outgoing link
+	Masquerade Verdict = "masquerade"  // the source becomes an address of the outgoing link
 )

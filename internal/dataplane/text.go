@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Text is the canonical text of a state: one line each, as `ip` and `nft` would say it. Equal states have equal texts, save for keys, which
-// do not show.
+// Text returns the canonical text of a state, with one line per object in the style of `ip` and `nft`. Equal states have equal texts.
+// States that differ only in private keys have equal texts too, because Text hides these keys.
 func Text(s State) string {
 	s = Canonical(s)
 	var b strings.Builder
@@ -40,12 +40,12 @@ func Text(s State) string {
 	return b.String()
 }
 
-// line joins words, leaving out the empty ones.
+// line joins the words with spaces and leaves out empty ones.
 func line(words ...string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
-// option is name and value, or nothing where the value is the zero one.
+// option returns the name and the value, or "" if the value is zero.
 func option[T comparable](name string, value T) string {
 	if value == *new(T) {
 		return ""
@@ -125,7 +125,7 @@ func (e Elements) String() string {
 	return strings.Join(append(contents("delete element", e.Delete), contents("add element", e.Add)...), "; ")
 }
 
-// shown is how many elements a change tells: it is one line in a log.
+// shown is the maximum number of elements in the text of a change, which must fit on one line of the log.
 const shown = 8
 
 func (c Content) text() string {
@@ -149,7 +149,7 @@ func texts(list []netip.Prefix) []string {
 	return out
 }
 
-// prefix is an address where it is only one.
+// prefix returns the text of p, without the length if p is a single address.
 func prefix(p netip.Prefix) string {
 	if p.IsSingleIP() {
 		return p.Addr().String()
@@ -168,7 +168,7 @@ func pairTexts(m map[netip.Addr]netip.Addr) []string {
 	return out
 }
 
-// String is one line; a whole table is named only.
+// String returns one line. Of a whole table it prints only the name.
 func (c Change) String() string {
 	word := "set "
 	if c.Operation == Delete {

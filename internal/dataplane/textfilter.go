@@ -39,7 +39,7 @@ func (t Table) String() string {
 	return b.String()
 }
 
-// String is the rule as nft would list it, without what the counter says.
+// String returns the rule in the style of `nft list`, without the value of the counter.
 func (r FilterRule) String() string {
 	if r.Foreign != "" {
 		return foreign(r.Foreign)
@@ -81,7 +81,7 @@ func (m Match) String() string {
 		flag("ct state != established,related", m.Unasked), flag("ct status dnat", m.DestinationTranslated))
 }
 
-// Where the addresses of a quoted packet are, in bits behind the start of the ICMP header.
+// Positions of the quoted packet's addresses: offset in bits from the start of the ICMP header, and length in bits.
 const (
 	quotedSource      = "@th,160,32"
 	quotedDestination = "@th,192,32"
@@ -111,7 +111,7 @@ func (s Selector) text(field string) string {
 	return ""
 }
 
-// String is the statement that rewrites.
+// String returns the rewriting statement in the style of nft.
 func (r Rewrite) String() string {
 	field := ""
 	switch r.Field {

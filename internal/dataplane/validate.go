@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// minimumMTU of IPv4 (RFC 791): every host takes packets of this size.
+// minimumMTU is the minimum MTU of IPv4 in bytes (RFC 791): every host accepts packets of this size.
 const minimumMTU = 576
 
-// Validate says what of a wanted state can't be: it names the object, the value and what would do. What it accepts, a kernel accepts, Read
-// returns as it is, and Diff has nothing to say about.
+// Validate returns an error for each object of a wanted state that is invalid. Each error names the object, the value and what would be
+// valid. If Validate accepts a state, a kernel accepts it too. Read then returns it unchanged, and Diff finds no difference.
 func Validate(want State, own Ownership) error {
 	v := validator{own: own}
 	names := map[string]bool{}

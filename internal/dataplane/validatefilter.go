@@ -6,10 +6,11 @@ import (
 	"slices"
 )
 
-// ReservedSet is a name that no set may have: drivers keep the types of ICMP errors there.
+// ReservedSet is a name that no set may have: drivers store the types of ICMP errors in a set of this name.
 const ReservedSet = "icmp_errors"
 
-// maximumName is the longest name of a chain, set or map that every kernel takes; maximumLink that of a link.
+// maximumName is the longest name of a chain, set or map that every kernel accepts. maximumLink is the longest name of a link. Both are in
+// characters.
 const (
 	maximumName = 31
 	maximumLink = 15
@@ -52,7 +53,7 @@ func (v *validator) table(t *Table) {
 	}
 }
 
-// reaches says whether jumps lead from one chain to another.
+// reaches reports whether jumps lead from one chain to another. It also reports true for paths of more than depth jumps.
 func reaches(chains map[string]Chain, from, to string, depth int) bool {
 	if from == to || depth == 0 {
 		return true
@@ -124,7 +125,7 @@ func (v *validator) verdict(object string, r FilterRule, c Chain) {
 	v.check((r.Verdict == ToSource) == (r.Address != netip.Addr{}) && (r.Verdict != ToSource || r.Address.Is4()), object, "an IPv4 address goes with a translation of the source")
 }
 
-// isName says whether nft could read the name.
+// isName reports whether nft can parse the name.
 func isName(s string) bool {
 	letter := func(c byte) bool { return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 	return s != "" && len(s) <= maximumName && letter(s[0]) && !slices.ContainsFunc([]byte(s), func(c byte) bool {

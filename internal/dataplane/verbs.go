@@ -2,7 +2,7 @@ package dataplane
 
 import "errors"
 
-// Verbs are what a Kernel can do to one thing each; every one of them is there.
+// Verbs are the operations of a Kernel, one per type of object. All of them must be set.
 type Verbs struct {
 	SetLink, DeleteLink           func(Link) error
 	SetAddress, DeleteAddress     func(Address) error
@@ -15,7 +15,7 @@ type Verbs struct {
 	SetRule, DeleteRule           func(Rule) error
 }
 
-// Do makes one change.
+// Do makes one change by calling the matching function.
 func (v *Verbs) Do(c Change) error {
 	switch {
 	case c.Link != nil:

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ValidateClusterID returns an error that says what to change when id can not be a cluster ID: it becomes the name of objects and the
-// value of labels, so it is a DNS label of at most 63 characters.
+// ValidateClusterID returns an error if id is not a valid cluster ID. The ID becomes the name of objects and the value of labels, so it
+// must be a DNS label of at most 63 characters. The error says what to change.
 func ValidateClusterID(id string) error {
 	if problems := validation.IsDNS1123Label(id); len(problems) > 0 {
 		return fmt.Errorf("cluster ID %q: %s", id, problems[0])
@@ -16,7 +16,8 @@ func ValidateClusterID(id string) error {
 	return nil
 }
 
-// dnsLabel makes a DNS label of a name that may have upper-case letters, underscores and dots; empty if nothing is left of it.
+// dnsLabel converts a name with upper-case letters, underscores or dots to a DNS label. It returns an empty string if no valid character is
+// left.
 func dnsLabel(name string) string {
 	label := strings.Map(func(r rune) rune {
 		switch {
@@ -30,7 +31,7 @@ func dnsLabel(name string) string {
 	return strings.Trim(label[:min(len(label), validation.DNS1123LabelMaxLength)], "-")
 }
 
-// GeneratedClusterID turns a number into a name that people can say: an adjective and a noun. Equal numbers give equal names.
+// GeneratedClusterID derives a readable name from a number: an adjective and a noun. The same number always gives the same name.
 func GeneratedClusterID(seed uint64) string {
 	adjective := adjectives[seed%uint64(len(adjectives))]
 	noun := nouns[seed/uint64(len(adjectives))%uint64(len(nouns))]

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Detect tells which kind of cluster has these facts, and by what that can be seen. The more special kinds come first: a kind cluster is made
-// by kubeadm as well.
+// Detect returns the kind of cluster that matches the facts, and the evidence for it. It checks specific kinds first: kubeadm also creates
+// the clusters of kind.
 func Detect(facts Facts) (provider Provider, evidence string) {
 	for _, sign := range [...]struct {
 		provider Provider
@@ -84,8 +84,8 @@ func apiGroup(group string) func(Facts) string {
 	}
 }
 
-// Doubt says what speaks against the provider that was asked for; empty if nothing does. Any cluster may be treated as a generic one, and
-// kubeadm made those of kind too.
+// Doubt returns the evidence against the requested provider, or an empty string. It accepts any cluster as a generic one, and a cluster of
+// kind as one of kubeadm, because kubeadm creates those too.
 func Doubt(asked Provider, facts Facts) string {
 	found, evidence := Detect(facts)
 	switch {

@@ -1,65 +1,68 @@
 package install
 
-// Facts is what was found out about a cluster before an installation.
+// Facts holds the facts gathered about a cluster before an installation.
 type Facts struct {
-	// ServerVersion is the API server's, as it reports it.
+	// ServerVersion is the version that the API server reports.
 	ServerVersion string
-	// KubeconfigServer is the URL under which the API server was reached.
+	// KubeconfigServer is the URL of the API server in the kubeconfig.
 	KubeconfigServer string
-	// Groups are the API groups that are served.
+	// Groups are the API groups that the API server serves.
 	Groups []string
-	// InstalledID is the ID in the cluster-ID ConfigMap, empty without an installation; InstalledNamespace is where it was found.
+	// InstalledID is the ID in the cluster-ID ConfigMap, and InstalledNamespace is the namespace of that ConfigMap. Both are empty without
+	// an installation.
 	InstalledID, InstalledNamespace string
-	// InstalledVersion and Installed are the version and the values of the Helm release that an upgrade starts from.
+	// InstalledVersion and Installed are the version and the values of the current Helm release, from which an upgrade starts.
 	InstalledVersion string
 	Installed        map[string]any
 	// Denied are the permissions that the user lacks, as "verb resource".
 	Denied []string
-	// PodSecurity is the level that the namespace of the installation enforces, empty where it says none.
+	// PodSecurity is the Pod Security level that the namespace of the installation enforces. It is empty if the namespace has no such
+	// label.
 	PodSecurity string
-	// Network is what tells the address ranges.
+	// Network holds the facts from which the address ranges are derived.
 	Network NetworkFacts
-	// Nodes are the ordinary nodes. NodesUnknown tells that they can't be read.
+	// Nodes are the ordinary nodes, without virtual nodes. NodesUnknown means that the nodes cannot be read.
 	Nodes        []Node
 	NodesUnknown bool
-	// Ports are those that pods of others hold on their nodes.
+	// Ports are the ports that foreign pods use on their nodes.
 	Ports []Port
-	// Cloud is what the provider's own API says.
+	// Cloud holds the facts from the API of the cloud provider.
 	Cloud Cloud
 }
 
-// Node is what matters of a node.
+// Node holds the relevant facts about a node.
 type Node struct {
 	Name string
-	// ProviderID is its name in the infrastructure, as "gce://project/zone/name".
+	// ProviderID identifies the node in the infrastructure, for example "gce://project/zone/name".
 	ProviderID string
 	Labels     map[string]string
 	// Kernel, OS and Arch are as the kubelet reports them: "6.1.0-13-amd64", "linux", "amd64".
 	Kernel, OS, Arch string
 }
 
-// Port is one on a node that a pod holds.
+// Port is a port of a node that a pod uses.
 type Port struct {
-	// Number and Protocol (TCP, UDP) are on the node itself.
+	// Number and Protocol (TCP or UDP) are those on the node itself.
 	Number   int32
 	Protocol string
-	// Pod is "namespace/name".
+	// Pod is the pod, as "namespace/name".
 	Pod string
 }
 
-// Cloud is what a cloud says of a cluster. Empty parts are not known to it.
+// Cloud holds the facts that a cloud provider has about a cluster. Unknown facts are empty.
 type Cloud struct {
-	// Name of the cluster there.
+	// Name is the name of the cluster in the cloud.
 	Name string
-	// PodCIDRs and ServiceCIDR are the cluster's ranges, ReservedSubnets those that its network uses otherwise.
+	// PodCIDRs and ServiceCIDR are the ranges of the cluster. ReservedSubnets are other ranges in use in its network.
 	PodCIDRs        []string
 	ServiceCIDR     string
 	ReservedSubnets []string
-	// APIServerURL under which it is reached from outside; APIServerNames are other hosts that are the same one.
+	// APIServerURL is the URL of the API server for clients outside the cluster. APIServerNames are other host names of the same API
+	// server.
 	APIServerURL   string
 	APIServerNames []string
-	// Labels are put on the virtual nodes that peers have for the cluster: its region.
+	// Labels are set on the virtual nodes that peers create for the cluster. They contain its region.
 	Labels map[string]string
-	// Notes are what could not be found out, each with what to do about it.
+	// Notes lists facts that could not be read, each with what the user can do about it.
 	Notes []string
 }

@@ -1,4 +1,4 @@
 package install
 
-// LockName is the Lease, in the namespace of an installation, that whoever changes the installation holds meanwhile.
+// LockName is the name of the Lease in the namespace of an installation. A process holds it while it changes the installation.
 const LockName = "liqoctl-install"

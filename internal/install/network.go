@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Networks are the address ranges of a cluster and where each was learned, for people to judge.
+// Networks holds the address ranges of a cluster. The sources say where each range comes from, for the user to judge.
 type Networks struct {
 	PodCIDRs      []string
 	PodSource     string
@@ -16,20 +16,21 @@ type Networks struct {
 	ServiceSource string
 }
 
-// NetworkFacts is everything in a cluster that may tell its address ranges. Empty parts were not found or not readable.
+// NetworkFacts holds all facts in a cluster that may contain its address ranges. A field is empty if the fact does not exist or cannot be
+// read.
 type NetworkFacts struct {
-	// Kubeadm tells that ConfigMap kubeadm-config is there; the subnets are from the networking section of its ClusterConfiguration.
+	// Kubeadm means that ConfigMap kubeadm-config exists. The subnets are from the networking section of its ClusterConfiguration.
 	Kubeadm                                bool
 	KubeadmPodSubnet, KubeadmServiceSubnet string
 	// ControllerManagerArgs are the arguments of the kube-controller-manager's container.
 	ControllerManagerArgs []string
-	// K3sArgs are those that a server of k3s was started with.
+	// K3sArgs are the command line arguments of a k3s server.
 	K3sArgs []string
-	// OpenShiftPods and OpenShiftServices are in the status of OpenShift's Network.
+	// OpenShiftPods and OpenShiftServices are from the status of OpenShift's Network object.
 	OpenShiftPods, OpenShiftServices []string
-	// CalicoPools are the ranges of the IPPools that are not disabled.
+	// CalicoPools are the ranges of the enabled IPPools of Calico that assign addresses to pods.
 	CalicoPools []string
-	// CiliumPool is the range that Cilium gives out by itself, separated by spaces.
+	// CiliumPool holds the ranges of Cilium's cluster-pool IPAM, separated by spaces.
 	CiliumPool string
 	// NodePodCIDRs are the spec.podCIDRs of every ordinary node.
 	NodePodCIDRs []string
@@ -37,8 +38,8 @@ type NetworkFacts struct {
 	ServiceCIDRs []string
 	// ServiceError is the message with which the API server refuses a Service outside its range.
 	ServiceError string
-	// PodAddresses are some that pods have which run in the network of the cluster, and ServiceAddress is that of Service kubernetes: what is
-	// found out has to hold them.
+	// PodAddresses are addresses of some pods without host network. ServiceAddress is the address of Service kubernetes. The discovered
+	// ranges must contain them.
 	PodAddresses   []PodAddress
 	ServiceAddress string
 }
@@ -46,8 +47,8 @@ type NetworkFacts struct {
 // PodAddress is an address and the pod that has it, as "namespace/name".
 type PodAddress struct{ Pod, Address string }
 
-// DiscoverNetworks picks the best source for each range. What the user asks for wins, then what the installation has, which its peers know;
-// a provider's fixed ranges and guesses come last. A range that no source tells stays empty.
+// DiscoverNetworks picks the best source for each range. The user's request wins, then the installation, whose ranges its peers know. A
+// provider's fixed ranges and guesses come last. A range without any source stays empty.
 func DiscoverNetworks(request Request, facts Facts) Networks {
 	network := facts.Network
 	args, k3s := arguments(network.ControllerManagerArgs), arguments(network.K3sArgs)
@@ -81,7 +82,7 @@ func DiscoverNetworks(request Request, facts Facts) Networks {
 	return n
 }
 
-// Sources that are not in the cluster.
+// Sources outside the cluster's objects.
 const (
 	asked = "what was asked for"
 	has   = "the installation"
@@ -120,7 +121,7 @@ func only(yes bool, cidr string) []string {
 	return nil
 }
 
-// arguments reads --name=value and --name value.
+// arguments parses --name=value and --name value.
 func arguments(args []string) map[string]string {
 	out := map[string]string{}
 	for i, arg := range args {
@@ -137,9 +138,10 @@ func arguments(args []string) map[string]string {
 	return out
 }
 
-// covering returns the smallest range that holds all the nodes' ranges, but not smaller than a /16 where that is possible: the range of
-// the cluster is not written anywhere, the next node's share of it will lie beside those of today, and shares are commonly cut from a /16.
-// One range per address family.
+// covering returns the smallest range per address family that contains the ranges of all nodes, but at least a /16 (IPv4) or a /48 (IPv6).
+//
+// It is a guess, because no object contains the range of the cluster. The range of the next node will be near the current ones, and node
+// ranges are commonly cut from a /16.
 func covering(nodeCIDRs []string) []string {
 	var families [2]netip.Prefix
 	for _, text := range nodeCIDRs {
@@ -181,8 +183,8 @@ func rangeOfError(message string) []string {
 	return nil
 }
 
-// checkNetworks returns what is wrong with the ranges, as problems with their cure; joined tells whether those of other clusters are to be
-// joined with them.
+// checkNetworks returns the problems with the ranges, each with a cure. joined means that the network of the cluster will be connected to
+// those of other clusters.
 func checkNetworks(n Networks, facts NetworkFacts, reserved []string, joined bool) []Problem {
 	var out []Problem
 	if joined && len(n.PodCIDRs) > 0 && !slices.ContainsFunc(n.PodCIDRs, func(cidr string) bool { return !strings.Contains(cidr, ":") }) {
@@ -218,7 +220,7 @@ func checkNetworks(n Networks, facts NetworkFacts, reserved []string, joined boo
 		}
 	}
 	out = append(out, outside(n, facts)...)
-	// A reserved subnet may well hold other ranges, that of the data centre for example, so it is only read.
+	// A reserved subnet may contain other ranges, for example as the range of the data centre, so only its syntax is checked.
 	for _, text := range reserved {
 		if _, problem := parse(text, "flag --reserved-subnets or value ipam.reservedSubnets"); problem != nil {
 			out = append(out, *problem)
@@ -227,7 +229,7 @@ func checkNetworks(n Networks, facts NetworkFacts, reserved []string, joined boo
 	return out
 }
 
-// outside names an address in use that the ranges do not hold: they can't be the cluster's, or not all of them.
+// outside reports addresses in use that the ranges do not contain. The ranges are then wrong or incomplete.
 func outside(n Networks, facts NetworkFacts) []Problem {
 	var out []Problem
 	if address, err := netip.ParseAddr(facts.ServiceAddress); err == nil && !holds(n.ServiceCIDRs, address) {
@@ -243,7 +245,8 @@ func outside(n Networks, facts NetworkFacts) []Problem {
 	return out
 }
 
-// holds tells whether one of the ranges holds the address, or none of them is of its family: which ranges there are of that is not asked.
+// holds reports whether one of the ranges contains the address. It also returns true if no range is of the address family of the address:
+// such addresses are not checked.
 func holds(ranges []string, address netip.Addr) bool {
 	family := false
 	for _, text := range ranges {

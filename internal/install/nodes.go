@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// architectures that our images are made for.
+// architectures are the architectures of Liqo's images.
 var architectures = [...]string{"amd64", "arm64"}
 
-// checkNodes returns what keeps the pods of the installation from running on the nodes.
+// checkNodes returns the problems that prevent the pods of the installation from running on the nodes.
 func checkNodes(request Request, facts Facts) []Problem {
 	if facts.NodesUnknown {
 		return nil
@@ -33,7 +33,7 @@ func checkNodes(request Request, facts Facts) []Problem {
 	for _, node := range ours {
 		kernel, err := version.ParseGeneric(release(node.Kernel))
 		if err != nil || !kernel.LessThan(minimum) {
-			continue // what can't be read is not known to be too old
+			continue // an unreadable version is not known to be too old
 		}
 		if old[node.Kernel] == nil {
 			kernels = append(kernels, node.Kernel)
@@ -47,7 +47,7 @@ func checkNodes(request Request, facts Facts) []Problem {
 	return out
 }
 
-// release is the numbers that a kernel's version begins with: "5.4" of "5.4-rc1" and "5.4.0" of "5.4.0-150-generic".
+// release returns the leading numbers of a kernel version: "5.4" of "5.4-rc1" and "5.4.0" of "5.4.0-150-generic".
 func release(kernel string) string {
 	end := strings.IndexFunc(kernel, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
 	if end < 0 {
@@ -56,7 +56,7 @@ func release(kernel string) string {
 	return strings.TrimRight(kernel[:end], ".")
 }
 
-// checkPorts returns the pods of others that hold a port which the agents need on every node.
+// checkPorts returns a problem for each port that the agents need on every node and that a foreign pod uses.
 func checkPorts(request Request, taken []Port) []Problem {
 	if request.NoNetwork {
 		return nil

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Parameter is one that an installation is made with, for people to judge.
+// Parameter is a parameter of an installation, for display to the user.
 type Parameter struct {
 	Name, Value string
-	// Source is where the value is from, Flag what chooses another one.
+	// Source says where the value comes from. Flag is the flag that overrides it.
 	Source, Flag string
 }
 
-// String is one line for people.
+// String returns the parameter as one line of text.
 func (p Parameter) String() string {
 	line := p.Name + ": " + p.Value
 	if p.Source != "" {
@@ -24,8 +24,8 @@ func (p Parameter) String() string {
 	return line
 }
 
-// Parameters are those that were found out or chosen for the request, read from the values that go to the chart; evidence is what tells the
-// provider.
+// Parameters returns the discovered and chosen parameters of the request. It reads them from the values for the chart. The evidence says
+// how the provider was detected.
 func Parameters(request Request, facts Facts, values map[string]any, networks Networks, evidence string) []Parameter {
 	id := text(values, "discovery", "config", "clusterID")
 	out := []Parameter{
@@ -54,7 +54,7 @@ func Parameters(request Request, facts Facts, values map[string]any, networks Ne
 
 type told struct{ value, by string }
 
-// origin is who told the value first; otherwise if nobody did.
+// origin returns the first source of the value, or otherwise if no source has it.
 func origin(value, otherwise string, tellers ...told) string {
 	for _, teller := range tellers {
 		if teller.value != "" && teller.value == value {
@@ -64,7 +64,7 @@ func origin(value, otherwise string, tellers ...told) string {
 	return otherwise
 }
 
-// Summary is the parameters, one per line.
+// Summary returns the parameters as text, one per line.
 func Summary(parameters []Parameter) string {
 	var lines strings.Builder
 	for _, parameter := range parameters {

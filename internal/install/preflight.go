@@ -8,19 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// Problem is a requirement that the cluster does not meet, and what to do about it.
+// Problem is a requirement that the cluster does not meet, with its cure.
 type Problem struct {
 	What string
 	Cure string
 }
 
-// String is one line for people.
+// String returns the problem as one line of text.
 func (p Problem) String() string { return p.What + ": " + p.Cure }
 
-// Problems is an error that lists them all, so that a user can cure them in one go.
+// Problems is an error that lists all problems, so that the user can fix them together.
 type Problems []Problem
 
-// Error has one problem per line.
+// Error returns one problem per line.
 func (p Problems) Error() string {
 	lines := make([]string, 0, len(p)+1)
 	lines = append(lines, "the cluster does not meet the requirements (--skip-validation installs nevertheless):")
@@ -30,7 +30,8 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// CheckRequest returns what of the request can't be, given what is in the cluster: whoever installs with its values would come to grief.
+// CheckRequest returns the parts of the request that are invalid or contradict the facts about the cluster. An installation with its values
+// would fail.
 func CheckRequest(request Request, facts Facts) []Problem {
 	var out []Problem
 	if facts.InstalledNamespace != "" && facts.InstalledNamespace != request.Namespace {
@@ -63,7 +64,7 @@ func CheckRequest(request Request, facts Facts) []Problem {
 	return append(out, checkNetworks(DiscoverNetworks(request, facts), facts.Network, request.ReservedSubnets, !request.NoNetwork)...)
 }
 
-// CheckCluster returns the requirements that the cluster, or the user, does not meet for installing the request.
+// CheckCluster returns the requirements of the request that the cluster or the user does not meet.
 func CheckCluster(request Request, facts Facts) []Problem {
 	var out []Problem
 	if v, err := version.ParseGeneric(facts.ServerVersion); err != nil {
@@ -86,7 +87,7 @@ func CheckCluster(request Request, facts Facts) []Problem {
 	return append(append(out, checkNodes(request, facts)...), checkPorts(request, facts.Ports)...)
 }
 
-// checkUpgrade refuses to go back: what a later version wrote an earlier one may not read.
+// checkUpgrade rejects a downgrade: an older version may not be able to read what a newer version wrote.
 func checkUpgrade(from, to string) *Problem {
 	before, err := version.ParseSemantic(from)
 	if err != nil {
@@ -99,7 +100,7 @@ func checkUpgrade(from, to string) *Problem {
 	return &Problem{fmt.Sprintf("version %s is installed, and %s is older", from, to), "use the liqoctl of that version or a later one, or uninstall first"}
 }
 
-// checkCloud refuses a kubeconfig that leads to another cluster than the one that the cloud was asked about.
+// checkCloud rejects a kubeconfig that leads to another cluster than the cloud provider reported.
 func checkCloud(request Request, facts Facts) *Problem {
 	told, here := facts.Cloud.APIServerURL, hostOf(facts.KubeconfigServer)
 	if told == "" || request.SkipAPIServerCheck || strings.EqualFold(hostOf(told), here) ||

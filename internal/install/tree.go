@@ -7,7 +7,8 @@ import (
 	"reflect"
 )
 
-// Merge lays the later maps over the earlier ones, key by key; lists and plain values are replaced whole. The arguments are not changed.
+// Merge merges maps key by key; a later map overrides an earlier one. Lists and plain values are replaced as a whole. The arguments are not
+// changed.
 func Merge(layers ...map[string]any) map[string]any {
 	out := map[string]any{}
 	for _, layer := range layers {
@@ -27,7 +28,7 @@ func Merge(layers ...map[string]any) map[string]any {
 	return out
 }
 
-// setting is a tree with the value at the path; an empty tree for an empty value.
+// setting returns a tree with the value at the path. It returns nil for an empty value.
 func setting(value any, path ...string) map[string]any {
 	if v := reflect.ValueOf(value); v.IsZero() || ((v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0) {
 		return nil
@@ -35,7 +36,7 @@ func setting(value any, path ...string) map[string]any {
 	return put(value, path...)
 }
 
-// put is a tree with the value at the path.
+// put returns a tree with the value at the path.
 func put(value any, path ...string) map[string]any {
 	for i := len(path) - 1; i > 0; i-- {
 		value = map[string]any{path[i]: value}
@@ -43,7 +44,7 @@ func put(value any, path ...string) map[string]any {
 	return map[string]any{path[0]: value}
 }
 
-// at is what the tree has at the path; nil if nothing.
+// at returns the value at the path of the tree, or nil if there is none.
 func at(tree map[string]any, path ...string) any {
 	var found any = tree
 	for _, key := range path {
@@ -67,7 +68,7 @@ func texts(tree map[string]any, path ...string) []string {
 	return out
 }
 
-// number reads a port, however the values were read.
+// number reads a port from an integer or a float. It returns 0 if the value is not a valid port.
 func number(tree map[string]any, path ...string) int32 {
 	value := reflect.ValueOf(at(tree, path...))
 	switch {

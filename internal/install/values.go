@@ -6,47 +6,49 @@ import (
 	"strings"
 )
 
-// LabelProvider is the cluster label that tells the provider; virtual nodes carry it.
+// LabelProvider is the cluster label with the provider. The virtual nodes for the cluster carry it.
 const LabelProvider = "liqo.io/provider"
 
-// Request is what the user asks for.
+// Request holds the options of the user for an installation.
 type Request struct {
 	Provider Provider
-	// Namespace of the installation.
+	// Namespace is the namespace of the installation.
 	Namespace string
-	// Version that is going to be installed.
+	// Version is the version to install.
 	Version string
-	// ClusterID asked for; empty leaves the choice.
+	// ClusterID is the requested cluster ID. If it is empty, one is chosen.
 	ClusterID string
-	// ClusterLabels are put on the virtual nodes that peers have for this cluster.
+	// ClusterLabels are set on the virtual nodes that peers create for this cluster.
 	ClusterLabels map[string]string
-	// PodCIDRs, ServiceCIDR and ReservedSubnets asked for; the first two are discovered where empty.
+	// PodCIDRs, ServiceCIDR and ReservedSubnets are the requested ranges. PodCIDRs and ServiceCIDR are discovered if they are empty.
 	PodCIDRs        []string
 	ServiceCIDR     string
 	ReservedSubnets []string
-	// NoNetwork tells that pods of different clusters are not to reach each other, or not through us.
+	// NoNetwork means that Liqo does not connect the pods of different clusters.
 	NoNetwork bool
-	// OverlayPort (UDP), HealthPort and MetricsPort (TCP) are what the agents listen at on every node; 0 where they do not.
+	// OverlayPort (UDP), HealthPort and MetricsPort (TCP) are the ports of the agents on every node. 0 means that the agents do not use the
+	// port.
 	OverlayPort, HealthPort, MetricsPort int32
-	// SkipKernelCheck takes the kernels as they are.
+	// SkipKernelCheck disables the check of the nodes' kernel versions.
 	SkipKernelCheck bool
-	// APIServerURL under which peers reach the API server; empty leaves the choice.
+	// APIServerURL is the URL at which peers reach the API server. If it is empty, one is chosen.
 	APIServerURL string
-	// SkipAPIServerCheck takes APIServerURL as it is.
+	// SkipAPIServerCheck disables the checks of the API server's URL.
 	SkipAPIServerCheck bool
-	// SharingPercentage is how much of what is free peers may use; nil leaves it to the chart.
+	// SharingPercentage is the percentage of the free resources that peers may use. nil means the default of the chart.
 	SharingPercentage *int
-	// ServiceType of what peers reach from outside; empty leaves it to the provider, and then to the chart.
+	// ServiceType is the type of the Service of the authentication service. If it is empty, the provider's default applies, or else the
+	// default of the chart.
 	ServiceType string
-	// HighlyAvailable has a second one of everything that a failure must not stop.
+	// HighlyAvailable runs two replicas of each component that must survive a failure.
 	HighlyAvailable bool
-	// EnableMetrics turns the metric endpoints on.
+	// EnableMetrics enables the metrics endpoints.
 	EnableMetrics bool
-	// GlobalLabels and GlobalAnnotations are put on every object.
+	// GlobalLabels and GlobalAnnotations are set on every object.
 	GlobalLabels, GlobalAnnotations map[string]string
 }
 
-// WithValues is the request with what values of the chart ask for: they win over flags, and are checked like them.
+// WithValues returns the request with the settings from the given chart values. They override flags and are checked in the same way.
 func (r Request) WithValues(given map[string]any) Request {
 	if id := text(given, "discovery", "config", "clusterID"); id != "" {
 		r.ClusterID = id
@@ -69,8 +71,8 @@ func (r Request) WithValues(given map[string]any) Request {
 	return r
 }
 
-// WithAgents is the request with what all values of the chart, its defaults included, say about the agents of the network: whether there are
-// any, and the ports that they listen at.
+// WithAgents returns the request with the settings of the network agents from all chart values, including defaults: whether agents run, and
+// which ports they use.
 func (r Request) WithAgents(all map[string]any) Request {
 	for _, key := range []string{"enabled", "internal"} {
 		if on, ok := at(all, "networking", key).(bool); ok && !on {
@@ -85,11 +87,11 @@ func (r Request) WithAgents(all map[string]any) Request {
 	return r
 }
 
-// Values are the chart values computed for the request in a cluster with these facts; seed chooses the cluster ID when neither the user
-// nor an earlier installation did. The networks are returned too, to be shown.
+// Values returns the chart values for the request in a cluster with these facts, and the networks for display. The seed determines the
+// cluster ID if neither the user, an earlier installation nor the cloud provides one.
 func Values(request Request, facts Facts, seed uint64) (map[string]any, Networks) {
 	networks := DiscoverNetworks(request, facts)
-	// Only what is known is set: an upgrade keeps what an earlier installation was given for the rest.
+	// Only known values are set. For the rest, an upgrade keeps the values of the earlier installation.
 	values := Merge(
 		setting(clusterID(request, facts, seed), "discovery", "config", "clusterID"),
 		setting(mapping(labels(request, facts)), "discovery", "config", "clusterLabels"),
@@ -105,7 +107,7 @@ func Values(request Request, facts Facts, seed uint64) (map[string]any, Networks
 	if len(networks.ServiceCIDRs) > 0 {
 		values = Merge(values, setting(networks.ServiceCIDRs[0], "ipam", "serviceCIDR"))
 	}
-	if request.SharingPercentage != nil { // also with 0, which shares nothing
+	if request.SharingPercentage != nil { // 0 is valid too: it shares nothing
 		values = Merge(values, put(*request.SharingPercentage, "controllerManager", "config", "resourceSharingPercentage"))
 	}
 	if request.HighlyAvailable {
@@ -114,7 +116,7 @@ func Values(request Request, facts Facts, seed uint64) (map[string]any, Networks
 	return values, networks
 }
 
-// twoOfEach has everything twice that is at work for the whole cluster: one at work, and one that takes over.
+// twoOfEach sets two replicas for each component that serves the whole cluster: one active, and one that takes over.
 func twoOfEach() map[string]any {
 	const replicas = 2
 	return Merge(
@@ -125,7 +127,7 @@ func twoOfEach() map[string]any {
 	)
 }
 
-// clusterID is the ID asked for, else that of the installation, else the name in the cloud, else a generated one.
+// clusterID returns the requested ID, or else the ID of the installation, the name in the cloud, or a generated one.
 func clusterID(request Request, facts Facts, seed uint64) string {
 	for _, id := range []string{request.ClusterID, facts.InstalledID, dnsLabel(facts.Cloud.Name)} {
 		if id != "" {
@@ -145,7 +147,7 @@ func labels(request Request, facts Facts) map[string]string {
 	return out
 }
 
-// reserved are the subnets asked for, else those of the installation, else those that the cloud has in use.
+// reserved returns the requested subnets, or else those of the installation, or those that the cloud reports as in use.
 func reserved(request Request, facts Facts) []string {
 	for _, subnets := range [][]string{request.ReservedSubnets, texts(facts.Installed, "ipam", "reservedSubnets")} {
 		if len(subnets) > 0 {
@@ -155,7 +157,7 @@ func reserved(request Request, facts Facts) []string {
 	return facts.Cloud.ReservedSubnets
 }
 
-// serviceType is the one asked for; clusters on single machines have nobody who would provide a load balancer.
+// serviceType returns the requested type, or else NodePort for clusters on a single machine: they have no load balancer implementation.
 func serviceType(request Request) string {
 	if request.ServiceType == "" && (request.Provider == Kind || request.Provider == K3s) {
 		return "NodePort"
@@ -163,8 +165,8 @@ func serviceType(request Request) string {
 	return request.ServiceType
 }
 
-// apiServer is the URL asked for, else that of the installation, of the cloud, of the kubeconfig, the last unless it is one that only this machine can reach: then the controller
-// manager finds an address itself.
+// apiServer returns the requested URL, or else that of the installation, of the cloud, or of the kubeconfig. It ignores a kubeconfig URL
+// that only this machine can reach. The result is then empty, and the controller manager determines the address itself.
 func apiServer(request Request, facts Facts) string {
 	switch {
 	case request.APIServerURL != "":
@@ -179,7 +181,7 @@ func apiServer(request Request, facts Facts) string {
 	return facts.KubeconfigServer
 }
 
-// hostOf is the host of a URL without its port; empty if it is none.
+// hostOf returns the host of a URL without its port. It is empty if the URL is invalid.
 func hostOf(address string) string {
 	parsed, err := url.Parse(address)
 	if err != nil {

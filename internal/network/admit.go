@@ -9,15 +9,16 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// Dependency is a network or an address that a node needs besides those that the API tells of.
+// Dependency is a network or an address that a node needs to reach and that the API does not report.
 type Dependency struct {
 	Prefix netip.Prefix
-	// Name says what it is: "the network of link eth0", "a next hop", "the destination of a route", "a resolver".
+	// Name describes the dependency: "the network of link eth0", "a next hop", "the destination of a route", "a resolver".
 	Name string
 }
 
-// Admitted are the views of a peer that a node leads to it. What an administrator entered is. A range that only the peer named is refused where
-// packets to it would be taken from what the node needs: the problems say so.
+// Admitted returns the views of a peer that a node routes to the peer. A view is a prefix under which this cluster sees a range of the
+// peer. Admitted accepts every range that an administrator entered. It refuses a range that only the peer named in two cases: the view is
+// the peer's own range and not private, or the view overlaps a dependency of the node. It returns a problem for each refused range.
 func Admitted(p *Peer, host Host) ([]netip.Prefix, []Problem) {
 	if !p.Negotiated {
 		return p.Views(), nil
@@ -39,7 +40,7 @@ func Admitted(p *Peer, host Host) ([]netip.Prefix, []Problem) {
 	return views, problems
 }
 
-// Refusals are the problems of all peers' ranges on a node; see Admitted.
+// Refusals returns the problems of all peers' ranges on a node; see Admitted.
 func Refusals(f *Facts, host Host) []Problem {
 	var all []Problem
 	for i := range f.Peers {
@@ -49,9 +50,10 @@ func Refusals(f *Facts, host Host) []Problem {
 	return all
 }
 
-// nodeRules select what may follow the routes to peers. Pods do, by their source. What the node itself sends may have no source yet when it is routed,
-// and a call of one of its ports has that of a caller anywhere: those are selected by destination, which is private, or a place that this cluster
-// gave a peer outside of private ranges. So no route to a peer takes a node's packets to other addresses with it, whatever became a route.
+// nodeRules returns the rules that select the packets that may use the routes to peers. They select packets of pods by their source. For
+// packets of the node itself, this is impossible. Such a packet may have no source address yet when it is routed, and a connection to a
+// node port has the address of any client as its source. The rules select these packets by destination: private ranges, and views that this
+// cluster chose outside of private ranges. So even a wrong route to a peer never captures a node's packets to other addresses.
 func nodeRules(f *Facts, views []netip.Prefix) []dataplane.Rule {
 	destinations := ipam.PrivateRanges()
 	for _, view := range views {
@@ -59,7 +61,8 @@ func nodeRules(f *Facts, views []netip.Prefix) []dataplane.Rule {
 			destinations = append(destinations, view)
 		}
 	}
-	// Before the one rule for every address that earlier versions had: the kernel would take that for one of these, and not let it come back.
+	// Earlier versions had one rule for every address. Use the priority before it: at the same priority, the kernel would take that rule for
+	// one of these, and not accept it again.
 	priority := max(f.rulePriority()-1, 1)
 	var rules []dataplane.Rule
 	for _, pods := range disjoint(f.Pods) {

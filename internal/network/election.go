@@ -7,64 +7,68 @@ import (
 	"time"
 )
 
-// Which replica of a gateway is at work is decided by the tunnel and never by a lease: gateways hold no state of flows, so two at work
-// at once do no harm, and nothing of this needs the API server. The far gateway has one session, and whoever has it is active.
+// The tunnel decides which replica of a gateway is active, not a lease. Gateways hold no state of flows, so two active replicas do no harm,
+// and the election does not need the API server. The far gateway has one session, and the replica with that session is active.
 
-// State of a replica.
+// State is the state of a replica.
 type State string
 
-// States of replicas. Only clients dial.
+// The states of replicas. Only clients dial.
 const (
 	Standby State = "standby"
 	Dialing State = "dialing"
 	Active  State = "active"
 )
 
-// Answer is what a replica tells who asks on AskPort. The time is a length and no date, so clocks need not agree.
+// Answer is a replica's answer to a question on AskPort. It contains a duration and no timestamp, so clocks need not agree.
 type Answer struct {
 	State State `json:"state"`
-	// For is how long it has been in State.
+	// For is how long the replica has been in State, in nanoseconds.
 	For time.Duration `json:"for"`
 }
 
-// Heard is an answer and when it came. The zero value says that none came yet.
+// Heard is the last answer of a replica and its time of arrival. The zero value means that no answer has arrived yet.
 type Heard struct {
 	Answer
 	At time.Time
 }
 
-// since is when the answering one came into its state, by the clock of who asked; late by the time that the answer took to arrive.
+// since returns when the replica entered its state, by the clock of the receiver. It is too late by the time that the answer took to
+// arrive.
 func (h Heard) since() time.Time { return h.At.Add(-h.For) }
 
-// alive tells whether the answer is fresh.
+// alive reports whether the answer is newer than t.Silence.
 func (h Heard) alive(now time.Time, t Timing) bool {
 	return !h.At.IsZero() && now.Sub(h.At) < t.Silence
 }
 
-// Timing is how long what takes.
+// Timing holds the time limits and intervals of the election.
 type Timing struct {
-	// Lost is how long the tunnel may be without a pong before it counts as lost: ping interval times loss threshold. Deaf is how long it may be
-	// while something comes through it: then pongs are late behind it, or this side is not heard any more.
+	// Lost is the time without a pong after which the tunnel counts as lost: ping interval times loss threshold. While other traffic arrives
+	// through the tunnel, pongs may be late behind it, and the limit is Deaf instead. After Deaf without a pong, the far side probably does
+	// not receive this side's packets.
 	Lost, Deaf time.Duration
-	// Redial is how long a client waits for the first pong before it dials again: twice the round trip where that is longer, and more at each
-	// vain attempt after the second, up to four times that, since the round trip may be long and is not known before the first pong.
+	// Redial is the minimum time that a client waits for the first pong before it dials again. It waits at least twice the round trip. The
+	// third attempt waits twice as long and later ones four times as long, because the round trip may be long and is unknown before the
+	// first pong.
 	Redial time.Duration
-	// Again is how long an attempt takes instead where the round trip is known: three times that where it is longer, and a sixteenth more at each
-	// vain attempt, until Yield. A Service may lead to a server that is gone for a while, so what counts is the number of attempts.
+	// Again replaces Redial until Yield if the round trip is known. The client waits at least three times the round trip, and a sixteenth
+	// more after each failed attempt. A Service may lead to a server that is down for a while, so many short attempts are best.
 	Again time.Duration
-	// Silence is after how long without an answer a sibling counts as gone, and how long a standby client waits for somebody else to
-	// dial. Rank is how much longer each waits for those that come before it.
+	// Silence is the time without an answer after which a sibling counts as gone. It is also how long a standby client waits for a sibling
+	// to dial. Rank is the extra time that a standby client waits for each sibling that comes before it.
 	Silence, Rank time.Duration
-	// Yield is how long a client dials in vain before it lets a sibling try.
+	// Yield is how long a client dials without success before it lets a sibling try.
 	Yield time.Duration
 	// Forget is how long a server with siblings keeps a session without a pong.
 	Forget time.Duration
-	// Ask is how often siblings ask each other, Watch how often nodes and other gateways ask the replicas of a gateway that has several: there are
-	// many of them, and a change is told to whoever asked within the last second.
+	// Ask is the interval at which siblings ask each other. Watch is the interval at which nodes and other gateways ask the replicas of a
+	// gateway with several replicas. It is longer because there are many nodes, and a replica reports a change to everyone who asked within
+	// the last second.
 	Ask, Watch time.Duration
 }
 
-// DefaultTiming is the timing for pings every interval of which threshold may be lost.
+// DefaultTiming returns the timing for a ping interval and a loss threshold, the number of pings that may be lost.
 func DefaultTiming(interval time.Duration, threshold int) Timing {
 	return Timing{
 		Lost: interval * time.Duration(threshold), Deaf: 4 * interval * time.Duration(threshold), Redial: 500 * time.Millisecond, Again: 60 * time.Millisecond,
@@ -73,41 +77,41 @@ func DefaultTiming(interval time.Duration, threshold int) Timing {
 	}
 }
 
-// Replica is where one replica of a gateway stands. The zero value is one that just started.
+// Replica is the election state of one replica of a gateway. The zero value is a replica that just started.
 type Replica struct {
 	State State
-	// Since is when it came into State.
+	// Since is the time at which the replica entered State.
 	Since time.Time
-	// Peered tells that WireGuard is to have the peer. Session numbers how often the peer was to be made anew: when it changes, the
-	// peer is removed and added again, for a client with a new local port and the endpoint that Session selects (see Endpoint).
+	// Peered: WireGuard must have the peer. Session counts how often the peer had to be recreated. When Session changes, the peer is removed
+	// and added again; a client then uses a new local port and the endpoint that Session selects (see Endpoint).
 	Peered  bool
 	Session int
-	// Made is when Session began.
+	// Made is the time at which Session began.
 	Made time.Time
-	// dialing is when it began to dial without success, vain how many attempts it made since.
+	// dialing is the time since which the replica dials without success. vain is the number of failed attempts since then.
 	dialing time.Time
 	vain    int
-	// worked is the last session that worked, best the number of the endpoint that it had.
+	// worked is the last session that worked. best is the index of its endpoint.
 	worked, best int
-	// yielded tells that it dialed in vain and lets others go first.
+	// yielded: the replica dialed without success and lets its siblings dial first.
 	yielded bool
 }
 
-// Seen is what a replica sees when it decides.
+// Seen holds the observations on which a replica decides.
 type Seen struct {
 	Now time.Time
-	// Pong is when the last answer to a ping came through the tunnel, Received when it was last known that anything did, Handshake when WireGuard
-	// last shook hands; zero for never.
+	// Pong is the time of the last pong through the tunnel. Received is the last time at which any traffic is known to have arrived through
+	// it. Handshake is the time of WireGuard's last handshake. Zero means never.
 	Pong, Received, Handshake time.Time
-	// RTT is the round trip through the tunnel, 0 while unknown.
+	// RTT is the round trip time through the tunnel; 0: unknown.
 	RTT time.Duration
-	// Self is the name of this replica's pod, Siblings what the other pods of the gateway answered, by name: one entry for each, also
-	// for those that never did.
+	// Self is the name of this replica's pod. Siblings has the last answer of every other pod of the gateway, by name; the zero value if the
+	// pod never answered.
 	Self     string
 	Siblings map[string]Heard
 }
 
-// Next decides what a replica is from now on, and when it wants to be asked again at the latest. It may be asked at any time.
+// Next returns the replica's next state, and the latest time at which the caller must call Next again. The caller may call it at any time.
 func (r Replica) Next(role Role, s Seen, t Timing) (Replica, time.Time) {
 	if r.State == "" {
 		r.State, r.Since, r.Made = Standby, s.Now, s.Now
@@ -118,11 +122,12 @@ func (r Replica) Next(role Role, s Seen, t Timing) (Replica, time.Time) {
 	return r.client(s, t)
 }
 
-// Answer is what the replica tells others.
+// Answer returns the replica's answer to a question on AskPort.
 func (r Replica) Answer(now time.Time) Answer { return Answer{State: r.State, For: now.Sub(r.Since)} }
 
-// Endpoint selects what a client dials in this session out of all the addresses it has: one after the other, and in between, and first of all,
-// the one that worked. Behind it may be another server now, while others may lead nowhere.
+// Endpoint returns the endpoint that a client dials in this session; false if there is none. The client tries the endpoints one after the
+// other. It starts with the one that worked last, and tries that one again after each other endpoint. Another server may answer there by
+// now, while other endpoints may be unreachable.
 func (r Replica) Endpoint(endpoints []netip.AddrPort) (netip.AddrPort, bool) {
 	if len(endpoints) == 0 {
 		return netip.AddrPort{}, false
@@ -130,6 +135,7 @@ func (r Replica) Endpoint(endpoints []netip.AddrPort) (netip.AddrPort, bool) {
 	return endpoints[r.endpoint()%len(endpoints)], true
 }
 
+// endpoint returns the index of the endpoint for this session. It may exceed the number of endpoints.
 func (r Replica) endpoint() int {
 	tries := r.Session - r.worked
 	switch {
@@ -141,13 +147,14 @@ func (r Replica) endpoint() int {
 	return r.best + tries/2
 }
 
-// server is active while it hears pongs. All servers listen; one that lost its client must fall silent, or its pings would draw the
-// client's session away from the server it went on to.
+// server returns the next state of a server, which is active while pongs arrive. All servers have the peer in WireGuard. A server with
+// siblings that lost its client must drop the session. Otherwise, its pings would draw the client's session away from the server that the
+// client switched to.
 func (r Replica) server(s Seen, t Timing) (Replica, time.Time) {
 	r.Peered = true
 	r = r.into(either(r.works(s, t), Active, Standby), s.Now)
 	last := s.Pong
-	if !s.Handshake.After(s.Now) { // or the clock was set back since
+	if !s.Handshake.After(s.Now) { // otherwise, the clock was set back since then
 		last = latest(s.Pong, s.Handshake)
 	}
 	if len(s.Siblings) > 0 && last.After(r.Made) && s.Now.Sub(last) >= t.Forget {
@@ -188,13 +195,14 @@ func (r Replica) client(s Seen, t Timing) (Replica, time.Time) {
 	return r, r.Made.Add(r.attempt(s, t))
 }
 
-// dial begins to.
+// dial starts to dial.
 func (r Replica) dial(s Seen, t Timing) (Replica, time.Time) {
 	r.dialing, r.vain = s.Now, 0
 	return r.into(Dialing, s.Now).redial(s.Now), s.Now.Add(r.attempt(s, t))
 }
 
-// works tells whether a pong came in this session, and lately. On a host that is busy pongs are late behind other traffic, which tells as much.
+// works reports whether a pong arrived in this session, recently enough. On a busy host, pongs are late behind other traffic. So received
+// traffic counts too, until t.Deaf after the last pong.
 func (r Replica) works(s Seen, t Timing) bool {
 	heard := s.Pong
 	if s.Now.Sub(s.Pong) < t.Deaf {
@@ -203,9 +211,9 @@ func (r Replica) works(s Seen, t Timing) bool {
 	return r.Peered && s.Pong.After(r.Made) && s.Now.Sub(heard) < t.Lost
 }
 
-// outdone tells whether a sibling is at work instead of this client. Of two active ones the newer stays, because its session is the one
-// that the server has. An answer makes its sender look newer than it is by the time it took to arrive, so it can't happen that neither
-// gives way. Of two that dial, the first by name stays.
+// outdone reports whether a sibling takes precedence, so that this client must stop. Of two active clients, the newer one stays, because
+// the server has its session. An answer makes its sender look newer, by the time it took to arrive; so at least one of the two stops. Of
+// two dialing clients, the first by name stays.
 func (r Replica) outdone(s Seen, t Timing) bool {
 	for name, h := range s.Siblings {
 		if !h.alive(s.Now, t) {
@@ -221,7 +229,7 @@ func (r Replica) outdone(s Seen, t Timing) bool {
 	return false
 }
 
-// patience is how long a standby client leaves it to others to dial: to those of them that are there, and that come before it.
+// patience returns how long a standby client waits for siblings to dial. It waits longer for each reachable sibling that comes before it.
 func (r Replica) patience(s Seen, t Timing) time.Duration {
 	if len(s.Siblings) == 0 {
 		return 0
@@ -233,12 +241,12 @@ func (r Replica) patience(s Seen, t Timing) time.Duration {
 		}
 	}
 	if r.yielded && rank > 0 {
-		rank++ // the others don't know, and wait for it
+		rank++ // the others do not know of the yield, and wait for this replica
 	}
 	return t.Silence + time.Duration(rank)*t.Rank
 }
 
-// attempt is how long one attempt to dial lasts.
+// attempt returns how long one attempt to dial lasts.
 func (r Replica) attempt(s Seen, t Timing) time.Duration {
 	if s.RTT > 0 && s.Now.Sub(r.dialing) < t.Yield {
 		again := max(t.Again, 3*s.RTT)
@@ -265,7 +273,7 @@ func (r Replica) hangUp(now time.Time) Replica {
 	return r.into(Standby, now)
 }
 
-// busy is when a sibling last told that it works or dials.
+// busy returns when a sibling last answered that it is active or dialing.
 func (s Seen) busy() time.Time {
 	var last time.Time
 	for _, h := range s.Siblings {
@@ -285,8 +293,8 @@ func (s Seen) anyAlive(t Timing) bool {
 	return false
 }
 
-// Choose returns the gateway pod that others are to route to: the one that became active last, else the present one, else one that answers, else
-// the likeliest. answers are by address. It is not valid only when there are no candidates.
+// Choose returns the address of the gateway pod that other hosts route to. It prefers the pod that became active last, then the present
+// one, then a pod that answers, then the likeliest one. answers are by address. The result is not valid only if there are no candidates.
 func Choose(candidates []Candidate, present netip.Addr, answers map[netip.Addr]Heard, now time.Time, t Timing) netip.Addr {
 	if len(candidates) == 0 {
 		return netip.Addr{}
@@ -306,7 +314,7 @@ func Choose(candidates []Candidate, present netip.Addr, answers map[netip.Addr]H
 	switch {
 	case len(active) > 0:
 		return slices.MaxFunc(active, func(a, b netip.Addr) int { return answers[a].since().Compare(answers[b].since()) })
-	case present.IsValid(): // none other does more
+	case present.IsValid(): // no other candidate is known to be better
 		return present
 	case len(alive) > 0:
 		return alive[0]
@@ -314,7 +322,7 @@ func Choose(candidates []Candidate, present netip.Addr, answers map[netip.Addr]H
 	return first(candidates).IP
 }
 
-// first is the candidate to begin with while nothing is known: one that Kubernetes holds for ready, the oldest of them.
+// first returns the candidate to use while nothing is known: a ready one if possible, and the oldest of these.
 func first(candidates []Candidate) Candidate {
 	return slices.MinFunc(candidates, func(a, b Candidate) int {
 		if a.Ready != b.Ready {
@@ -324,7 +332,7 @@ func first(candidates []Candidate) Candidate {
 	})
 }
 
-// FirstChoice is Choose for all peers while nobody was asked yet: the gateways with one replica, and the likeliest of the others.
+// FirstChoice returns the result of Choose for each peer before any replica has answered, by cluster ID.
 func FirstChoice(f *Facts) map[string]netip.Addr {
 	choice := make(map[string]netip.Addr, len(f.Peers))
 	for _, p := range f.Peers {
@@ -339,7 +347,7 @@ func latest(times ...time.Time) time.Time {
 	return slices.MaxFunc(times, time.Time.Compare)
 }
 
-// either is yes if the condition holds, no if not.
+// either returns yes if the condition holds, otherwise no.
 func either[T any](condition bool, yes, no T) T {
 	if condition {
 		return yes

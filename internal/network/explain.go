@@ -7,56 +7,57 @@ import (
 	"strings"
 )
 
-// Cluster is all that an explanation knows of one cluster.
+// Cluster is the input of Explain for one cluster.
 type Cluster struct {
 	ID    string
 	Facts Facts
-	// Active are the gateway pods that nodes route to, by cluster ID; where it has none, the likeliest is taken.
+	// Active has the addresses of the gateway pods that nodes route to, by cluster ID of the peer. For a missing peer, Explain takes the
+	// likeliest pod.
 	Active map[string]netip.Addr
-	// Problems are what Gather told.
+	// Problems are the problems that Gather returned.
 	Problems []Problem
 }
 
-// End is one end of a way.
+// End is one end of a path.
 type End struct {
 	Cluster string
-	// Name is for people: namespace/name of a pod, the name of a node.
+	// Name is a name for people: namespace/name of a pod, or the name of a node.
 	Name string
-	// Address as its own cluster knows it.
+	// Address is the address in the end's own cluster.
 	Address netip.Addr
-	// Node that runs it. A way can only begin where there is one.
+	// Node is the node that runs the end. A path can only start at an end with a node.
 	Node string
 }
 
-// Explanation is the way of a packet from one end to the other and back.
+// Explanation describes the path of a packet from one end to the other and of its answer.
 type Explanation struct {
 	From, To End
-	// Address is where From sees To: what to call.
+	// Address is the address under which From sees To, so the one to call.
 	Address netip.Addr
-	// Seen is where To sees From.
+	// Seen is the address under which To sees From.
 	Seen netip.Addr
-	// There and Back are the hops of a packet and of its answer, as far as they got.
+	// There and Back are the hops of the packet and of its answer, as far as they got.
 	There, Back []Hop
-	// Fault is where the way is broken, nil if it is not.
+	// Fault is where and why the path is broken; nil if it works.
 	Fault *Fault
 }
 
-// Hop is one host, or a tunnel, that a packet passes.
+// Hop is a host or a tunnel on the path of a packet.
 type Hop struct {
 	Cluster string
 	// Kind is node, gateway or tunnel.
 	Kind string
-	// Name of the node, or of the gateway pod.
+	// Name is the name of the node or of the gateway pod. For a tunnel, it names both clusters.
 	Name string
-	// Steps are what happened to the packet there.
+	// Steps are the events of the packet at this hop.
 	Steps []Step
 }
 
-// Fault is where a way is broken.
+// Fault describes where and why a path is broken.
 type Fault struct {
-	// Cluster and Object say where to look.
+	// Cluster is the ID of the cluster, and Object the object, where the fault is.
 	Cluster, Object string
-	// Text says what is wrong and what cures it.
+	// Text says what is wrong and how to fix it.
 	Text string
 }
 
@@ -64,7 +65,7 @@ func (f *Fault) String() string {
 	return fmt.Sprintf("cluster %s: %s: %s", f.Cluster, f.Object, f.Text)
 }
 
-// Explain follows a packet from one end to the other and its answer back, through the very plans that the hosts carry out.
+// Explain follows a packet from one end to the other and its answer back. It uses the same plans that the hosts apply.
 func Explain(clusters []Cluster, from, to End) Explanation {
 	e := Explanation{From: from, To: to}
 	w := &walk{clusters: clusters}
@@ -106,12 +107,13 @@ func Explain(clusters []Cluster, from, to End) Explanation {
 	return e
 }
 
-// answer sends a packet back from where another one arrived.
+// answer sends a packet back from the point where another one arrived.
 func (w *walk) answer(end *arrival, packet Packet) *arrival {
 	return w.leave(end.cluster, end.node, packet, end.in, false)
 }
 
-// seenFrom is where a cluster sees an end in another one: directly, or through one that is peered with both and exposes it.
+// seenFrom returns the address under which a cluster sees an end in another cluster: directly, or through a cluster that is peered with
+// both and exposes the end.
 func (w *walk) seenFrom(c *Cluster, to End) netip.Addr {
 	if c.ID == to.Cluster {
 		return to.Address
@@ -133,7 +135,7 @@ func (w *walk) seenFrom(c *Cluster, to End) netip.Addr {
 	return netip.Addr{}
 }
 
-// between is where a cluster sees an address of its peer.
+// between returns the address under which a cluster sees an address of its peer.
 func (w *walk) between(c, far *Cluster, address netip.Addr) netip.Addr {
 	there, ok := far.Facts.Translation(c.ID)
 	if !ok {
@@ -176,7 +178,7 @@ func (w *walk) peered(c *Cluster, other string) bool {
 	return ok
 }
 
-// active are the gateways that nodes of the cluster route to.
+// active returns the addresses of the gateway pods that nodes of the cluster route to, by cluster ID of the peer.
 func (c *Cluster) active() map[string]netip.Addr {
 	choice := FirstChoice(&c.Facts)
 	for id, addr := range c.Active {
@@ -199,7 +201,7 @@ func (c *Cluster) gateway(ip netip.Addr) (Peer, Candidate, bool) {
 	return Peer{}, Candidate{}, false
 }
 
-// candidate is the replica at work.
+// candidate returns the active gateway pod of a peer.
 func (c *Cluster) candidate(p *Peer) (Candidate, bool) {
 	_, candidate, ok := c.gateway(c.active()[p.ClusterID])
 	return candidate, ok
@@ -212,7 +214,7 @@ func (e End) String() string {
 	return fmt.Sprintf("%s (%s)", e.Name, e.Address)
 }
 
-// String is the explanation for people.
+// String returns the explanation as text for people.
 func (e Explanation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "from %s in cluster %s to %s in cluster %s\n", e.From, e.From.Cluster, e.To, e.To.Cluster)

@@ -7,68 +7,71 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// Facts are all that the plan of a host depends on besides the host itself: one cluster, its nodes and its peers, as its API server
-// tells of them. Every list is sorted, so equal worlds give equal facts. Addresses and prefixes are IPv4.
+// Facts are the input for the plan of a host, apart from the host itself: one cluster, its nodes and its peers, as its API server reports
+// them. Every list is sorted, so equal clusters give equal facts. Addresses and prefixes are IPv4.
 type Facts struct {
-	// Pods are the pod CIDRs of this cluster, External its external CIDR; not valid when it has none yet.
+	// Pods are the pod CIDRs of this cluster. External is its external CIDR; not valid if it has none yet.
 	Pods     []netip.Prefix
 	External netip.Prefix
-	// Services are the service CIDRs of this cluster. No host is told of them, they only say what an address is.
+	// Services are the service CIDRs of this cluster. No plan contains them. They only tell what kind of address an address is.
 	Services []netip.Prefix
-	// Nodes are the real nodes, by name.
+	// Nodes are the real nodes, sorted by name.
 	Nodes []Node
-	// Peers are the clusters whose objects are complete, by cluster ID.
+	// Peers are the peer clusters whose objects are complete, sorted by cluster ID.
 	Peers []Peer
-	// Exposed are the addresses that peers reach under one of our external CIDR, by Real; one entry each for Real and for External.
+	// Exposed are the addresses that peers reach under an address of the external CIDR, sorted by Real. No two have the same Real or the
+	// same External.
 	Exposed []Exposed
-	// Withheld are the IPs that their label networking.liqo.io/host-unreachable keeps from peers.
+	// Withheld are the addresses that the label networking.liqo.io/host-unreachable of their IP object hides from peers.
 	Withheld []Exposed
-	// Strays are the pods whose address lies outside the pod CIDRs of their node, by address.
+	// Strays are the pods whose address is outside the pod CIDRs of their node, sorted by address.
 	Strays []Stray
-	// Options are the same for the whole cluster.
+	// Options apply to the whole cluster.
 	Options Options
 }
 
-// Options of the network, from the chart.
+// Options are the network options of the Helm chart.
 type Options struct {
-	// OverlayPort is the UDP port of the overlay; 0 means DefaultOverlayPort.
+	// OverlayPort is the UDP port of the overlay; 0: DefaultOverlayPort.
 	OverlayPort uint16
-	// RulePriority is what our rules come right before among the policy routing rules of the nodes; 0 means DefaultRulePriority.
+	// RulePriority determines the priority of Liqo's policy routing rules on nodes, which is one less; 0: DefaultRulePriority.
 	RulePriority int
-	// FullMasquerade lets peers see all traffic of a node, that of its pods included, as coming from the node.
+	// FullMasquerade makes all traffic of a node, including that of its pods, reach peers with the node's address as its source.
 	FullMasquerade bool
-	// ClampMSS bounds the segments of TCP connections at gateways to what the tunnel carries.
+	// ClampMSS makes gateways limit the segments of TCP connections to the size that the tunnel carries.
 	ClampMSS bool
 }
 
-// Numbers that both ends must know. Names and numbers of what is ours in a kernel are in package dataplane.
+// Numbers that both ends must know. Package dataplane has the names and numbers of Liqo's objects in the kernel.
 const (
-	// OverlayVNI is the network identifier of the overlay.
+	// OverlayVNI is the VXLAN network identifier of the overlay.
 	OverlayVNI = 18952
-	// OverlayOverhead is what the overlay takes from the MTU below it: IPv4, UDP, VXLAN and Ethernet headers.
+	// OverlayOverhead is the size of the overlay's headers in bytes, which reduces the MTU: IPv4, UDP, VXLAN and Ethernet.
 	OverlayOverhead = 50
-	// DefaultOverlayPort and DefaultRulePriority stand where nothing else was configured.
+	// DefaultOverlayPort and DefaultRulePriority apply if nothing else is configured.
 	DefaultOverlayPort  = 6091
 	DefaultRulePriority = 18952
 	// TunnelPort is the UDP port that gateway servers listen on.
 	TunnelPort = 51840
-	// TunnelOverhead and TunnelOverhead6 are what WireGuard takes from the MTU below it, over IPv4 and over IPv6.
+	// TunnelOverhead and TunnelOverhead6 are the overhead of WireGuard in bytes, which reduces the MTU: over IPv4 and over IPv6.
 	TunnelOverhead  = 60
 	TunnelOverhead6 = 80
-	// PingPort answers inside the tunnel whether the far gateway is there; AskPort answers outside it which replica is at work. Both UDP.
+	// PingPort is the UDP port inside the tunnel that answers pings, which check whether the far gateway is reachable. AskPort is the UDP
+	// port outside the tunnel that answers which replica is active.
 	PingPort = 12345
-	// PongPort is where pings come from and are answered to. Another container than the one that answers sends them, so that an agent that
-	// starts anew does not make the tunnel look dead to the peer.
+	// PongPort is the source port of pings, to which the answers go. One container sends the pings and another one answers them. So a
+	// restart of the agent does not make the tunnel look dead to the peer.
 	PongPort = 12347
 	AskPort  = 12346
 )
 
-// ServerAddress and ClientAddress are the ends of the tunnel, equal in all gateways: each is alone in its network namespace.
+// ServerAddress and ClientAddress are the addresses of the two ends of the tunnel. They are the same in all gateways, because each gateway
+// has its own network namespace.
 func ServerAddress() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 18, 1}), 30)
 }
 
-// ClientAddress is the other end; see ServerAddress.
+// ClientAddress is the address of the client's end; see ServerAddress.
 func ClientAddress() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 18, 2}), 30)
 }
@@ -76,88 +79,89 @@ func ClientAddress() netip.Prefix {
 // Node is a real node of this cluster.
 type Node struct {
 	Name string
-	// IP is its InternalIP: its address in the overlay, and where traffic of the node itself comes from.
+	// IP is the InternalIP: the node's address in the overlay, and the source address of its own traffic.
 	IP netip.Addr
-	// Addresses are all its addresses, IP among them.
+	// Addresses are all addresses of the node, including IP.
 	Addresses []netip.Addr
-	// Pods are the pod CIDRs that Kubernetes gave it, as far as they lie in the cluster's.
+	// Pods are the pod CIDRs that Kubernetes assigned to the node and that are inside the pod CIDRs of the cluster.
 	Pods []netip.Prefix
-	// Running are the addresses of its pods, where some of them lie outside Pods: the CNI gives out addresses by itself then, and Pods may be where
-	// other nodes' pods are. Otherwise none. They are complete in the facts of the node's own agent.
+	// Running has the addresses of the node's pods if some of them are outside Pods; otherwise it is empty. In that case, the CNI assigns
+	// addresses by itself, and Pods may contain pods of other nodes. The list is complete in the facts of the node's own agent.
 	Running []netip.Addr
 }
 
-// Role is what the gateway of this cluster is to the other one.
+// Role is the role of this cluster's gateway towards the other gateway.
 type Role string
 
-// Roles, as Connections have them.
+// The roles, with the values that Connections have.
 const (
 	Server Role = "Server"
 	Client Role = "Client"
 )
 
-// Peer is another cluster, as seen from this one.
+// Peer is another cluster, seen from this one.
 type Peer struct {
 	ClusterID string
-	// Namespace is the tenant namespace, where its objects are.
+	// Namespace is the tenant namespace, which contains the objects of the peer.
 	Namespace string
-	// Pods and External pair the prefixes as the peer knows them with those under which we see them.
+	// Pods and External map the peer's own prefixes to the views, the prefixes under which this cluster sees them.
 	Pods, External []ipam.Remap
-	// Negotiated tells that only the peer named its ranges: see Admitted.
+	// Negotiated: only the peer named its ranges, and no administrator of this cluster entered them; see Admitted.
 	Negotiated bool
-	// Gateway is the name of the GatewayServer or GatewayClient, Role which one it is.
+	// Gateway is the name of the GatewayServer or GatewayClient. Role tells which of the two it is.
 	Gateway string
 	Role    Role
-	// MTU is the highest that the gateway's spec allows for the tunnel, 0 for no limit. TunnelMTU is the one in use, as its
-	// Connection tells; 0 while unknown.
+	// MTU is the upper limit for the tunnel's MTU in the gateway's spec; 0: no limit. TunnelMTU is the MTU in use, as the Connection reports
+	// it; 0: unknown. Both are in bytes.
 	MTU, TunnelMTU int
-	// Port is the UDP port that a server listens on in its pod, or that a client dials.
+	// Port is the UDP port that a server listens on in its pod or that a client dials.
 	Port uint16
-	// Endpoints are what clients dial, IP addresses or host names: those of the peer's server, or of ours as far as its status tells.
+	// Endpoints are the IP addresses or host names that clients dial: those of the peer's server or, as far as its status reports them,
+	// those of this cluster's server.
 	Endpoints []string
-	// PublicKey is the key of the far gateway, 32 bytes; empty while unknown.
+	// PublicKey is the key of the far gateway, 32 bytes; empty: unknown.
 	PublicKey []byte
-	// Candidates are the gateway pods of this peer that have an address, by pod name.
+	// Candidates are the gateway pods for this peer that have an address, sorted by pod name.
 	Candidates []Candidate
-	// Connection is status.value of the Connection, empty while there is none.
+	// Connection is status.value of the Connection; empty if there is none.
 	Connection string
 }
 
-// Candidate is a pod of a gateway, one of its replicas.
+// Candidate is a pod of a gateway, so one of its replicas.
 type Candidate struct {
 	Pod  string
 	IP   netip.Addr
 	Node string
-	// Created orders the replicas when nothing else does; unix seconds.
+	// Created is the creation time of the pod in Unix seconds. It orders replicas that are otherwise equal.
 	Created int64
-	// Ready tells whether Kubernetes holds the pod for ready.
+	// Ready reports whether the pod is ready in Kubernetes.
 	Ready bool
 }
 
-// Exposed pairs an address with the one of our external CIDR under which peers reach it.
+// Exposed maps an address to the address of the external CIDR under which peers reach it.
 type Exposed struct {
 	Real, External netip.Addr
 	Kind           Kind
-	// Object is namespace/name of the IP object.
+	// Object is the namespace/name of the IP object.
 	Object string
-	// Node is the name of the node, for KindNode and for a host that is a node.
+	// Node is the name of the node, for KindNode and for a KindHost that is a node.
 	Node string
 }
 
-// Kind is what an exposed address belongs to.
+// Kind is the kind of an exposed address.
 type Kind string
 
-// Kinds of exposed addresses.
+// The kinds of exposed addresses.
 const (
-	// KindNode is a node of ours: it is answered under this address, and not to be called.
+	// KindNode is a node of this cluster. Peers may answer it under this address, but not call it.
 	KindNode Kind = "node"
-	// KindPeer is an address of a peer: a pod that we offloaded there, or a host that the peer exposes to us.
+	// KindPeer is an address of a peer: a pod that this cluster offloaded there, or a host that the peer exposes to this cluster.
 	KindPeer Kind = "peer"
-	// KindHost is anything else: a service of ours, a host outside the cluster, or a node that somebody made an IP object for.
+	// KindHost is any other address: a Service of this cluster, a host outside the cluster, or a node for which a user created an IP object.
 	KindHost Kind = "host"
 )
 
-// Stray is a pod outside the pod CIDRs of its node.
+// Stray is a pod whose address is outside the pod CIDRs of its node.
 type Stray struct {
 	IP   netip.Addr
 	Node string
@@ -181,10 +185,10 @@ func (f *Facts) Peer(clusterID string) (Peer, bool) {
 	return f.Peers[i], true
 }
 
-// Remaps are the pairs of prefixes of the peer, pods first.
+// Remaps returns the mappings of the peer's prefixes to this cluster's views of them, pods first.
 func (p *Peer) Remaps() []ipam.Remap { return slices.Concat(p.Pods, p.External) }
 
-// Views are the prefixes under which we see the peer.
+// Views returns the prefixes under which this cluster sees the peer.
 func (p *Peer) Views() []netip.Prefix {
 	var views []netip.Prefix
 	for _, r := range p.Remaps() {

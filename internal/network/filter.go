@@ -8,11 +8,13 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// gatewayTable translates and checks every packet, without any memory of others: from the overlay to the tunnel (out) and back (in).
-// What has no translation is dropped, so a peer reaches our pods, what IP objects expose, and nodes that called it; and nothing else.
+// gatewayTable returns the filters of a gateway. They translate and check every packet without connection state: packets from the overlay
+// to the tunnel (out) and from the tunnel to the overlay (in). They drop every packet without a translation. So a peer reaches pods of this
+// cluster, addresses that IP objects expose, and nodes that called the peer, and nothing else.
 //
-// Routing knows the peer by its views only: sources are translated before it, so are destinations of packets from the tunnel, but those of
-// packets to the tunnel after it. The peer's own addresses may be our own too, this very pod's among them.
+// Routing knows only the views of the peer. So sources are translated before routing, and so are destinations of packets from the tunnel.
+// Destinations of packets to the tunnel are translated after routing. The peer's own addresses may exist in this cluster too, even as the
+// address of this pod.
 func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.Table {
 	toReal, toExternal := map[netip.Addr]netip.Addr{}, map[netip.Addr]netip.Addr{}
 	for _, e := range f.Exposed {
@@ -28,8 +30,9 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 		return dataplane.FilterRule{Match: dataplane.Match{ICMPError: quoted(field)}, Rewrite: dataplane.Rewrite{Field: field, Map: name}, Verdict: verdict}
 	}
 
-	// What an error quotes is a packet that went the other way: from the far one to us on the way out, from us to the far one on the way in. One
-	// that quotes anything else is a lie: it would spoil the way from one of ours to somewhere else.
+	// An ICMP error quotes a packet of the opposite direction: on the way out, a packet from the peer to this cluster; on the way in, a
+	// packet from this cluster to the peer. An error that quotes any other packet is forged. It could disturb a connection of this cluster
+	// to another destination.
 	ours := func(selector dataplane.Match, field dataplane.Field, name string) []dataplane.FilterRule {
 		return []dataplane.FilterRule{{Match: selector, Verdict: dataplane.Return}, lookup(field, name, dataplane.Return), dropped}
 	}
@@ -72,13 +75,14 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 				jump(dataplane.Match{ICMPError: true}, "out-quoted"),
 				{Match: dataplane.Match{Source: pods}, Verdict: dataplane.Accept},
 				lookup(dataplane.SourceField, "external", dataplane.Accept),
-				// A router on the way to an exposed host tells of a packet, that it is too big perhaps. It has no address for peers, but who called
-				// must hear of it: the first address of the external CIDR, which is given to nobody, stands for all of them.
+				// A router on the way to an exposed host may report an error, for example that a packet is too big. The router has no address
+				// that peers know, but the sender must receive the error. So the source becomes the first address of the external CIDR, which
+				// is never allocated.
 				{Match: dataplane.Match{ICMPError: true, QuotedDestination: dataplane.Selector{Prefix: f.External.Masked()}},
 					Rewrite: dataplane.Rewrite{Field: dataplane.SourceField, To: single(f.External.Masked().Addr())}, Verdict: dataplane.Accept},
 				dropped,
 			}},
-			// This pod itself tells of a packet, like a router without an address.
+			// ICMP errors of this pod itself. Like such a router, the pod has no address that peers know.
 			{Name: "own", Rules: []dataplane.FilterRule{
 				jump(dataplane.Match{}, "out-quoted"),
 				{Rewrite: dataplane.Rewrite{Field: dataplane.SourceField, To: single(f.External.Masked().Addr())}, Verdict: dataplane.Return},
@@ -92,7 +96,7 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 			{Name: "in-quoted-source", Rules: ours(dataplane.Match{ICMPError: true, QuotedSource: pods}, dataplane.QuotedSourceField, "real")},
 			{Name: "through", Hook: dataplane.Forward, Priority: dataplane.Filter, Drop: true, Rules: forward},
 			{Name: "host", Hook: dataplane.Input, Priority: dataplane.Filter, Rules: []dataplane.FilterRule{
-				// Nodes answer for their pods; see nodeTable.
+				// Nodes drop such packets of their own pods; see nodeTable.
 				{Match: dataplane.Match{Source: dataplane.Selector{Set: "inside", Not: true}, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}, Counter: true, Verdict: dataplane.Drop},
 				{Match: dataplane.Match{InLink: theTunnel, Transport: dataplane.UDP, DestinationPort: PingPort}, Verdict: dataplane.Accept},
 				{Match: dataplane.Match{InLink: theTunnel, Transport: dataplane.UDP, DestinationPort: PongPort}, Verdict: dataplane.Accept},
@@ -105,8 +109,8 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 	}
 }
 
-// moves translates a field of the peer's: view to real on the way out, real to view on the way in. Each address is translated once, also
-// where one range's view is another one's real.
+// moves returns the rules that translate an address field of the peer: from view to real on the way out, from real to view on the way in.
+// They translate each address once, even if the view of one range equals the real range of another.
 func moves(remaps []ipam.Remap, field dataplane.Field, then dataplane.Verdict) []dataplane.FilterRule {
 	outward := field == dataplane.DestinationField || field == dataplane.QuotedSourceField
 	rules := make([]dataplane.FilterRule, 0, len(remaps))

@@ -8,38 +8,41 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// Self is what a gateway's agent knows by itself of the pod that it runs in.
+// Self describes the pod in which a gateway's agent runs, as the agent itself knows it.
 type Self struct {
-	// ClusterID is the peer that the gateway is for.
+	// ClusterID is the ID of the peer that the gateway is for.
 	ClusterID string
-	// IP of the pod, and the Node that runs it.
+	// IP is the address of the pod, and Node is the node that runs it.
 	IP   netip.Addr
 	Node string
-	// MTU of the pod's link, in bytes.
+	// MTU is the MTU of the pod's link, in bytes.
 	MTU int
 }
 
-// Tunnel is what WireGuard needs besides what the facts tell: keys, and where to dial.
+// Tunnel holds the settings of WireGuard that the facts do not contain: keys and the endpoint.
 type Tunnel struct {
 	PrivateKey dataplane.PrivateKey
-	// ListenPort is the UDP port; 0 lets the kernel choose.
+	// ListenPort is the UDP port; 0: the kernel chooses.
 	ListenPort uint16
-	// Peers are the keys of the far gateway; see Rotation. None while nobody is to be talked to.
+	// Peers are the keys of the far gateway; see Rotation. Empty while the gateway must not communicate.
 	Peers []TunnelPeer
 }
 
 // TunnelPeer is one key of the far gateway.
 type TunnelPeer struct {
 	Key dataplane.PublicKey
-	// Endpoint to dial; not valid for servers, which are told by whoever calls.
+	// Endpoint is the endpoint to dial; not valid for servers, which learn it from the client's packets.
 	Endpoint netip.AddrPort
-	// Carries tells that traffic goes to this key. Exactly one of several does: the others only shake hands.
+	// Carries: the traffic goes to this key. Exactly one of several keys carries traffic; with the others, the gateway only performs
+	// handshakes.
 	Carries bool
 }
 
-// TunnelMTU is the MTU of a tunnel over a link with this one: what WireGuard leaves of it, at most what the gateway's spec allows. One address
-// of IPv6 among those that lead to the server is enough for the larger header, whichever is in use: so both ends say the same, and a client that
-// tries the next address changes nothing. endpoints are those that names turned out to be; the server can't know of these.
+// TunnelMTU returns the MTU in bytes of a tunnel over a link with the MTU link: link minus WireGuard's overhead, but at most the limit in
+// the gateway's spec. endpoints are the resolved addresses of host names, which the server cannot know.
+//
+// If any address that leads to the server is IPv6, TunnelMTU uses the overhead of IPv6, whichever address is in use. So both ends compute
+// the same MTU, and the MTU stays when a client tries the next address.
 func TunnelMTU(p *Peer, link int, endpoints ...netip.AddrPort) int {
 	mtu := link - TunnelOverhead
 	six := func(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }
@@ -53,8 +56,8 @@ func TunnelMTU(p *Peer, link int, endpoints ...netip.AddrPort) int {
 	return mtu
 }
 
-// CompileGateway is what a gateway pod needs in the kernel of its network namespace. active are the gateway pods of the other peers, by
-// cluster ID. While the peer is not complete that is nothing at all: nothing gets through.
+// CompileGateway returns the state that a gateway pod needs in the kernel of its network namespace. active are the addresses of the active
+// gateway pods of the other peers, by cluster ID. If the peer is not complete, the state is empty, and the pod forwards nothing.
 func CompileGateway(f *Facts, self Self, tunnel Tunnel, active map[string]netip.Addr) dataplane.State {
 	p, ok := f.Peer(self.ClusterID)
 	if !ok {
@@ -77,11 +80,12 @@ func CompileGateway(f *Facts, self Self, tunnel Tunnel, active map[string]netip.
 		Rules: []dataplane.Rule{
 			{Priority: DefaultRulePriority, InLink: dataplane.OverlayLink, Table: dataplane.OverlayTable},
 			{Priority: DefaultRulePriority + 1, InLink: dataplane.TunnelLink, Table: dataplane.TunnelTable},
-			// What this pod itself has to say to the peer's pods, that a packet of theirs is too big: by the CNI it would come back here.
+			// For ICMP errors of this pod itself to the peer's pods, for example that a packet is too big. Through the CNI, they would come
+			// back to this pod.
 			{Priority: DefaultRulePriority + 2, InLink: "lo", Table: dataplane.OverlayTable},
 		},
 	}
-	if tunnel.PrivateKey != (dataplane.PrivateKey{}) { // it comes with a Secret
+	if tunnel.PrivateKey != (dataplane.PrivateKey{}) { // the key is in a Secret
 		state.WireGuard = []dataplane.WireGuard{wireguard(&p, tunnel, far.Addr())}
 	}
 	routes := routes{}
@@ -95,9 +99,10 @@ func CompileGateway(f *Facts, self Self, tunnel Tunnel, active map[string]netip.
 	return state
 }
 
-// throughNode leads what nodes of the peer send to other peers through the gateway's own node: a call of a node port, where the endpoint runs at
-// another provider of ours. The other peer does not know these nodes and they have no address of our external CIDR, so our node masquerades them. What an
-// IP object exposes has an address that the other peer knows, and is answered under it.
+// throughNode routes packets that nodes of the peer send to other peers through the gateway's own node. Such packets arise from calls of a
+// node port whose endpoint runs at another provider of this cluster. The other peer does not know these nodes, and they have no address in
+// this cluster's external CIDR. So the own node masquerades them. Addresses that an IP object exposes are exempt: the other peer knows an
+// address for them, and answers to that.
 func throughNode(f *Facts, p *Peer, self Self, routes routes) []dataplane.Rule {
 	own, ok := f.Node(self.Node)
 	if !ok || len(f.Peers) < 2 {
@@ -108,7 +113,8 @@ func throughNode(f *Facts, p *Peer, self Self, routes routes) []dataplane.Rule {
 			continue
 		}
 		for _, view := range f.Peers[i].Views() {
-			// By the table of packets from the overlay, which are never for another peer: they may only leave by the tunnel.
+			// Use the table for packets from the overlay. These packets are never for another peer, because they may leave only through the
+			// tunnel.
 			routes.add(dataplane.Route{Table: dataplane.OverlayTable, Destination: view.Masked(), Via: own.IP, Link: dataplane.OverlayLink, OnLink: true})
 		}
 	}
@@ -124,7 +130,7 @@ func throughNode(f *Facts, p *Peer, self Self, routes routes) []dataplane.Rule {
 	return rules
 }
 
-// overlayNeighbours are the nodes and the gateways of other peers.
+// overlayNeighbours returns the nodes and the gateways of other peers as neighbours.
 func overlayNeighbours(f *Facts, self Self) []dataplane.Neighbour {
 	var all []netip.Addr
 	for _, n := range f.Nodes {
@@ -141,7 +147,7 @@ func overlayNeighbours(f *Facts, self Self) []dataplane.Neighbour {
 	return neighbours(self.IP, all)
 }
 
-// gatewayRoutes are where packets from the tunnel go. The first route to a destination counts.
+// gatewayRoutes adds the routes for packets from the tunnel. The first route to a destination takes precedence.
 func gatewayRoutes(f *Facts, self Self, active map[string]netip.Addr, routes routes) {
 	to := func(destination netip.Prefix, via netip.Addr) {
 		routes.add(dataplane.Route{Table: dataplane.TunnelTable, Destination: destination.Masked(), Via: via, Link: dataplane.OverlayLink, OnLink: true})
@@ -154,7 +160,7 @@ func gatewayRoutes(f *Facts, self Self, active map[string]netip.Addr, routes rou
 			to(single(s.IP), n.IP)
 		}
 	}
-	// What is neither a pod nor a peer's is reached through the gateway's own node: services, and hosts outside.
+	// Exposed addresses of neither pods nor peers are reached through the gateway's own node: Services, and hosts outside the cluster.
 	if own, ok := f.Node(self.Node); ok {
 		for _, e := range f.Exposed {
 			if e.Kind == KindHost {
@@ -190,7 +196,7 @@ func wireguard(p *Peer, tunnel Tunnel, far netip.Addr) dataplane.WireGuard {
 			}
 			peer.AllowedIPs = sorted(allowed)
 		} else if t.Endpoint.IsValid() {
-			peer.Keepalive = time.Second // nothing but this makes it shake hands
+			peer.Keepalive = time.Second // only a keepalive makes WireGuard perform a handshake with this key
 		}
 		device.Peers = append(device.Peers, peer)
 	}

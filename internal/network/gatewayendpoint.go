@@ -15,10 +15,11 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// otherNodes is how many nodes that run no pod of a gateway are named in its endpoint: a peer tries one address after the other.
+// otherNodes is the maximum number of nodes without a pod of the gateway in its endpoint. A peer tries the addresses one after the other.
 const otherNodes = 5
 
-// OnePort brings the endpoint of a server to a single port, in port and nodePort. Tunnels over several ports do not exist here.
+// OnePort reduces the endpoint of a server to a single port, in Port and NodePort. It returns an error for several ports, because a gateway
+// has one tunnel.
 func OnePort(e networkingv1beta1.ServerEndpoint) (networkingv1beta1.ServerEndpoint, error) {
 	port, err := onePort("spec.endpoint.ports", e.Port, e.Ports)
 	if err != nil {
@@ -38,7 +39,8 @@ func OnePort(e networkingv1beta1.ServerEndpoint) (networkingv1beta1.ServerEndpoi
 	return e, nil
 }
 
-// OneDialedPort is OnePort for what a client dials.
+// OneDialedPort reduces the endpoint that a client dials to a single port. It returns an error if port or addresses are missing, or if the
+// protocol is not UDP.
 func OneDialedPort(e networkingv1beta1.Endpoint) (networkingv1beta1.Endpoint, error) {
 	port, err := onePort("spec.endpoint.ports", e.Port, e.Ports)
 	if err != nil {
@@ -54,7 +56,7 @@ func OneDialedPort(e networkingv1beta1.Endpoint) (networkingv1beta1.Endpoint, er
 	return e, nil
 }
 
-// CheckMTU tells what is wrong with the bound for the MTU of a tunnel; 0 is none.
+// CheckMTU returns an error if mtu is not a valid limit for the MTU of a tunnel, in bytes; 0: no limit.
 func CheckMTU(mtu int) error {
 	if mtu != 0 && (mtu < 576 || mtu > 65535) {
 		return fmt.Errorf("spec.mtu is %d: want 576 to 65535, or nothing to have it computed", mtu)
@@ -75,7 +77,8 @@ func onePort(field string, port int32, ports []int32) (int32, error) {
 	return port, nil
 }
 
-// ServiceEndpoint is how a server is reached from outside: nil while that is not known yet, with what is waited for.
+// ServiceEndpoint returns the endpoint at which clients outside the cluster reach a server. If it is not known yet, endpoint is nil and
+// wait describes what is missing.
 func ServiceEndpoint(service *corev1.Service, nodes []corev1.Node, pods []corev1.Pod) (endpoint *networkingv1beta1.Endpoint, wait string) {
 	name := fmt.Sprintf("Service %s/%s", service.Namespace, service.Name)
 	if len(service.Spec.Ports) == 0 {
@@ -111,7 +114,8 @@ func ServiceEndpoint(service *corev1.Service, nodes []corev1.Node, pods []corev1
 	return endpoint, ""
 }
 
-// nodeAddresses are the addresses of the nodes that run the pods, then those of a few others; ready ones only, as long as there are any.
+// nodeAddresses returns the addresses of the nodes that run the pods, then of at most otherNodes others. It leaves out nodes that are not
+// ready, unless no node is ready.
 func nodeAddresses(nodes []corev1.Node, pods []corev1.Pod) []string {
 	rank := func(n *corev1.Node) int {
 		switch {
@@ -148,7 +152,7 @@ func nodeAddresses(nodes []corev1.Node, pods []corev1.Pod) []string {
 	return addresses
 }
 
-// nodeAddress is the first IPv4 address of that type.
+// nodeAddress returns the first IPv4 address of a type.
 func nodeAddress(node *corev1.Node, kind corev1.NodeAddressType) (string, bool) {
 	for _, address := range node.Status.Addresses {
 		if address.Type != kind {
@@ -173,7 +177,8 @@ func podReady(pod *corev1.Pod) bool {
 	})
 }
 
-// ActivePod is where a gateway is at work: the pod that says so, else the present one, else a ready one; nil when none is ready.
+// ActivePod returns the address and node of the active pod of a gateway. It prefers the pod labelled as active, then the present one, then
+// any other; it considers only ready pods and returns nil if there are none.
 func ActivePod(pods []corev1.Pod, present *networkingv1beta1.InternalEndpoint) *networkingv1beta1.InternalEndpoint {
 	var best *corev1.Pod
 	rank := func(p *corev1.Pod) int {
@@ -201,7 +206,7 @@ func ActivePod(pods []corev1.Pod, present *networkingv1beta1.InternalEndpoint) *
 	return &networkingv1beta1.InternalEndpoint{IP: best.Status.PodIP, Node: best.Spec.NodeName}
 }
 
-// EndpointText is an endpoint for people: its addresses with port and protocol.
+// EndpointText returns an endpoint as text for people: its addresses with port and protocol.
 func EndpointText(e *networkingv1beta1.Endpoint) string {
 	list := make([]string, 0, len(e.Addresses))
 	for _, address := range e.Addresses {

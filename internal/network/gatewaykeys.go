@@ -11,10 +11,10 @@ import (
 // KeyLength is the length of WireGuard keys, in bytes.
 const KeyLength = 32
 
-// KeyPair makes the data of a gateway's Secret out of 32 random bytes.
+// KeyPair makes a private and a public key from 32 random bytes, and returns them as the data of a gateway's Secret.
 func KeyPair(random [KeyLength]byte) (map[string][]byte, error) {
 	private := random
-	// As Curve25519 has it: https://cr.yp.to/ecdh.html
+	// Clamp the key as Curve25519 requires: https://cr.yp.to/ecdh.html
 	private[0] &= 248
 	private[31] = private[31]&127 | 64
 	public, err := publicKey(private[:])
@@ -24,7 +24,7 @@ func KeyPair(random [KeyLength]byte) (map[string][]byte, error) {
 	return map[string][]byte{networkingv1beta1.SecretPrivateKey: private[:], networkingv1beta1.SecretPublicKey: public}, nil
 }
 
-// CheckKeys tells what is wrong with the data of a gateway's Secret. It prints no key.
+// CheckKeys returns an error if the data of a gateway's Secret is invalid. The error contains no key.
 func CheckKeys(data map[string][]byte) error {
 	for _, key := range []string{networkingv1beta1.SecretPrivateKey, networkingv1beta1.SecretPublicKey} {
 		if n := len(data[key]); n != KeyLength {

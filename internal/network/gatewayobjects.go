@@ -19,38 +19,38 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// GatewayClusterRole is what gateways may read in the whole cluster; the installation brings it.
+// GatewayClusterRole is the ClusterRole with the permissions of gateways in the whole cluster. The installation creates it.
 const GatewayClusterRole = "liqo-gateway"
 
 const (
-	// annotationRendered, on what was made from a template, tells two renderings apart.
+	// annotationRendered has a hash of the spec that was last written from the template, to detect changes.
 	annotationRendered = "networking.liqo.io/rendered-hash"
-	// annotationNames, beside it, tells which labels and annotations were written, so that they can be taken back.
+	// annotationNames lists the labels and annotations that were written, so that they can be removed later.
 	annotationNames = "networking.liqo.io/rendered-names"
-	// annotationRestarted, on the template of pods, is how kubectl rollout restart asks for new ones.
+	// annotationRestarted is the annotation that kubectl rollout restart sets on the pod template.
 	annotationRestarted = "kubectl.kubernetes.io/restartedAt"
 )
 
-// maxServiceName is the longest name of a Service.
+// maxServiceName is the maximum length of a Service's name, in characters.
 const maxServiceName = 63
 
-// Owner is a GatewayServer or GatewayClient, as far as its children depend on it.
+// Owner holds the properties of a GatewayServer or GatewayClient that its children depend on.
 type Owner struct {
 	Namespace, Name string
 	UID             types.UID
-	// ClusterID of the peer.
+	// ClusterID is the ID of the peer.
 	ClusterID string
-	// Labels and Annotations that everything gets.
+	// Labels and Annotations are added to all children.
 	Labels, Annotations map[string]string
 }
 
-// Child is the name of the Deployment, Service, Secret, Connection, ServiceAccount, Role and RoleBinding of the gateway.
+// Child returns the name of the Deployment, Service, Secret, Connection, ServiceAccount, Role and RoleBinding of the gateway.
 func (o *Owner) Child() string { return networkingv1beta1.GatewayChild(o.Name) }
 
-// ClusterBinding is the name of the ClusterRoleBinding of the gateway.
+// ClusterBinding returns the name of the ClusterRoleBinding of the gateway.
 func (o *Owner) ClusterBinding() string { return "liqo-gateway-" + o.Namespace + "-" + o.Name }
 
-// Selector selects the pods of the gateway.
+// Selector returns the labels that select the pods of the gateway.
 func (o *Owner) Selector() map[string]string {
 	return map[string]string{
 		networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway, networkingv1beta1.LabelGatewayName: o.Name,
@@ -58,7 +58,7 @@ func (o *Owner) Selector() map[string]string {
 	}
 }
 
-// ChildLabels are on everything that is made for the gateway.
+// ChildLabels returns the labels of all children of the gateway.
 func (o *Owner) ChildLabels() map[string]string {
 	return Layered(o.Labels, o.Selector(), map[string]string{
 		"app.kubernetes.io/managed-by": "liqo", "app.kubernetes.io/part-of": "liqo",
@@ -66,7 +66,7 @@ func (o *Owner) ChildLabels() map[string]string {
 	})
 }
 
-// Check tells what is wrong with the names of the gateway.
+// Check returns an error if the gateway's cluster ID is missing or its name is too long.
 func (o *Owner) Check() error {
 	if o.ClusterID == "" {
 		return fmt.Errorf("label %s is missing: set it to the cluster ID of the peer", api.LabelRemoteClusterID)
@@ -77,7 +77,7 @@ func (o *Owner) Check() error {
 	return nil
 }
 
-// Deployment of the gateway.
+// Deployment returns the wanted Deployment of the gateway.
 func (o *Owner) Deployment(r *Rendered) *appsv1.Deployment {
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
@@ -86,7 +86,7 @@ func (o *Owner) Deployment(r *Rendered) *appsv1.Deployment {
 		},
 		Spec: *r.Deployment.Spec.DeepCopy(),
 	}
-	// Which pods are its, and as whom they run, is no matter of taste.
+	// The template cannot change which pods belong to the Deployment and which ServiceAccount they use.
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: o.Selector()}
 	d.Spec.Template.Labels = Layered(d.Spec.Template.Labels, o.ChildLabels())
 	d.Spec.Template.Annotations = Layered(o.Annotations, d.Spec.Template.Annotations)
@@ -94,8 +94,8 @@ func (o *Owner) Deployment(r *Rendered) *appsv1.Deployment {
 	return d
 }
 
-// Service in front of a server, on the endpoint's port. What the template says of ports and type goes before the endpoint,
-// labels and annotations of the spec go before the template.
+// Service returns the wanted Service of a server, on the endpoint's port. Ports and type in the template take precedence over the endpoint.
+// Labels and annotations in the spec take precedence over the template.
 func (o *Owner) Service(spec *networkingv1beta1.GatewayServerSpec, r *Rendered) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -115,7 +115,7 @@ func (o *Owner) Service(spec *networkingv1beta1.GatewayServerSpec, r *Rendered) 
 	if s.Spec.LoadBalancerIP == "" && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		s.Spec.LoadBalancerIP = spec.Endpoint.LoadBalancerIP
 	}
-	// A template is for all types of Services; what one of them does not take is left out.
+	// One template serves all types of Services, so remove the fields that the type does not allow.
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		s.Spec.LoadBalancerIP, s.Spec.LoadBalancerClass, s.Spec.AllocateLoadBalancerNodePorts, s.Spec.LoadBalancerSourceRanges = "", nil, nil, nil
 	}
@@ -133,8 +133,8 @@ func (o *Owner) Service(spec *networkingv1beta1.GatewayServerSpec, r *Rendered) 
 	return s
 }
 
-// Rights are what a gateway may do in its tenant namespace, beside reading the cluster's network: read its own keys, tell of its Connection,
-// and mark the pod at work.
+// Rights returns the permissions of a gateway in its tenant namespace, in addition to reading the cluster's network. The gateway may read
+// its own keys, write the status of its Connection, and label the active pod.
 func (o *Owner) Rights(secret string) []rbacv1.PolicyRule {
 	group := networkingv1beta1.GroupVersion.Group
 	return []rbacv1.PolicyRule{
@@ -144,12 +144,13 @@ func (o *Owner) Rights(secret string) []rbacv1.PolicyRule {
 	}
 }
 
-// Subjects is the ServiceAccount of the gateway.
+// Subjects returns the ServiceAccount of the gateway.
 func (o *Owner) Subjects() []rbacv1.Subject {
 	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: o.Child()}}
 }
 
-// UpdateDeployment makes have what want says. Where want says nothing, what the API server filled in stays.
+// UpdateDeployment sets the fields of the existing Deployment have to the values in want. Where want has no value, the value from the API
+// server stays.
 func UpdateDeployment(have, want *appsv1.Deployment) {
 	if !updateMeta(&have.ObjectMeta, &want.ObjectMeta, want.Spec) && says(have.Spec, want.Spec) {
 		return
@@ -164,7 +165,8 @@ func UpdateDeployment(have, want *appsv1.Deployment) {
 	}
 }
 
-// UpdateService is UpdateDeployment for a Service: addresses, ports and the class that were given to it stay where want says nothing.
+// UpdateService sets the fields of the existing Service have to the values in want. Where want has no value, the assigned addresses, ports
+// and load balancer class stay.
 func UpdateService(have, want *corev1.Service) {
 	if !updateMeta(&have.ObjectMeta, &want.ObjectMeta, want.Spec) && says(have.Spec, want.Spec) {
 		return
@@ -181,7 +183,7 @@ func UpdateService(have, want *corev1.Service) {
 	if have.Spec.Type == corev1.ServiceTypeClusterIP {
 		return
 	}
-	// Immutable for as long as the type is, and often filled in by whoever makes load balancers.
+	// The class is immutable while the type stays the same, and a load balancer controller often fills it in.
 	if have.Spec.Type == given.Type && have.Spec.LoadBalancerClass == nil {
 		have.Spec.LoadBalancerClass = given.LoadBalancerClass
 	}
@@ -192,8 +194,8 @@ func UpdateService(have, want *corev1.Service) {
 	}
 }
 
-// updateMeta brings the metadata up to date and tells whether the specification differs from the one that was written last. What was written and is not
-// wanted any more goes, what others put beside it stays.
+// updateMeta updates the metadata of have, and reports whether the spec differs from the one that was last written. It removes labels and
+// annotations that were written earlier and are no longer wanted, and keeps those of others.
 func updateMeta(have, want *metav1.ObjectMeta, spec any) bool {
 	hash := hashJSON(spec)
 	changed := have.Annotations[annotationRendered] != hash
@@ -215,13 +217,13 @@ func updateMeta(have, want *metav1.ObjectMeta, spec any) bool {
 	return changed
 }
 
-// names are those of the labels and annotations that were written.
+// names lists the keys of the labels and annotations that were written.
 type names struct {
 	Labels      []string `json:"labels,omitempty"`
 	Annotations []string `json:"annotations,omitempty"`
 }
 
-// says tells whether what is in want is in have, by their JSON. What is empty in want is for the API server to fill in.
+// says reports whether have contains all values of want, compared as JSON. The API server may fill in whatever is empty in want.
 func says(have, want any) bool {
 	var generic [2]any
 	for i, value := range []any{have, want} {
@@ -270,7 +272,7 @@ func hashJSON(value any) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Layered returns one map with the entries of all, later ones on top; nil when there are none.
+// Layered merges maps into a new one. Later maps take precedence. It returns nil if there are no entries.
 func Layered(all ...map[string]string) map[string]string {
 	var result map[string]string
 	for _, m := range all {

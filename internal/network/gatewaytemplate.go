@@ -16,43 +16,43 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TemplateData is what the template of a gateway may use.
+// TemplateData holds the values that the template of a gateway may use.
 type TemplateData struct {
-	// Name and Namespace of the GatewayServer or GatewayClient, and its UID.
+	// Name, Namespace and GatewayUID identify the GatewayServer or GatewayClient.
 	Name, Namespace, GatewayUID string
-	// ClusterID of the peer.
+	// ClusterID is the ID of the peer.
 	ClusterID string
-	// SecretName is the Secret with the gateway's keys.
+	// SecretName is the name of the Secret with the gateway's keys.
 	SecretName string
-	// Spec is that of the GatewayServer or GatewayClient, by the names of its JSON.
+	// Spec is the spec of the GatewayServer or GatewayClient, with JSON field names.
 	Spec map[string]any
 }
 
-// TemplateMeta is the part of an object's metadata that a template has a say in; names and namespaces are not its.
+// TemplateMeta is the part of an object's metadata that a template may set; name and namespace are fixed.
 type TemplateMeta struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Rendered is what a template comes to.
+// Rendered is the result of rendering a template.
 type Rendered struct {
 	Deployment struct {
 		Metadata TemplateMeta          `json:"metadata,omitempty"`
 		Spec     appsv1.DeploymentSpec `json:"spec,omitempty"`
 	} `json:"deployment,omitempty"`
-	// Service is in use for servers only.
+	// Service is used for servers only.
 	Service struct {
 		Metadata TemplateMeta       `json:"metadata,omitempty"`
 		Spec     corev1.ServiceSpec `json:"spec,omitempty"`
 	} `json:"service,omitempty"`
 }
 
-// renderedParts are the keys of the template's spec that mean something; others are left alone.
+// renderedParts returns the keys of the template's spec that Render uses. It ignores others.
 func renderedParts() []string { return []string{"deployment", "service"} }
 
-// Render executes the Go templates inside the strings of a template, JSON as a gateway template has it in spec.template. A string that
-// stands where a number or a boolean belongs becomes one; one that is a template and comes out empty is as if it were not there. Errors
-// name the place.
+// Render executes the Go templates in the strings of raw, the JSON of spec.template of a gateway template. In place of a number or a
+// boolean, a string with a template is converted to that type. A string with a template whose result is empty is left out. Errors name the
+// position.
 func Render(raw []byte, data TemplateData) (*Rendered, error) {
 	var whole struct {
 		Spec map[string]any `json:"spec"`
@@ -73,7 +73,7 @@ func Render(raw []byte, data TemplateData) (*Rendered, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Metadata of a template may name and place the object; both are given anyway.
+	// Drop names and other identity from the metadata of the template: the gateway determines them.
 	for _, name := range renderedParts() {
 		if part, ok := filled.(map[string]any)[name].(map[string]any); ok {
 			dropIdentity(part)
@@ -98,8 +98,7 @@ func dropIdentity(part map[string]any) {
 	}
 }
 
-// fillTemplate returns a value with its templates executed, and whether it is to be kept. kind is the Go type that the value is for, nil where that
-// is not known.
+// fillTemplate returns a value with its templates executed, and whether to keep it. kind is the Go type of the value's place; nil: unknown.
 func fillTemplate(value any, kind reflect.Type, path string, data TemplateData) (any, bool, error) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -145,7 +144,7 @@ func fillTemplateText(text string, kind reflect.Type, path string, data Template
 	if err := parsed.Execute(&out, data); err != nil {
 		return nil, false, fmt.Errorf("executing %s: %w", path, err)
 	}
-	result := strings.ReplaceAll(out.String(), "<no value>", "") // what a field of spec that is not set prints as
+	result := strings.ReplaceAll(out.String(), "<no value>", "") // a template prints this for a spec field that is not set
 	if result == "" {
 		return nil, false, nil
 	}
@@ -156,7 +155,7 @@ func fillTemplateText(text string, kind reflect.Type, path string, data Template
 	return scalar, true, nil
 }
 
-// templateScalar turns text into what belongs there.
+// templateScalar converts text to the type of its place.
 func templateScalar(text string, kind reflect.Type) (any, error) {
 	kind = pointedType(kind)
 	if kind == nil {
@@ -193,7 +192,7 @@ func pointedType(kind reflect.Type) reflect.Type {
 	return kind
 }
 
-// elementType is the type of the elements of a list.
+// elementType returns the type of the elements of a list; nil if kind is not a list.
 func elementType(kind reflect.Type) reflect.Type {
 	if kind = pointedType(kind); kind != nil && kind.Kind() == reflect.Slice {
 		return kind.Elem()
@@ -201,7 +200,7 @@ func elementType(kind reflect.Type) reflect.Type {
 	return nil
 }
 
-// fieldType is the type of what an object has under a key.
+// fieldType returns the type of an object's field with a JSON name; nil: unknown.
 func fieldType(kind reflect.Type, key string) reflect.Type {
 	kind = pointedType(kind)
 	if kind == nil || reflect.PointerTo(kind).Implements(reflect.TypeFor[json.Unmarshaler]()) ||

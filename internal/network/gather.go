@@ -15,12 +15,12 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// Objects are what an API server tells of the network. Their order means nothing.
+// Objects are the objects of the network, as an API server reports them. Their order has no meaning.
 type Objects struct {
-	// LiqoNamespace is where the installation keeps its Networks and the IPs of nodes.
+	// LiqoNamespace is the namespace of the installation, with its Networks and the IPs of nodes.
 	LiqoNamespace string
 	Nodes         []corev1.Node
-	// Pods are all pods in the pod network, or at least those of gateways; for the plan of a node also those that it runs.
+	// Pods are all pods in the pod network, or at least those of gateways. For the plan of a node, they also include the pods on that node.
 	Pods           []corev1.Pod
 	Networks       []ipamv1alpha1.Network
 	IPs            []ipamv1alpha1.IP
@@ -32,34 +32,34 @@ type Objects struct {
 	Options        Options
 }
 
-// Problem is what keeps an object from having an effect.
+// Problem is a reason why an object has no effect.
 type Problem struct {
-	// ClusterID is the peer that is left out because of it; empty where no peer is.
+	// ClusterID is the ID of the peer that is left out because of the problem; empty if no peer is.
 	ClusterID string
 	// Object is the kind and the name of the object.
 	Object string
-	// Text names the field, its value and the cure, or what is waited for.
+	// Text names the field, its value and the fix, or what the object waits for.
 	Text string
-	// Waiting tells that it goes away by itself, as others do their part.
+	// Waiting: the problem disappears without a fix when other components have done their part.
 	Waiting bool
 }
 
 func (p Problem) String() string { return p.Object + ": " + p.Text }
 
-// gathering is one run of Gather.
+// gathering is the state of one run of Gather.
 type gathering struct {
 	*Objects
 	facts    Facts
 	problems []Problem
-	// gateways are the pods of each gateway, by its namespace and name.
+	// gateways has the pods of each gateway, by its namespace and name.
 	gateways map[[2]string][]*corev1.Pod
-	// servers, clients and keys are in the order in which they count.
+	// servers, clients and keys are sorted by precedence.
 	servers []*networkingv1beta1.GatewayServer
 	clients []*networkingv1beta1.GatewayClient
 	keys    []*networkingv1beta1.PublicKey
 }
 
-// Gather reads the facts out of objects. What is incomplete or wrong is left out and told; everything else goes on.
+// Gather extracts the facts from objects. It leaves out objects that are incomplete or wrong, and returns a problem for each.
 func Gather(o *Objects) (Facts, []Problem) {
 	g := &gathering{Objects: o, facts: Facts{Options: o.Options}}
 	g.servers, g.clients, g.keys = byAge(g.GatewayServers), byAge(g.GatewayClients), byAge(g.PublicKeys)
@@ -81,8 +81,8 @@ func Gather(o *Objects) (Facts, []Problem) {
 	return g.facts, g.problems
 }
 
-// GatherTranslation reads no more than a Translation needs: Networks, IPs and the peer's Configuration. It is false while the peer has no
-// place here yet; the problems tell why.
+// GatherTranslation extracts only what a Translation needs: Networks, IPs and the peer's Configuration. It returns false if this cluster
+// has no ranges for the peer yet; the problems contain the reason.
 func GatherTranslation(o *Objects, clusterID string) (Translation, []Problem, bool) {
 	g := &gathering{Objects: o}
 	g.local()
@@ -167,7 +167,7 @@ func (g *gathering) nodes() {
 			continue
 		}
 		for _, text := range n.Spec.PodCIDRs {
-			// With networks that give out addresses by themselves, this may have nothing to do with where pods are.
+			// If the CNI assigns addresses by itself, this CIDR may be unrelated to the pods' addresses.
 			if prefix, err := netip.ParsePrefix(text); err == nil && inside(g.facts.Pods, prefix) {
 				node.Pods = append(node.Pods, prefix.Masked())
 			}
@@ -185,7 +185,7 @@ func (g *gathering) nodes() {
 	}
 }
 
-// strays reads the pods that the pod CIDRs of their nodes do not cover, and all pods of such nodes.
+// strays reads the pods whose address is outside the pod CIDRs of their node, and all pods of such nodes.
 func (g *gathering) strays() {
 	running := make([][]netip.Addr, len(g.facts.Nodes))
 	astray := make([]bool, len(g.facts.Nodes))
@@ -216,7 +216,7 @@ func (g *gathering) strays() {
 	g.facts.Strays = slices.CompactFunc(g.facts.Strays, func(a, b Stray) bool { return a.IP == b.IP })
 }
 
-// podIP is the IPv4 address of a pod in the pod network; not valid when it has none, or none any more.
+// podIP returns the IPv4 address of a pod in the pod network. It is not valid if the pod has none or has ended.
 func podIP(pod *corev1.Pod) netip.Addr {
 	if pod.Spec.HostNetwork || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return netip.Addr{}
@@ -232,7 +232,7 @@ func podIP(pod *corev1.Pod) netip.Addr {
 	return netip.Addr{}
 }
 
-// named is the kind and the name of an object.
+// named returns the kind and the name of an object.
 func named(kind string, o metav1.Object) string {
 	if o.GetNamespace() == "" {
 		return kind + " " + o.GetName()
@@ -240,7 +240,7 @@ func named(kind string, o metav1.Object) string {
 	return kind + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// byAge are objects of which the first one counts: the oldest, or the first by name.
+// byAge returns objects sorted by precedence: the oldest first, then by namespace and name.
 func byAge[T any, P interface {
 	*T
 	metav1.Object
@@ -255,7 +255,7 @@ func byAge[T any, P interface {
 	return all
 }
 
-// clusterOf is the peer that an object is about: its label, else its name.
+// clusterOf returns the ID of the peer that an object is about: the value of its label, or else its name.
 func clusterOf(o metav1.Object) string {
 	return cmp.Or(o.GetLabels()[api.LabelRemoteClusterID], o.GetName())
 }

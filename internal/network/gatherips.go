@@ -13,10 +13,10 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// exposed reads what IP objects expose. views are where peers are seen here.
+// exposed reads the addresses that IP objects expose. views are the prefixes under which this cluster sees peers.
 func (g *gathering) exposed(views []netip.Prefix) {
-	// Where two of them name one address, only one can be what its answers come from: what somebody asked for goes before the system's own,
-	// then the older one.
+	// If two IP objects name the same address, only one can be the source of its answers. An object that a user created takes precedence
+	// over a system object, then the older over the newer one.
 	order := ipam.Exposing(g.LiqoNamespace)
 	ips := slices.SortedFunc(slices.Values(g.IPs), func(a, b ipamv1alpha1.IP) int { return order(&a, &b) })
 	reals, externals := map[netip.Addr]string{}, map[netip.Addr]string{}
@@ -55,7 +55,7 @@ func (g *gathering) systemNode(ip *ipamv1alpha1.IP) bool {
 	return ip.Namespace == g.LiqoNamespace && ip.Labels[ipamv1alpha1.LabelIPType] == ipamv1alpha1.IPTypeNode
 }
 
-// ofPod tells whether an IP object was made for a pod that runs at a provider.
+// ofPod reports whether an IP object was created for a pod that runs at a provider.
 func ofPod(ip *ipamv1alpha1.IP) bool {
 	owner := metav1.GetControllerOf(ip)
 	return owner != nil && owner.Kind == "Pod" && owner.APIVersion == "v1"
@@ -86,7 +86,7 @@ func (g *gathering) expose(ip *ipamv1alpha1.IP, views []netip.Prefix) (Exposed, 
 		return e, true
 	}
 	if ofPod(ip) {
-		// Its peer told that address, and must not name one of ours, or of a host, for others to call.
+		// The peer reported this address. It must not name an address of this cluster or of another host for others to call.
 		g.problem("", name, "spec.ip %s, which the provider of its pod told, is not where a peer is seen: connect the provider (liqoctl network connect), or leave the pod to be reached from this cluster alone", e.Real)
 		return e, false
 	}

@@ -13,7 +13,7 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// peers reads the peers and returns all views, also those of peers that are not complete.
+// peers reads the peers. It returns all views, including those of peers that are not complete.
 func (g *gathering) peers() []netip.Prefix {
 	var views []netip.Prefix
 	for _, p := range g.configured() {
@@ -30,7 +30,7 @@ func (g *gathering) peers() []netip.Prefix {
 	return views
 }
 
-// configured reads the peers that have a place here.
+// configured reads the peers for which this cluster has ranges.
 func (g *gathering) configured() []Peer {
 	configurations := slices.SortedFunc(slices.Values(g.Configurations), func(a, b networkingv1beta1.Configuration) int {
 		return cmp.Or(cmp.Compare(clusterOf(&a), clusterOf(&b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -53,8 +53,8 @@ func (g *gathering) configured() []Peer {
 	return peers
 }
 
-// remaps reads where the ranges of a peer appear here. others are the peers read before. A range that can't be used is left out and told of;
-// the peer as a whole is left out when it has no other.
+// remaps reads the ranges of a peer and their views in this cluster. others are the peers read before. It leaves out a range that cannot be
+// used, and reports a problem. It returns false, so that the peer is left out, if no range remains.
 func (g *gathering) remaps(c *networkingv1beta1.Configuration, p *Peer, others []Peer) bool {
 	name := named("Configuration", c)
 	if c.Status.Remote == nil && len(c.Status.Ranges) == 0 {
@@ -110,9 +110,9 @@ func (g *gathering) remaps(c *networkingv1beta1.Configuration, p *Peer, others [
 	return ok
 }
 
-// seenAs is where each of the ranges of a peer appears here, empty for those that have no place. status.ranges says it of each by its name, so that
-// nothing depends on who changed the specification last. Without it, as other versions leave it, the order of status.remote has to do; false when
-// that can't be right.
+// seenAs returns the view of each range of a peer; empty for a range that has none. status.ranges names each range, so the result does not
+// depend on the last change of the spec. Other versions leave status.ranges empty. Then seenAs uses the order of status.remote, and returns
+// false if that cannot be right.
 func seenAs(c *networkingv1beta1.Configuration, kind string, reals []string) ([]string, bool) {
 	views := make([]string, len(reals))
 	if len(c.Status.Ranges) == 0 {
@@ -137,7 +137,7 @@ func seenAs(c *networkingv1beta1.Configuration, kind string, reals []string) ([]
 	return views, true
 }
 
-// remap reads a pair of ranges, or says what is wrong with it.
+// remap parses a range and its view, or returns what is wrong with them.
 func remap(real, view string) (ipam.Remap, string) {
 	var r ipam.Remap
 	var err error
@@ -157,7 +157,8 @@ func remap(real, view string) (ipam.Remap, string) {
 	return r, ""
 }
 
-// collision says what a range must not overlap: the view nothing that is seen here, the real one no other range of the same peer.
+// collision returns which other range a range overlaps, or "". Its view must not overlap any other range that this cluster sees. Its real
+// range must not overlap another range of the same peer.
 func (g *gathering) collision(r ipam.Remap, others []Peer, same *Peer) string {
 	f := &g.facts
 	own := slices.Concat(f.Pods, f.Services)
@@ -167,7 +168,7 @@ func (g *gathering) collision(r ipam.Remap, others []Peer, same *Peer) string {
 	if overlaps(own, r.View) {
 		return fmt.Sprintf("collides here with a range of this cluster (%s): delete its Network, another one is made", join(own))
 	}
-	for _, n := range f.Nodes { // or all nodes would look for it at the peer
+	for _, n := range f.Nodes { // otherwise, all nodes would look for the node at the peer
 		if slices.ContainsFunc(n.Addresses, r.View.Contains) {
 			return fmt.Sprintf("covers here an address of Node %s: add the range of the nodes to ipam.reservedSubnets and delete this Network, another one is made", n.Name)
 		}
@@ -190,7 +191,7 @@ func (g *gathering) collision(r ipam.Remap, others []Peer, same *Peer) string {
 	return ""
 }
 
-// gateway reads the gateway of a peer.
+// gateway reads the gateway of a peer. It returns false if the gateway is missing or invalid.
 func (g *gathering) gateway(p *Peer) bool {
 	kind := ""
 	taken := func(mine string, o metav1.Object) bool {

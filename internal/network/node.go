@@ -8,20 +8,21 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// Host is what an agent knows by itself of the node that it runs on.
+// Host describes the node on which an agent runs, as the agent itself knows it.
 type Host struct {
-	// Name of the Node.
+	// Name is the name of the Node.
 	Name string
-	// MTU of the link that carries the node's InternalIP, in bytes.
+	// MTU is the MTU of the link with the node's InternalIP, in bytes.
 	MTU int
-	// Addresses are all IPv4 addresses of the host's links: also those that the API does not tell of, like that of the CNI's bridge.
+	// Addresses are all IPv4 addresses of the host's links, including those that the API does not report, such as the address of the CNI's
+	// bridge.
 	Addresses []netip.Addr
-	// Dependencies are the networks of its links, its next hops, the destinations of its routes and its resolvers.
+	// Dependencies are the networks of the host's links, its next hops, the destinations of its routes and its name servers.
 	Dependencies []Dependency
 }
 
-// CompileNode is what a node needs in its kernel. active are the gateway pods to route to, by cluster ID; see Choose. While there is no
-// peer, or the node is not known, that is nothing at all.
+// CompileNode returns the state that a node needs in its kernel. active are the addresses of the gateway pods to route to, by cluster ID;
+// see Choose. If there is no peer or the node is unknown, the state is empty.
 func CompileNode(f *Facts, host Host, active map[string]netip.Addr) dataplane.State {
 	node, ok := f.Node(host.Name)
 	if !ok || len(f.Peers) == 0 {
@@ -40,7 +41,7 @@ func CompileNode(f *Facts, host Host, active map[string]netip.Addr) dataplane.St
 		views, _ := Admitted(p, host)
 		remotes = append(remotes, views...)
 		for _, view := range views {
-			// Without a gateway the peer is unreachable, and says so: its packets must not go astray by the default route.
+			// Without a gateway, the peer is unreachable, and the route rejects packets to it. They must not leave through the default route.
 			route := dataplane.Route{Table: dataplane.OverlayTable, Destination: view.Masked(), Type: dataplane.Unreachable}
 			if has {
 				route = dataplane.Route{Table: dataplane.OverlayTable, Destination: view.Masked(), Via: gateway, Link: dataplane.OverlayLink, OnLink: true,
@@ -54,8 +55,9 @@ func CompileNode(f *Facts, host Host, active map[string]netip.Addr) dataplane.St
 	return state
 }
 
-// nodeTable keeps the overlay to its members and remote addresses to the overlay, keeps other translations off what crosses it, and lets
-// peers answer this node but not call it.
+// nodeTable returns the filters of a node. Only members may send into the overlay, and packets from remote addresses may arrive only
+// through the overlay. Other programs must not translate packets that cross the overlay. Peers may answer connections of this node, but not
+// open connections to it.
 func nodeTable(f *Facts, node Node, host Host, remotes []netip.Prefix) *dataplane.Table {
 	overlay, elsewhere := dataplane.LinkName{Name: dataplane.OverlayLink}, dataplane.LinkName{Name: dataplane.OverlayLink, Not: true}
 	members := f.members("")
@@ -63,8 +65,8 @@ func nodeTable(f *Facts, node Node, host Host, remotes []netip.Prefix) *dataplan
 	if len(node.Running) > 0 {
 		local = singles(node.Running)
 	}
-	// What IP objects expose may be called, also of this very node: its own addresses, and those of services where kube-proxy (IPVS) gives them
-	// to every node.
+	// Peers may call addresses that IP objects expose, even addresses of this node: its own, and those of Services that kube-proxy (IPVS)
+	// assigns to every node.
 	own, exposed := slices.Concat(node.Addresses, host.Addresses), []netip.Addr{}
 	for _, e := range f.Exposed {
 		if e.Kind == KindHost {
@@ -80,23 +82,25 @@ func nodeTable(f *Facts, node Node, host Host, remotes []netip.Prefix) *dataplan
 		return dataplane.Match{InLink: in, Source: from, Destination: to, Transport: dataplane.UDP, DestinationPort: f.overlayPort()}
 	}
 	anywhere := dataplane.LinkName{}
-	// A packet that was just wrapped must not be translated: the kernel has already made its checksum for one whose content is to be summed by
-	// the hardware, and translating spoils that (seen as InCsumErrors). It would be: it has the mark by which kube-proxy asks for a masquerade
-	// of the packet inside, since the identity below is decided first and nobody takes the mark off; and CNIs masquerade what hosts send to pods.
+	// An encapsulated packet must not be translated. The kernel computed its outer checksum for an inner packet whose checksum the hardware
+	// completes, and a translation corrupts the outer checksum (seen as InCsumErrors).
+	//
+	// Without this rule, the packet would be translated. It carries the mark with which kube-proxy requests a masquerade of the inner
+	// packet: the identity rule below decides first, and nothing clears the mark. CNIs also masquerade packets from hosts to pods.
 	nat := []dataplane.FilterRule{{Match: toOverlay(only(node.IP), dataplane.Selector{}, anywhere), Verdict: dataplane.KeepSource}}
 	if !f.Options.FullMasquerade {
-		// A pod's address stays: the identity keeps the CNI's own masquerade off. But a pod of another node that called a service by this one must
-		// be answered through it.
+		// A pod's source address stays: the identity rule prevents the CNI's own masquerade. But if a pod of another node called a Service
+		// through this node, the answer must pass this node.
 		nat = append(nat,
 			dataplane.FilterRule{Match: dataplane.Match{OutLink: overlay, Source: dataplane.Selector{Set: "local", Not: true}, DestinationTranslated: true}, Verdict: dataplane.ToSource, Address: node.IP},
 			dataplane.FilterRule{Match: dataplane.Match{OutLink: overlay, Source: dataplane.Selector{Set: "pods"}}, Verdict: dataplane.KeepSource})
 	}
 	nat = append(nat,
 		dataplane.FilterRule{Match: dataplane.Match{OutLink: overlay}, Verdict: dataplane.ToSource, Address: node.IP},
-		// A peer called a service. Its pod may run on another node, and must answer through this one.
+		// A peer called a Service. The Service's pod may run on another node, and its answer must pass this node.
 		dataplane.FilterRule{Match: dataplane.Match{InLink: overlay, DestinationTranslated: true}, Verdict: dataplane.Masquerade},
 		dataplane.FilterRule{Match: dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "pods"}}, Verdict: dataplane.KeepSource},
-		// A peer called a host outside the cluster, which does not know where we see the peer.
+		// A peer called a host outside the cluster. That host does not know the addresses under which this cluster sees the peer.
 		dataplane.FilterRule{Match: dataplane.Match{InLink: overlay}, Verdict: dataplane.Masquerade},
 	)
 	return &dataplane.Table{
@@ -111,18 +115,19 @@ func nodeTable(f *Facts, node Node, host Host, remotes []netip.Prefix) *dataplan
 		},
 		Chains: []dataplane.Chain{
 			{Name: "check", Hook: dataplane.Prerouting, Priority: dataplane.Raw, Rules: []dataplane.FilterRule{
-				// Only members send into the overlay of others. What comes to a gateway from another node may have any of its addresses in the pod
-				// network, since CNIs masquerade what hosts send to pods; so each node answers for its own pods. The same port is free inside the overlay.
+				// Only members may send to the overlay port of members. A gateway cannot check this alone: packets from another node may have
+				// any of that node's addresses in the pod network, because CNIs masquerade packets from hosts to pods. So each node drops such
+				// packets of its own pods. Inside the overlay, the same port is free for other uses.
 				{Match: toOverlay(dataplane.Selector{Set: "members"}, dataplane.Selector{}, elsewhere), Verdict: dataplane.Return},
 				drop(toOverlay(dataplane.Selector{Set: "local"}, dataplane.Selector{Set: "members"}, elsewhere)),
 				drop(dataplane.Match{InLink: elsewhere, Source: dataplane.Selector{Set: "remotes"}}),
 				drop(dataplane.Match{InLink: overlay, Source: dataplane.Selector{Set: "remotes", Not: true}}),
 			}},
-			// Before services are translated, so that ports of nodes are no way around it.
+			// Before the translation of Services, so that node ports do not bypass the check.
 			{Name: "guard", Hook: dataplane.Prerouting, Priority: dataplane.Mangle, Rules: []dataplane.FilterRule{
 				drop(dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "own"}, Unasked: true}),
 			}},
-			// And for addresses of the host that came up since it was last looked at: the overlay listens at all of them, too.
+			// Checks also the addresses that the host got since the agent last read them. The overlay listens on all of them too.
 			{Name: "host", Hook: dataplane.Input, Priority: dataplane.Filter, Rules: []dataplane.FilterRule{
 				drop(toOverlay(dataplane.Selector{Set: "members", Not: true}, dataplane.Selector{}, anywhere)),
 				{Match: dataplane.Match{InLink: overlay, DestinationTranslated: true}, Verdict: dataplane.Accept},

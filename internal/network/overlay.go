@@ -8,14 +8,14 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// overlay is the link by which nodes and gateway pods reach each other. It has no addresses of its own: the next hop of a route is a
-// member's address below it, and the hardware address follows from that.
+// overlay returns the link through which nodes and gateway pods reach each other. It has no addresses of its own. The next hop of a route
+// is the underlay address of a member, and the hardware address is derived from it.
 func overlay(f *Facts, local netip.Addr, mtu int) dataplane.Link {
 	return dataplane.Link{Name: dataplane.OverlayLink, Kind: dataplane.VXLAN, MTU: mtu - OverlayOverhead,
 		VNI: OverlayVNI, Port: f.overlayPort(), Local: local, MAC: hardware(local)}
 }
 
-// members are all addresses of nodes, and the gateway pods of peers but the one.
+// members returns all addresses of nodes and of gateway pods, except the gateway pods of one peer.
 func (f *Facts) members(except string) []netip.Addr {
 	var all []netip.Addr
 	for _, n := range f.Nodes {
@@ -32,12 +32,12 @@ func (f *Facts) members(except string) []netip.Addr {
 	return all
 }
 
-// neighbour is another member of the overlay.
+// neighbour returns the entry of another member of the overlay.
 func neighbour(ip netip.Addr) dataplane.Neighbour {
 	return dataplane.Neighbour{Link: dataplane.OverlayLink, IP: ip, MAC: hardware(ip), Underlay: ip}
 }
 
-// neighbours are other members of the overlay, each once, without the host itself.
+// neighbours returns the entries of other members of the overlay, without duplicates and without the host itself.
 func neighbours(self netip.Addr, members []netip.Addr) []dataplane.Neighbour {
 	var all []dataplane.Neighbour
 	for _, p := range singles(members) {
@@ -48,7 +48,7 @@ func neighbours(self netip.Addr, members []netip.Addr) []dataplane.Neighbour {
 	return all
 }
 
-// hardware is the hardware address of a member: locally administered, and its address.
+// hardware returns the hardware address of a member: locally administered, and with the member's IP address in its last four bytes.
 func hardware(ip netip.Addr) dataplane.MAC {
 	a := ip.As4()
 	return dataplane.MAC{0x02, 0x4c, a[0], a[1], a[2], a[3]}
@@ -58,17 +58,17 @@ func (f *Facts) overlayPort() uint16 { return cmp.Or(f.Options.OverlayPort, Defa
 
 func (f *Facts) rulePriority() int { return cmp.Or(f.Options.RulePriority, DefaultRulePriority) }
 
-// routeMTU is the MTU of routes to the peer on a node whose link has this one. A node, unlike a gateway, sends "fragmentation needed"
-// before anything is translated, so that the pod understands it.
+// routeMTU returns the MTU in bytes of routes to the peer, on a node whose link has the MTU link. A node, unlike a gateway, sends
+// "fragmentation needed" before it translates anything, so the pod recognizes its packet in the error.
 func (p *Peer) routeMTU(link int) int {
 	mtu := p.TunnelMTU
-	if mtu == 0 { // nobody told yet: what is left when the gateway pod's link is an overlay as well
+	if mtu == 0 { // not reported yet: assume that the gateway pod's link is an overlay as well
 		mtu = TunnelMTU(p, link-OverlayOverhead)
 	}
 	return min(mtu, link-OverlayOverhead)
 }
 
-// routes by table and destination: the first one counts.
+// routes maps a table and a destination to a route. The first route that is added takes precedence.
 type routes map[routeKey]dataplane.Route
 
 type routeKey struct {
@@ -96,7 +96,7 @@ func (r routes) all() []dataplane.Route {
 
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// singles are the elements of a set of addresses, each once.
+// singles returns the elements of a set of addresses, without duplicates.
 func singles(addresses []netip.Addr) []netip.Prefix {
 	all := make([]netip.Prefix, len(addresses))
 	for i, a := range addresses {
@@ -105,7 +105,7 @@ func singles(addresses []netip.Addr) []netip.Prefix {
 	return sorted(all)
 }
 
-// disjoint are the elements of a set of prefixes: those that no other one covers.
+// disjoint returns the elements of a set of prefixes, without those that another prefix covers.
 func disjoint(prefixes []netip.Prefix) []netip.Prefix {
 	var all []netip.Prefix
 	for _, p := range sorted(prefixes) { // a prefix comes after the one that covers it
@@ -116,7 +116,7 @@ func disjoint(prefixes []netip.Prefix) []netip.Prefix {
 	return all
 }
 
-// cover are the elements of a set of prefixes and of single addresses.
+// cover returns the elements of a set of prefixes and single addresses.
 func cover(prefixes []netip.Prefix, addresses []netip.Addr) []netip.Prefix {
 	return disjoint(slices.Concat(prefixes, singles(addresses)))
 }

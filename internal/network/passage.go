@@ -10,19 +10,19 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// Packet is what of a packet the plans of hosts look at.
+// Packet holds the fields of a packet that the plans of hosts use.
 type Packet struct {
 	Source, Destination netip.Addr
 	Transport           dataplane.Transport
 	// Port is the destination port.
 	Port uint16
-	// SYN tells that it opens a TCP connection.
+	// SYN: the packet opens a TCP connection.
 	SYN bool
 	// Quoted is the packet that an ICMP error is about; nil for all other packets.
 	Quoted *Quoted
 }
 
-// Quoted is the beginning of a packet inside an ICMP error.
+// Quoted holds the addresses of the packet that an ICMP error quotes.
 type Quoted struct {
 	Source, Destination netip.Addr
 }
@@ -35,52 +35,51 @@ func (p Packet) String() string {
 	return text
 }
 
-// Answer is the packet that answers this one.
+// Answer returns the packet that answers p.
 func (p Packet) Answer() Packet {
 	return Packet{Source: p.Destination, Destination: p.Source, Transport: p.Transport}
 }
 
-// Error is the ICMP error with which the destination refuses the packet.
+// Error returns the ICMP error with which the destination rejects p.
 func (p Packet) Error() Packet {
 	return Packet{Source: p.Destination, Destination: p.Source, Transport: dataplane.ICMP, Quoted: &Quoted{p.Source, p.Destination}}
 }
 
-// Step is one thing that happened to a packet on a host.
+// Step is one event of a packet on a host.
 type Step struct {
-	// By is the rule or the route, as nft and ip would say it, or whoever else did it in words.
+	// By is the rule or the route, in the style of nft and ip, or a description of another cause.
 	By            string
 	Before, After Packet
 }
 
-// Pass is what becomes of a packet that a host with this plan, and these addresses of its own, forwards: how it leaves, and by which link. It
-// is false for packets that are dropped or for the host itself.
+// Pass returns how a host that applies this plan forwards a packet: the packet that leaves, and its link. in is the link on which the
+// packet arrives, and own are the host's own addresses. ok is false if the host drops the packet or is its destination.
 func Pass(state *dataplane.State, packet Packet, in string, own ...netip.Addr) (out Packet, link string, ok bool) {
 	p := &passage{state: state, packet: packet, in: in, fresh: true}
 	ok = p.through(own...)
 	return p.packet, p.out, ok
 }
 
-// passage is a packet on its way through the plan of one host. It does what a kernel does with these rules, and knows nothing of what they
-// are for.
+// passage is a packet on its way through the plan of one host. It evaluates the rules as a kernel would, without knowing their purpose.
 type passage struct {
 	state   *dataplane.State
 	packet  Packet
 	in, out string
-	// fresh says that the packet opens a connection, translated that a service's address was replaced in it.
+	// fresh: the packet opens a connection. translated: the address of a Service was replaced in the packet.
 	fresh, translated bool
 	steps             []Step
 }
 
-// through goes from one link to another, without the chains that translate connections.
+// through forwards the packet from one link to another, without the NAT chains. It returns false if the packet is not forwarded.
 func (p *passage) through(own ...netip.Addr) bool {
 	if !p.filter(dataplane.Prerouting) || slices.Contains(own, p.packet.Destination) || slices.Contains(own, p.packet.Source) {
-		return false // it is for the host itself, or a lie
+		return false // the packet is for the host itself, or its source is forged
 	}
 	route, ok := p.route()
 	return ok && route.Type == dataplane.Unicast && p.filter(dataplane.Forward) && p.filter(dataplane.Postrouting)
 }
 
-// filter runs the filter chains of a hook; false if they drop the packet.
+// filter runs the filter chains of a hook. It returns false if they drop the packet.
 func (p *passage) filter(hook dataplane.Hook) bool {
 	if p.state.Table == nil {
 		return true
@@ -103,7 +102,8 @@ func (p *passage) filter(hook dataplane.Hook) bool {
 	return true
 }
 
-// translate runs the chains that translate sources. Only the first packet of a connection gets there.
+// translate runs the NAT chains at postrouting. Only the first packet of a connection reaches them. link is the address that a masquerade
+// uses.
 func (p *passage) translate(link netip.Addr) {
 	if p.state.Table == nil || !p.fresh {
 		return
@@ -126,7 +126,7 @@ func (p *passage) translate(link netip.Addr) {
 	}
 }
 
-// chain runs a chain until a rule decides, and returns that rule.
+// chain runs a chain until a rule gives a verdict, and returns that rule and verdict.
 func (p *passage) chain(name string, depth int) (dataplane.FilterRule, dataplane.Verdict) {
 	i := slices.IndexFunc(p.state.Table.Chains, func(c dataplane.Chain) bool { return c.Name == name })
 	if i < 0 || depth > 8 {
@@ -184,7 +184,7 @@ func (p *passage) selects(s dataplane.Selector, a netip.Addr) bool {
 	return true
 }
 
-// rewrite does what the rule says; false if it ends there, because a map does not have the address.
+// rewrite applies the rewrite of a rule. It returns false if the rule ends there because the map lacks the address.
 func (p *passage) rewrite(chain string, rule dataplane.FilterRule) bool {
 	before := p.packet
 	if p.packet.Quoted != nil {
@@ -222,7 +222,7 @@ func (p *passage) rewrite(chain string, rule dataplane.FilterRule) bool {
 	return true
 }
 
-// route asks the rules and the tables, the longest prefix first; false if none of ours has a route.
+// route finds the route in the plan: rules by priority, then the longest prefix. It returns false if the plan has no route for the packet.
 func (p *passage) route() (dataplane.Route, bool) {
 	rules := slices.Clone(p.state.Rules)
 	slices.SortStableFunc(rules, func(a, b dataplane.Rule) int { return cmp.Compare(a.Priority, b.Priority) })

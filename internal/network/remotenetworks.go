@@ -17,17 +17,18 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// RemoteNetwork is a range of a peer that wants a place here.
+// RemoteNetwork is a range of a peer that needs a view in this cluster.
 type RemoteNetwork struct {
-	// Name of its Network, in the namespace of the Configuration.
+	// Name is the name of the range's Network, in the namespace of the Configuration.
 	Name string
-	// CIDR as the peer knows it.
+	// CIDR is the range as the peer itself uses it.
 	CIDR netip.Prefix
-	// Type is a value of label configuration.liqo.io/cidr-type.
+	// Type is a value of the label configuration.liqo.io/cidr-type.
 	Type string
 }
 
-// RemoteNetworks are the ranges that a Configuration names, pods first, each list in its order. An error names field, value and cure.
+// RemoteNetworks returns the ranges in the spec of a Configuration: pods first, each list in its order. An error names the field, its value
+// and the fix.
 func RemoteNetworks(c *networkingv1beta1.Configuration) ([]RemoteNetwork, error) {
 	cidrs := c.Spec.Remote.CIDR
 	for field, list := range map[string][]string{"pod": cidrs.Pod, "external": cidrs.External} {
@@ -63,11 +64,15 @@ func RemoteNetworks(c *networkingv1beta1.Configuration) ([]RemoteNetwork, error)
 	return all, nil
 }
 
-// RemoteRanges fills in, of a Configuration's status, where the ranges of the peer appear here. status.ranges says of each range that has a place where
-// that is; what has one keeps it while others wait. The lists of status.remote go by the order of the specification and can't leave one out, so
-// they end before the first that has none, and are nil as long as pods or the outside would have none. A range that only the peer named has none
-// while its Network is not ready. The condition tells, with the words of
-// the Networks, what is waited for or what collides; its time and generation are left to the caller.
+// RemoteRanges fills in the ranges of a Configuration's status: the peer's ranges and their views in this cluster. status.ranges has each
+// range that has a view; such a range keeps it while others still wait.
+//
+// The lists in status.remote follow the order of the spec and cannot skip a range. So they end before the first range without a view.
+// status.remote is nil while one of the two lists, pod or external, would be empty. A range that only the peer named has no view while its
+// Network is not ready.
+//
+// The returned condition repeats the messages of the Networks: what they wait for, or what collides. The caller sets its time and
+// generation.
 func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Network, status *networkingv1beta1.ConfigurationStatus) metav1.Condition {
 	condition := metav1.Condition{
 		Type: networkingv1beta1.ConditionCIDRsConfigured, Status: metav1.ConditionTrue, Reason: networkingv1beta1.ReasonCIDRsConfigured,
@@ -108,12 +113,13 @@ func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Netw
 	return condition
 }
 
-// refused tells whether a range that only the peer named has a place that something here needs, by now or since an earlier version gave it.
+// refused reports whether a Network that only the peer named is not ready, because its range overlaps one that this cluster needs. An
+// earlier version may have assigned that range.
 func refused(n *ipamv1alpha1.Network) bool {
 	return n.Labels[ipamv1alpha1.LabelNetworkNegotiated] == api.True && meta.IsStatusConditionFalse(n.Status.Conditions, "Ready")
 }
 
-// InTheWay is the name of a Network on its way out that has, or asks for, addresses of the range; empty when there is none.
+// InTheWay returns the name of a Network being deleted that has or requests addresses of the range; "" if there is none.
 func InTheWay(wanted RemoteNetwork, leaving map[string]*ipamv1alpha1.Network) string {
 	for _, name := range slices.Sorted(maps.Keys(leaving)) {
 		for _, text := range []string{leaving[name].Spec.CIDR, leaving[name].Status.CIDR} {
@@ -132,7 +138,7 @@ func appendOnce(list []string, text string) []string {
 	return append(list, text)
 }
 
-// LocalRanges are this cluster's own ranges as its Networks have them; otherwise what is waited for.
+// LocalRanges returns this cluster's own ranges, as its Networks report them. If a range is missing, wait describes which one.
 func LocalRanges(networks []ipamv1alpha1.Network) (local networkingv1beta1.ClusterConfig, wait string) {
 	sorted := slices.SortedFunc(slices.Values(networks), func(a, b ipamv1alpha1.Network) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range sorted {

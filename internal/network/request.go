@@ -12,21 +12,23 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// maxRanges is how many ranges a peer may name, and maxAddresses how many addresses they may hold together: each range has routes here, and all of
-// them take place in the pools that every peer shares.
+// maxRanges limits the number of ranges that a peer may name, and maxAddresses the number of addresses that they contain together. Each
+// range needs routes in this cluster, and all ranges take space in the pools that the peers share.
 const (
 	maxRanges    = 64
 	maxAddresses = 1 << 21
 )
 
-// Negotiated tells whether only the peer named what is in an object of the network, the ranges of a Configuration for instance, in a NetworkRequest: no
-// administrator of this cluster entered it. The label outlives the owner reference, which goes with the request. Objects of earlier versions have no label.
+// Negotiated reports whether the content of a network object comes only from a peer's NetworkRequest, for example the ranges of a
+// Configuration. No administrator of this cluster entered it. The label stays when the owner reference disappears with the request. Objects
+// of earlier versions have only the owner reference.
 func Negotiated(o metav1.Object) bool {
 	return o.GetLabels()[networkingv1beta1.LabelNegotiated] == api.True || slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.Kind == "NetworkRequest" })
 }
 
-// AsServer decides whether this cluster has the end of the tunnel that the peer dials. What is there already decides first, then who asks: with
-// requests both ways, the one of the consumer that comes first in order, so that both clusters decide alike. own is this cluster's ID.
+// AsServer reports whether this cluster runs the server side of the tunnel, which the peer dials. server and client tell which gateway
+// exists already; an existing one decides. Otherwise, the request decides whose consumer, as consumerOf returns it, comes first in order.
+// So both clusters decide alike even with requests in both directions. own is this cluster's ID.
 func AsServer(requests []networkingv1beta1.NetworkRequest, consumerOf func(*networkingv1beta1.NetworkRequest) string, own string, server, client bool) bool {
 	if server || client {
 		return server
@@ -44,8 +46,8 @@ func AsServer(requests []networkingv1beta1.NetworkRequest, consumerOf func(*netw
 	return consumer == (first.Spec.Server == networkingv1beta1.ServerAtConsumer)
 }
 
-// CheckFacts tells why the network that a peer reports is refused. Nobody here has looked at it: a range is private, and an endpoint is none that
-// means something else on every host.
+// CheckFacts returns an error if this cluster refuses the network facts that a peer reports. No administrator of this cluster reviewed
+// them. So all ranges must be private and within the limits. No address of an endpoint may be one that means something else on every host.
 func CheckFacts(facts *networkingv1beta1.NetworkFacts) error {
 	if n := len(facts.CIDR.Pod) + len(facts.CIDR.External); n > maxRanges {
 		return fmt.Errorf("it has %d ranges, want at most %d", n, maxRanges)
@@ -75,7 +77,7 @@ func CheckFacts(facts *networkingv1beta1.NetworkFacts) error {
 	return nil
 }
 
-// CheckRange tells why a range that a peer names is not taken from it; nil means that it is private.
+// CheckRange parses a range that a peer names. It returns an error if the range is not a private IPv4 range.
 func CheckRange(text string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil || !prefix.Addr().Is4() || prefix != prefix.Masked() {
@@ -88,7 +90,7 @@ func CheckRange(text string) (netip.Prefix, error) {
 	return prefix, nil
 }
 
-// dialable tells whether an address leads to another host.
+// dialable reports whether an address leads to another host.
 func dialable(a netip.Addr) bool {
 	if a.Is4() {
 		return ipam.Special(a) == ""

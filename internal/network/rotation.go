@@ -7,14 +7,14 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// Rotation is where a change of the far gateway's key stands. Traffic stays with the present key until the next one shook hands, so the two
-// ends may change in any order within the time that a session lives. The zero value knows no key.
+// Rotation is the state of a change of the far gateway's key. Traffic stays with the present key until the next key has completed a
+// handshake. So the two ends may switch in any order within the lifetime of a session. The zero value has no key.
 type Rotation struct {
 	Present, Next dataplane.PublicKey
 }
 
-// Step goes on with the key that we were told last (the zero key: none, the present one stays) and with what WireGuard tells of
-// handshakes. A first key needs no handshake.
+// Step returns the next state, given the last reported key and the handshake times of WireGuard. If the reported key is zero, the present
+// key stays. The first key needs no handshake.
 func (r Rotation) Step(told dataplane.PublicKey, handshakes map[dataplane.PublicKey]time.Time) Rotation {
 	none := dataplane.PublicKey{}
 	switch {
@@ -26,7 +26,7 @@ func (r Rotation) Step(told dataplane.PublicKey, handshakes map[dataplane.Public
 	return Rotation{Present: r.Present, Next: told}
 }
 
-// Peers are what WireGuard is to have: endpoint is what to dial, not valid for servers.
+// Peers returns the peers that WireGuard must have. endpoint is the endpoint to dial; not valid for servers.
 func (r Rotation) Peers(endpoint netip.AddrPort) []TunnelPeer {
 	var peers []TunnelPeer
 	if none := (dataplane.PublicKey{}); r.Present != none {

@@ -13,19 +13,19 @@ import (
 
 // SystemIP is an address of this cluster that peers always know.
 type SystemIP struct {
-	// Name of its IP in the namespace of the installation, and the value of label ipam.liqo.io/ip-type.
+	// Name is the name of the IP object in the namespace of the installation. Type is the value of its label ipam.liqo.io/ip-type.
 	Name, Type string
-	// Address, IPv4.
+	// Address is the IPv4 address.
 	Address string
 }
 
-// ServiceIPs are the types of IPs that stand for Services, each the name of its IP too.
+// ServiceIPs returns the types of the IPs that stand for Services. Each type is also the name of its IP.
 func ServiceIPs() []string {
 	return []string{ipamv1alpha1.IPTypeAPIServer, ipamv1alpha1.IPTypeAPIServerProxy, ipamv1alpha1.IPTypeAuthentication}
 }
 
-// SystemIPs are the addresses of the nodes, and of Services by the type of their IP, by name. What has no address yet, and virtual nodes, are
-// left out.
+// SystemIPs returns the addresses of the nodes, and of the Services, given by the type of their IP. The result is sorted by name. Virtual
+// nodes and objects without an address are left out.
 func SystemIPs(nodes []corev1.Node, services map[ipamv1alpha1.IPType]*corev1.Service) []SystemIP {
 	var all []SystemIP
 	for i := range nodes {
@@ -46,7 +46,7 @@ func SystemIPs(nodes []corev1.Node, services map[ipamv1alpha1.IPType]*corev1.Ser
 	return all
 }
 
-// clusterIP is the IPv4 address of a Service, of which there may be none.
+// clusterIP returns the IPv4 address of a Service; false if there is none.
 func clusterIP(service *corev1.Service) (string, bool) {
 	if service == nil {
 		return "", false
@@ -59,7 +59,8 @@ func clusterIP(service *corev1.Service) (string, bool) {
 	return "", false
 }
 
-// StaleSystemIP tells whether an IP was made by the system for an address that there is no more. An address is never changed in place.
+// StaleSystemIP reports whether the system created an IP for an address that no longer exists. The address of an IP is never changed in
+// place.
 func StaleSystemIP(ip *ipamv1alpha1.IP, wanted []SystemIP) bool {
 	kind, ok := ip.Labels[ipamv1alpha1.LabelIPType]
 	if !ok || (kind != ipamv1alpha1.IPTypeNode && !slices.Contains(ServiceIPs(), kind)) {

@@ -9,15 +9,15 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// Translation is how addresses change between this cluster and one peer. It is what gateways do to packets, for everybody who has an
-// address and no packet: pods' addresses, endpoints, explanations.
+// Translation converts addresses between this cluster and one peer, as gateways do in packets. It serves code that has an address but no
+// packet: for addresses of pods, endpoints and explanations.
 //
-// On the wire, inside the tunnel, an address is a pod's own one in its own cluster or one of its cluster's external CIDR. A view is where
-// a cluster sees a wire address of its peer.
+// A wire address is an address as it appears inside the tunnel: the address of a pod in its own cluster, or an address of its cluster's
+// external CIDR. A view is the address under which a cluster sees a wire address of its peer.
 type Translation struct {
-	// ClusterID is the peer's.
+	// ClusterID is the ID of the peer.
 	ClusterID string
-	// Pods and External pair the prefixes of the peer with our views of them.
+	// Pods and External map the prefixes of the peer to this cluster's views of them.
 	Pods, External []ipam.Remap
 
 	ours       []netip.Prefix
@@ -25,7 +25,7 @@ type Translation struct {
 	toReal     map[netip.Addr]netip.Addr
 }
 
-// Translation returns the one between this cluster and a peer; false if the peer is not known or not complete.
+// Translation returns the translation between this cluster and a peer; false if the peer is unknown or not complete.
 func (f *Facts) Translation(clusterID string) (Translation, bool) {
 	p, ok := f.Peer(clusterID)
 	if !ok {
@@ -44,8 +44,8 @@ func newTranslation(clusterID string, pods, external []ipam.Remap, ours []netip.
 	return t
 }
 
-// ToView is where we see an address that the peer tells of: one of its pods, or of its external CIDR. Every other address is refused: a
-// peer must not name an address that is not its own.
+// ToView returns the view of an address that the peer reports: the address of a pod of the peer, or one of its external CIDR. It returns an
+// error for every other address, because a peer must not name an address that is not its own.
 func (t Translation) ToView(told netip.Addr) (netip.Addr, error) {
 	if why := ipam.Special(told); why != "" {
 		return netip.Addr{}, fmt.Errorf("translating address %s told by cluster %q: it is %s", told, t.ClusterID, why)
@@ -63,7 +63,7 @@ func (t Translation) ToView(told netip.Addr) (netip.Addr, error) {
 		told, t.ClusterID, prefixes(t.remaps(), false), why, t.ClusterID)
 }
 
-// ToReal is what the peer itself calls an address of it that we see as view.
+// ToReal returns the peer's own address for a view.
 func (t Translation) ToReal(view netip.Addr) (netip.Addr, error) {
 	for _, r := range t.remaps() {
 		if real, ok := r.ToReal(view); ok {
@@ -73,7 +73,8 @@ func (t Translation) ToReal(view netip.Addr) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("translating address %s for cluster %q: it is not where we see that cluster (%s)", view, t.ClusterID, prefixes(t.remaps(), true))
 }
 
-// ToWire is what peers are to be told about an address of ours: pods' addresses as they are, others as an IP object exposes them.
+// ToWire returns the address that peers must use for an address of this cluster. Addresses of pods stay as they are. For others, it is the
+// address under which an IP object exposes them. It returns an error if there is none.
 func (t Translation) ToWire(own netip.Addr) (netip.Addr, error) {
 	if contains(t.ours, own) {
 		return own, nil
@@ -85,7 +86,7 @@ func (t Translation) ToWire(own netip.Addr) (netip.Addr, error) {
 		own, t.ClusterID, join(t.ours), own)
 }
 
-// FromWire is the address of ours that a peer means with a wire address: the inverse of ToWire.
+// FromWire returns the address of this cluster that a wire address stands for: the inverse of ToWire.
 func (t Translation) FromWire(wire netip.Addr) (netip.Addr, error) {
 	if contains(t.ours, wire) {
 		return wire, nil
@@ -102,7 +103,7 @@ func contains(prefixes []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// inside tells whether one of the prefixes covers all of p.
+// inside reports whether one of the prefixes covers all of p.
 func inside(prefixes []netip.Prefix, p netip.Prefix) bool {
 	return slices.ContainsFunc(prefixes, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) })
 }

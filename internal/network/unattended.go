@@ -12,15 +12,19 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// unattendedFor is how long no pod of a gateway may run before its tunnel counts as lost. One that is replaced runs before that.
+// unattendedFor is how long no pod of a gateway may run before its tunnel counts as lost. A pod that is replaced runs again within that
+// time.
 const unattendedFor = 5 * time.Second
 
-// ConnectionCondition is the type of the condition, of a Connection, that repeats its value for those who read conditions.
+// ConnectionCondition is the type of the Connection's condition that repeats its value, for tools that read conditions.
 const ConnectionCondition = "Connected"
 
-// Unattended is what a Connection says when nobody is left who could: the replica at work tells of the tunnel, and one whose node died does not. None
-// of its pods runs then, or there are none. The replica's word counts again as soon as it is later than that: Kubernetes may be cut off
-// from a node that works. again is when to look again, 0 for not before there is news. pods are those of the gateway.
+// Unattended returns the status of a Connection, given the pods of its gateway. The active replica reports the state of the tunnel, but it
+// cannot do so if its node died. So if the status is Connected but there are no pods, or none has run for unattendedFor, Unattended returns
+// the status with the value ConnectionError.
+//
+// A report of the replica that is later than the end of all pods takes precedence: Kubernetes may have lost contact with a node that works.
+// again is the delay after which the caller must call Unattended again; 0: only after the next change.
 func Unattended(before networkingv1beta1.ConnectionStatus, generation int64, pods []corev1.Pod, now time.Time) (after networkingv1beta1.ConnectionStatus, again time.Duration) {
 	if before.Value != networkingv1beta1.Connected {
 		return before, 0
@@ -57,9 +61,9 @@ func Unattended(before networkingv1beta1.ConnectionStatus, generation int64, pod
 	return after, 0
 }
 
-// runs tells whether a pod does, as far as anybody knows, and since when it does not. One of which a container runs does, though it is not ready:
-// its agent may be about to start anew, which is nothing to the tunnel. When Kubernetes loses sight of a node it calls the pods there not ready,
-// and leaves of their containers what was heard last.
+// runs reports whether a pod runs, as far as Kubernetes knows, and since when it does not. A pod with a running container runs even if it
+// is not ready: its agent may be restarting, which does not affect the tunnel. When Kubernetes loses contact with a node, it marks the pods
+// there as not ready, and keeps the last known state of their containers.
 func runs(pod *corev1.Pod) (there bool, since time.Time) {
 	since = pod.CreationTimestamp.Time
 	var ready, containers bool
@@ -71,7 +75,7 @@ func runs(pod *corev1.Pod) (there bool, since time.Time) {
 			containers = c.Status == corev1.ConditionTrue
 		}
 	}
-	if ready || containers { // ready containers in a pod that is not: nobody hears of them any more
+	if ready || containers { // ready containers in a pod that is not ready: Kubernetes lost contact with the node
 		return ready, since
 	}
 	running := func(c corev1.ContainerStatus) bool { return c.State.Running != nil }

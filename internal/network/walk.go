@@ -9,36 +9,36 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// Links that a walk names where it is not one of ours.
+// Names of links outside Liqo in a walk.
 const (
 	podLink     = "pod"
 	outsideLink = "outside"
 )
 
-// sampleMTU stands for the MTU of links: a walk does not depend on it.
+// sampleMTU is used as the MTU of all links, in bytes. A walk does not depend on the MTU.
 const sampleMTU = 1500
 
-// walk takes packets through the compiled plans of all hosts on their way, in all clusters.
+// walk follows packets through the compiled plans of all hosts on their path, in all clusters.
 type walk struct {
 	clusters []Cluster
 	hops     []Hop
 	fault    *Fault
-	// flows are what connection tracking of the nodes remembers.
+	// flows are the connections that connection tracking on the nodes knows.
 	flows []flow
 }
 
-// flow is a connection whose source a node translated.
+// flow is a connection whose source a node translated. One without a node is a call as it left its cluster's pod or node.
 type flow struct {
 	cluster, node string
 	before, after Packet
 }
 
-// arrival is where a packet came to.
+// arrival is the point at which a packet arrived.
 type arrival struct {
 	cluster *Cluster
 	node    Node
 	packet  Packet
-	// in is where it went from the node: a pod's link, to the node itself (empty), or out of the cluster.
+	// in is where the packet leaves the node: a pod's link, the node itself (empty), or out of the cluster.
 	in string
 }
 
@@ -59,8 +59,8 @@ func (w *walk) hop(c *Cluster, kind, name string, steps []Step) {
 	w.hops = append(w.hops, Hop{Cluster: c.ID, Kind: kind, Name: name, Steps: steps})
 }
 
-// leave takes a packet that starts on a node, in a pod (in is its link) or on the node itself, into the overlay. A fresh one opens a
-// connection.
+// leave sends a packet that starts on a node into the overlay: in a pod (in is its link) or on the node itself (in is empty). A fresh
+// packet opens a connection.
 func (w *walk) leave(c *Cluster, node Node, packet Packet, in string, fresh bool) *arrival {
 	state := CompileNode(&c.Facts, Host{Name: node.Name, MTU: sampleMTU}, c.active())
 	p := &passage{state: &state, packet: packet, in: in, fresh: fresh}
@@ -85,7 +85,7 @@ func (w *walk) leave(c *Cluster, node Node, packet Packet, in string, fresh bool
 	return w.onward(c, node, p, route)
 }
 
-// forward takes a packet that came by the overlay, and is for a peer, back into it.
+// forward sends a packet for a peer that arrived through the overlay back into the overlay.
 func (w *walk) forward(c *Cluster, node Node, p *passage) *arrival {
 	route, ok := p.route()
 	if !ok || route.Type == dataplane.Unreachable {
@@ -95,7 +95,7 @@ func (w *walk) forward(c *Cluster, node Node, p *passage) *arrival {
 	return w.onward(c, node, p, route)
 }
 
-// onward takes a packet from a node into the overlay.
+// onward sends a packet from a node into the overlay.
 func (w *walk) onward(c *Cluster, node Node, p *passage, route dataplane.Route) *arrival {
 	before := p.packet
 	p.filter(dataplane.Forward)
@@ -107,7 +107,7 @@ func (w *walk) onward(c *Cluster, node Node, p *passage, route dataplane.Route) 
 	return w.outward(c, route.Via, p.packet)
 }
 
-// outward takes a packet from the overlay through the gateway pod with that address.
+// outward sends a packet from the overlay through the gateway pod with the address via.
 func (w *walk) outward(c *Cluster, via netip.Addr, packet Packet) *arrival {
 	peer, candidate, ok := c.gateway(via)
 	if !ok {
@@ -120,7 +120,8 @@ func (w *walk) outward(c *Cluster, via netip.Addr, packet Packet) *arrival {
 	return w.tunnel(c, &peer, p.packet)
 }
 
-// throughGateway runs a packet through a gateway pod that it enters by one of its two links, and tells whether it comes out by the other.
+// throughGateway sends a packet through a gateway pod, in at one of its two links. It reports whether the packet leaves through the other
+// link.
 func (w *walk) throughGateway(c *Cluster, peer *Peer, candidate Candidate, packet Packet, in string) (*passage, bool) {
 	state := CompileGateway(&c.Facts, Self{ClusterID: peer.ClusterID, IP: candidate.IP, Node: candidate.Node, MTU: sampleMTU}, Tunnel{}, c.active())
 	p := &passage{state: &state, packet: packet, in: in, fresh: true}
@@ -129,7 +130,7 @@ func (w *walk) throughGateway(c *Cluster, peer *Peer, candidate Candidate, packe
 	return p, passes
 }
 
-// tunnel takes a packet to the other cluster.
+// tunnel sends a packet to the other cluster.
 func (w *walk) tunnel(c *Cluster, peer *Peer, packet Packet) *arrival {
 	other := w.cluster(peer.ClusterID)
 	if other == nil {
@@ -153,7 +154,7 @@ func (w *walk) tunnel(c *Cluster, peer *Peer, packet Packet) *arrival {
 	return w.inward(other, &back, packet)
 }
 
-// inward takes a packet from the tunnel through a gateway to a node, or to the gateway of a third cluster.
+// inward sends a packet from the tunnel through a gateway to a node, or to the gateway of a third cluster.
 func (w *walk) inward(c *Cluster, peer *Peer, packet Packet) *arrival {
 	candidate, ok := c.candidate(peer)
 	if !ok {
@@ -170,13 +171,13 @@ func (w *walk) inward(c *Cluster, peer *Peer, packet Packet) *arrival {
 	return w.outward(c, route.Via, p.packet)
 }
 
-// arrive takes a packet from the overlay to where it ends.
+// arrive takes a packet from the overlay to its destination.
 func (w *walk) arrive(c *Cluster, node Node, packet Packet) *arrival {
 	state := CompileNode(&c.Facts, Host{Name: node.Name, MTU: sampleMTU}, c.active())
 	known := slices.ContainsFunc(w.flows, func(f flow) bool {
 		return f.cluster == c.ID && f.node == node.Name && f.after.Source == packet.Destination && f.after.Destination == packet.Source
 	})
-	// A node's own calls are not fresh when they are answered, although no address of theirs was translated.
+	// An answer to the node's own call is not fresh, although the call was not translated.
 	p := &passage{state: &state, packet: packet, in: dataplane.OverlayLink, fresh: !known && !w.called(c, packet)}
 	end := &arrival{cluster: c, node: node, in: podLink}
 	if !p.filter(dataplane.Prerouting) {
@@ -186,7 +187,7 @@ func (w *walk) arrive(c *Cluster, node Node, packet Packet) *arrival {
 	w.untranslate(c, node, p)
 	local := slices.Contains(node.Addresses, p.packet.Destination)
 	if !local && slices.ContainsFunc(c.Facts.Peers, func(peer Peer) bool { return contains(peer.Views(), p.packet.Destination) }) {
-		return w.forward(c, node, p) // a node of one peer calls another peer, or is answered
+		return w.forward(c, node, p) // a node of one peer calls another peer, or receives an answer
 	}
 	switch {
 	case local:
@@ -214,14 +215,14 @@ func (w *walk) arrive(c *Cluster, node Node, packet Packet) *arrival {
 	return end
 }
 
-// called tells whether the packet answers one that left this cluster with these addresses.
+// called reports whether the packet answers a packet that left this cluster with these addresses.
 func (w *walk) called(c *Cluster, packet Packet) bool {
 	return slices.ContainsFunc(w.flows, func(f flow) bool {
 		return f.cluster == c.ID && f.node == "" && f.before.Source == packet.Destination && f.before.Destination == packet.Source
 	})
 }
 
-// untranslate does what connection tracking does to answers of connections whose source it translated.
+// untranslate reverses the translation of the source in answers, as connection tracking does.
 func (w *walk) untranslate(c *Cluster, node Node, p *passage) {
 	for _, f := range w.flows {
 		if f.cluster == c.ID && f.node == node.Name && f.after.Source == p.packet.Destination && f.after.Destination == p.packet.Source {
@@ -245,7 +246,7 @@ func (w *walk) noGateway(c *Cluster, view netip.Addr) *arrival {
 	return w.broken(c, "address "+view.String(), "no peer is seen there; connect the cluster with liqoctl network connect")
 }
 
-// incomplete says why a cluster has no complete peer.
+// incomplete sets the fault for a peer that is not complete in a cluster.
 func (w *walk) incomplete(c *Cluster, peer string) *arrival {
 	for _, p := range c.Problems {
 		if p.ClusterID == peer {

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/term"
 )
 
-// Box is a titled frame with lines of text, indented by their depth.
+// Box is a titled frame around lines of text. Each line is indented by its depth.
 type Box struct {
 	Title string
 	lines []string
 }
 
-// Line adds "key: value" at a depth; without a value only the key.
+// Line adds "key: value" at the given depth. If the value is empty, it adds only the key.
 func (b *Box) Line(depth int, key, value string) {
 	line := strings.Repeat("    ", depth) + key
 	if value != "" {
@@ -26,13 +26,13 @@ func (b *Box) Line(depth int, key, value string) {
 }
 
 const (
-	// frame is how many columns the frame of a box takes.
+	// frame is the number of columns that the frame of a box uses.
 	frame = 4
-	// someColumns is the width of what is no terminal, or does not tell its own.
+	// someColumns is the assumed width if the output is not a terminal or the terminal does not report its width.
 	someColumns = 120
 )
 
-// columns is the width of a terminal.
+// columns returns the width of the terminal that w writes to.
 func columns(w io.Writer) int {
 	if file, ok := w.(*os.File); ok {
 		if columns, _, err := term.GetSize(int(file.Fd())); err == nil && columns > frame {
@@ -42,7 +42,8 @@ func columns(w io.Writer) int {
 	return someColumns
 }
 
-// wrap breaks a line at spaces to so many columns; what follows is indented a little more than the line. A word that is longer stays whole.
+// wrap breaks a line at spaces so that each part has at most the given number of columns. Continuation lines are indented two columns more
+// than the line. A word longer than that is not broken.
 func wrap(line string, columns int) []string {
 	indent := strings.Repeat(" ", len(line)-len(strings.TrimLeft(line, " "))+2)
 	var out []string
@@ -64,7 +65,7 @@ func wrap(line string, columns int) []string {
 	return append(out, line)
 }
 
-// Write draws the box, no wider than the terminal: longer lines are wrapped.
+// Write draws the box and wraps longer lines, so that the box is no wider than the terminal.
 func (b *Box) Write(w io.Writer) error {
 	width := utf8.RuneCountInString(b.Title) + 4
 	var lines []string

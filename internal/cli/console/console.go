@@ -1,6 +1,8 @@
-// Package console is how liqoctl speaks: lines with a level and the cluster they are about go to the error stream, data to the output
-// stream. On a terminal that is not dumb a step that takes its time turns a spinner, and levels have colors unless NO_COLOR is set; elsewhere it is one plain line when it ends, and another before
-// when it lasts.
+// Package console writes the messages and the data of liqoctl. Messages go to the error stream, each with a level and the name of its
+// cluster. Data goes to the output stream.
+//
+// On a terminal, a running step shows a spinner, unless TERM is "dumb". Levels have colors there, unless NO_COLOR is set. Elsewhere a step
+// is one plain line when it ends. A long step prints another line while it runs.
 package console
 
 import (
@@ -14,13 +16,13 @@ import (
 	"golang.org/x/term"
 )
 
-// patience is how long a step may last before it is mentioned where there is no spinner.
+// patience is how long a step may run before a line reports it, if there is no spinner.
 const patience = 3 * time.Second
 
-// Level is the importance of a line; its text is the prefix.
+// Level is the severity of a message. Its text is the prefix of the line.
 type Level string
 
-// Levels.
+// The levels of messages.
 const (
 	Info    Level = "INFO"
 	Warning Level = "WARN"
@@ -29,27 +31,27 @@ const (
 
 var colors = map[Level]string{Info: "36", Warning: "33", Failure: "31"}
 
-// Console writes to the two streams of one command. Scopes of it may be used at the same time.
+// Console writes to the two streams of one command. The scopes of a Console may be used concurrently.
 type Console struct {
 	*screen
 	scope     string
 	rehearsal bool
 }
 
-// screen is what all scopes share.
+// screen is the state that all scopes of a Console share.
 type screen struct {
 	out, err io.Writer
-	// terminal tells that a line can be overwritten, color that lines may be colored.
+	// terminal means that a line can be overwritten. color means that lines may be colored.
 	terminal, color bool
-	// width tells how many columns the terminal has now; 0 when it does not say.
+	// width returns the current number of columns of the terminal, or 0 if it is unknown.
 	width   func() int
 	verbose bool
-	// now is the clock, began what it showed at first: who wants to know more sees at every line when it was.
+	// now is the clock. began is when the console was created. Verbose lines show the time since then.
 	now   func() time.Time
 	began time.Time
 
 	mu   sync.Mutex
-	line string // the spinner's line, empty when it does not turn
+	line string // the spinner's line; empty if no spinner is shown
 }
 
 // New returns a console that writes data to out and everything else to err.
@@ -65,7 +67,7 @@ func New(out, err io.Writer, verbose bool) *Console {
 	return &Console{screen: s}
 }
 
-// abilities tells whether a terminal takes control sequences, and whether its user wants colors: see no-color.org.
+// abilities reports whether a terminal supports control sequences, and whether colors are wanted. See no-color.org.
 func abilities(environment func(string) string) (control, color bool) {
 	control = environment("TERM") != "dumb"
 	return control, control && environment("NO_COLOR") == ""
@@ -74,34 +76,34 @@ func abilities(environment func(string) string) (control, color bool) {
 // Scope returns a console whose lines start with the name in parentheses.
 func (c *Console) Scope(name string) *Console { return &Console{screen: c.screen, scope: name} }
 
-// Rehearsal returns the console of a command that does nothing: it does not say that something was done.
+// Rehearsal returns a Console for a dry run: its Did prints nothing, because nothing was changed.
 func (c *Console) Rehearsal() *Console {
 	out := *c
 	out.rehearsal = true
 	return &out
 }
 
-// Out is where data goes.
+// Out returns the stream for data.
 func (c *Console) Out() io.Writer { return c.out }
 
 // Info reports progress.
 func (c *Console) Info(format string, args ...any) { c.print(Info, format, args...) }
 
-// Did reports what was done: nothing, in a rehearsal.
+// Did reports a completed change. It prints nothing in a dry run.
 func (c *Console) Did(format string, args ...any) {
 	if !c.rehearsal {
 		c.print(Info, format, args...)
 	}
 }
 
-// Warn reports what the user should know but what does not stop the command.
+// Warn reports a problem that does not stop the command.
 func (c *Console) Warn(format string, args ...any) { c.print(Warning, format, args...) }
 
-// Fail reports why the command ends.
+// Fail reports the error that ends the command.
 func (c *Console) Fail(err error) { c.print(Failure, "%v", err) }
 
-// Verbose reports what only the curious want to know. With it every line, of whatever level, begins with the seconds since the console was made, and
-// every change of what is waited for is a line: no second passes without a word.
+// Verbose reports details, if verbose output is on. With verbose output, every line starts with the seconds since the console was created.
+// Each change of the text of a step is then a line too, so that no second passes without output.
 func (c *Console) Verbose(format string, args ...any) {
 	if c.verbose {
 		c.print(Info, format, args...)
@@ -120,7 +122,7 @@ func (c *Console) print(level Level, format string, args ...any) {
 	if c.scope != "" {
 		prefix += "(" + c.scope + ") "
 	}
-	// The lines after the first are part of the same message.
+	// Further lines belong to the same message, so they are indented.
 	text = strings.ReplaceAll(text, "\n", "\n       ")
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +131,7 @@ func (c *Console) print(level Level, format string, args ...any) {
 	c.draw()
 }
 
-// clear and draw want the lock.
+// clear and draw require that the caller holds the lock.
 func (s *screen) clear() {
 	if s.terminal && s.line != "" {
 		fmt.Fprint(s.err, "\r\x1b[K")
@@ -142,7 +144,7 @@ func (s *screen) draw() {
 	}
 }
 
-// Step is something that takes its time. Steps of one console follow one another.
+// Step is an operation that takes time. The steps of a Console run one after another.
 type Step struct {
 	console *Console
 	stop    chan struct{}
@@ -152,14 +154,14 @@ type Step struct {
 	text string
 }
 
-// Start begins a step; text says what is being done or waited for.
+// Start begins a step. The text names the operation or what it waits for.
 func (c *Console) Start(format string, args ...any) *Step {
 	s := &Step{console: c, stop: make(chan struct{}), text: fmt.Sprintf(format, args...)}
 	s.stopped.Go(s.turn)
 	return s
 }
 
-// Update changes what is shown as being waited for.
+// Update replaces the text of the step. With verbose output, a changed text is also printed as a line.
 func (s *Step) Update(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if s.replace(text) {
@@ -167,7 +169,7 @@ func (s *Step) Update(format string, args ...any) {
 	}
 }
 
-// replace tells whether the text is another one.
+// replace sets the text and reports whether it changed.
 func (s *Step) replace(text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,13 +184,13 @@ func (s *Step) current() string {
 	return s.text
 }
 
-// Done ends the step with a line of success.
+// Done ends the step and reports its success.
 func (s *Step) Done(format string, args ...any) {
 	s.End()
 	s.console.Did(format, args...)
 }
 
-// End ends the step without a line; the caller returns an error, or has nothing to say.
+// End ends the step without printing a line. It is for callers that return an error or have nothing to report.
 func (s *Step) End() {
 	select {
 	case <-s.stop:
@@ -236,7 +238,7 @@ func (s *Step) turn() {
 	}
 }
 
-// cut shortens a line to the columns there are: one that wraps could not be erased.
+// cut shortens a line to fewer than the given number of columns. A line that wraps could not be erased.
 func cut(line string, columns int) string {
 	runes := []rune(line)
 	if columns < 2 || len(runes) < columns {

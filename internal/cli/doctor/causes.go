@@ -9,8 +9,8 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 )
 
-// part is what a finding is about, in the order in which parts depend on one another: a finding can be a consequence of a finding of an earlier part,
-// never of a later one. Findings are listed in this order.
+// part is the subject of a finding. The constants are in order of dependency: the cause of a finding always has an earlier part. Findings
+// are listed in this order.
 type part int
 
 const (
@@ -30,7 +30,7 @@ const (
 	partConfiguration
 	partAPIServer
 	partTunnel
-	partServerCondition // of a ForeignCluster, about the API server of the peer
+	partServerCondition // condition of a ForeignCluster about the API server of the peer
 	partRenewal
 	partIdentity
 	partSlice
@@ -39,11 +39,11 @@ const (
 	partOffloading
 	partWebhook
 	partLease
-	partCondition // of a ForeignCluster: it only repeats what others found
+	partCondition // condition of a ForeignCluster: it only repeats other findings
 	partVersion
 )
 
-// diagnose puts causes before consequences: what is a consequence of another finding is listed under it, and what remains is ordered by level and part.
+// diagnose groups the findings by cause. It lists each consequence under its root cause, and orders the root causes by level and part.
 func diagnose(f *Facts, findings []Finding) []Finding {
 	findings = append(findings, partitions(f, findings)...)
 	order(findings)
@@ -56,7 +56,7 @@ func diagnose(f *Facts, findings []Finding) []Finding {
 			}
 		}
 	}
-	// One with a consequence is as bad as that.
+	// root follows the chain of causes. A root cause takes the level of its worst consequence.
 	root := func(i int) int {
 		for cause[i] >= 0 {
 			i = cause[i]
@@ -84,11 +84,11 @@ func diagnose(f *Facts, findings []Finding) []Finding {
 	return out
 }
 
-// order puts the worst first, and among those of a level what the others may depend on.
+// order sorts the worst level first. Within a level, it puts a finding before those that may depend on it.
 func order(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		if of := rank(a.Level) - rank(b.Level); of != 0 || a.Level == OK {
-			return of // what is well stays in the order in which it was examined
+			return of // OK findings keep the order of their checks
 		}
 		return int(a.part - b.part)
 	})
@@ -97,8 +97,8 @@ func order(findings []Finding) {
 // rank orders levels, the worst first.
 func rank(level Level) int { return slices.Index([]Level{Fail, Warn, OK}, level) }
 
-// explains tells whether a finding is the cause of another one. A warning is no cause of anything, except a tenant that its administrator drained or
-// cordoned, and a peering that is being undone: these are intended in one cluster and fail in the other.
+// explains reports whether one finding is the cause of another. A warning causes nothing, with two exceptions: a tenant that its
+// administrator drained or cordoned, and a peering that is being removed. Both are intended in one cluster and cause failures in the other.
 func explains(cause, of *Finding) bool {
 	if cause.Level == OK || of.Level == OK || cause.Level == Warn && cause.part != partTenant && cause.part != partUnpeering {
 		return false
@@ -107,11 +107,11 @@ func explains(cause, of *Finding) bool {
 	opposite := cause.Cluster == of.Peer && cause.Peer == of.Cluster
 	is := func(parts ...part) bool { return slices.Contains(parts, of.part) }
 	condition := func(modules ...module) bool { return of.part == partCondition && slices.Contains(modules, of.module) }
-	// What a provider gives and a consumer makes of it.
+	// resources: the findings about resources that the provider grants, and about what the consumer builds on them.
 	resources := is(partRenewal, partIdentity, partVirtualNode, partNode, partOffloading) || of.part == partSlice && of.unanswered ||
 		of.part == partLease && of.module == offloading || condition(authentication, offloading)
 	switch cause.part {
-	case partManager: // what only a controller manager writes: its own objects here, its answers there
+	case partManager: // only a controller manager writes these: objects of its own cluster, and its replies to the requests of the other cluster
 		return cause.Cluster == of.Cluster && of.fromManager || cause.Cluster == of.Peer && (of.part == partSlice && of.unanswered || of.part == partRenewal)
 	case partUnpeering:
 		return same || opposite
@@ -145,7 +145,8 @@ func explains(cause, of *Finding) bool {
 	return false
 }
 
-// partitions are the peers of which neither the API server nor the tunnel responds: one cause of what looks like many.
+// partitions returns one finding for each peer whose API server and tunnel are both unreachable. It is the single cause of many other
+// findings.
 func partitions(f *Facts, findings []Finding) (out []Finding) {
 	type pairOf struct{ a, b string }
 	told := map[pairOf]bool{}
@@ -169,7 +170,7 @@ func partitions(f *Facts, findings []Finding) (out []Finding) {
 					server = finding.Evidence
 				}
 			}
-			// A provider has no way to the API server of its consumer; the other end tells of it.
+			// A provider has no access to the API server of its consumer. The consumer reports the partition instead.
 			if server == "" || tunnel == "" || told[pairOf{peer, c.ID}] || gatewayDown(findings, c.ID, peer) {
 				continue
 			}
@@ -195,14 +196,14 @@ func partitions(f *Facts, findings []Finding) (out []Finding) {
 	return out
 }
 
-// gatewayDown tells whether a gateway between two clusters does not run in one of them: the tunnel can not be up then.
+// gatewayDown reports whether a gateway between two clusters is down in either of them. The tunnel cannot be up then.
 func gatewayDown(findings []Finding, a, b string) bool {
 	return slices.ContainsFunc(findings, func(f Finding) bool {
 		return f.part == partGateway && f.Level == Fail && (f.Cluster == a && f.Peer == b || f.Cluster == b && f.Peer == a)
 	})
 }
 
-// module of a ForeignCluster that a condition is of.
+// module is the module of a ForeignCluster that a condition belongs to.
 type module int
 
 const (
@@ -211,27 +212,28 @@ const (
 	offloading
 )
 
-// Installation are the findings about the installation itself, not about one of its peers.
+// Installation returns the findings about the installation itself. It omits findings about a peer and findings of level OK.
 func Installation(findings []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Peer != "" || f.Level == OK })
 }
 
-// OfPeer are the findings about one peer.
+// OfPeer returns the findings about one peer, without those of level OK.
 func OfPeer(findings []Finding, peer string) []Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Peer != peer || f.Level == OK })
 }
 
-// Manager are the findings that explain why nothing of a cluster is reconciled.
+// Manager returns the failures of the controller manager of a cluster. They explain why nothing in that cluster is reconciled.
 func Manager(findings []Finding, cluster string) []Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.part != partManager || f.Cluster != cluster || f.Level != Fail })
 }
 
-// Former tells whether a ForeignCluster is what is left of a peering that was undone: neither cluster is anything to the other any more.
+// Former reports whether a ForeignCluster is left over from a peering that was removed: it has no role and no enabled module.
 func Former(peer *corev1beta1.ForeignCluster) bool {
 	modules := peer.Status.Modules
 	return peer.Status.ObservedGeneration != 0 && (peer.Status.Role == corev1beta1.RoleUnknown || peer.Status.Role == "") &&
 		!modules.Networking.Enabled && !modules.Authentication.Enabled && !modules.Offloading.Enabled
 }
 
-// Minor tells whether a finding says nothing of how well the installation and its peerings work: versions that differ, and what the user may not read.
+// Minor reports whether a finding says nothing about the health of the installation and its peerings: different versions, and facts that
+// the user may not read.
 func (f *Finding) Minor() bool { return f.part == partVersion || f.part == partUnread }

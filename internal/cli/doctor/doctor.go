@@ -1,4 +1,4 @@
-// Package doctor finds out what is wrong with an installation and its peerings: gathered facts in, findings out, each with its evidence and, where
+// Package doctor diagnoses an installation and its peerings. It turns gathered facts into findings. Each finding has its evidence and, if
 // something is wrong, a cure.
 package doctor
 
@@ -17,77 +17,80 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// Level is how bad a finding is.
+// Level is the severity of a finding.
 type Level string
 
-// Levels.
+// The levels of findings.
 const (
 	OK   Level = "ok"
 	Warn Level = "warn"
 	Fail Level = "fail"
 )
 
-// Finding is what one check found.
+// Finding is one result of a check.
 type Finding struct {
 	Cluster  string `json:"cluster"`
 	Check    string `json:"check"`
 	Level    Level  `json:"level"`
 	Evidence string `json:"evidence"`
 	Cure     string `json:"cure,omitempty"`
-	// Peer is the cluster whose peering it is about; empty when it is about the installation itself.
+	// Peer is the ID of the peer that the finding is about. It is empty for a finding about the installation itself.
 	Peer string `json:"peer,omitempty"`
-	// Consequences are findings that disappear with this one.
+	// Consequences are findings that disappear once this one is resolved.
 	Consequences []Finding `json:"consequences,omitempty"`
 
 	part   part
 	module module
-	// identity that it is about, where it is about one.
+	// identity is the name of the Identity that the finding is about, if any.
 	identity string
-	// fromManager tells that only the controller manager of the cluster could change it.
+	// fromManager means that only the controller manager of the cluster can change the reported state.
 	fromManager bool
-	// unanswered is a request that the other cluster has not answered, drained a tenant without access, proxied a way that leads through the tunnel.
+	// unanswered: the other cluster has not answered this request. drained: the tenant is drained and has no access. proxied: the reported
+	// connection runs through the tunnel.
 	unanswered, drained, proxied bool
 }
 
-// Component is a workload of the installation, or of one of its peerings.
+// Component is a workload of the installation or of one of its peerings.
 type Component struct {
-	// Name is its kind, namespace and name, as kubectl takes them: -n liqo deployment/liqo-fabric.
+	// Name holds the namespace, kind and name as kubectl arguments: -n liqo deployment/liqo-fabric.
 	Name               string
 	Desired, Available int32
 	Images             []string
-	// Trouble is what hinders its pods, empty when nothing can be seen.
+	// Trouble says why the pods are not running. It is empty if the pods show no reason.
 	Trouble string
-	// Peer that it works for; empty for a part of the installation.
+	// Peer is the cluster that the component serves. It is empty for a component of the installation.
 	Peer string
 }
 
-// Access is what a request to a peer, as the Identity that this cluster has there, came to. It is made from where the doctor is, which is not
-// always where the cluster is.
+// Access is the result of a request to the API server of a peer, made with an Identity of this cluster. The machine that runs the doctor
+// makes the request; that machine may be outside the cluster.
 type Access struct {
 	Peer, Identity, Server string
-	// Proxy on the way, which only the cluster can take; no request was made then.
+	// Proxy is the proxy that the request needs and that only the cluster can reach. If it is set, no request was made.
 	Proxy string
-	// Failure tells why there was no answer; empty when there was one, after Took.
+	// Failure is why the request got no response. It is empty if the server responded; Took is then the duration of the request.
 	Failure string
-	// Refused tells that the server responded and did not accept the identity, Unusable that no request could be made with its kubeconfig.
+	// Refused: the server responded but rejected the identity. Unusable: its kubeconfig does not allow a request.
 	Refused, Unusable bool
 	Took              time.Duration
-	// Denied are the rights that the identity needs and does not have.
+	// Denied lists the permissions that the identity needs and lacks.
 	Denied []string
 }
 
-// Cluster is all that is known of one.
+// Cluster holds all facts gathered about one cluster.
 type Cluster struct {
 	ID, Version, Namespace string
 	Components             []Component
-	// Wanted are the custom resource definitions of this version, Defined tells of each that exists whether it is established.
+	// Wanted are the names of the custom resource definitions of this version. Defined maps each existing definition to whether it is
+	// established.
 	Wanted  []string
 	Defined map[string]bool
-	// Webhooks that call a Service of the installation; Backends is how many ready endpoints that Service has.
+	// Webhooks are the configurations that call a Service of the installation. Backends maps the name of each such Service to its number of
+	// ready endpoints.
 	Webhooks []admissionv1.MutatingWebhookConfiguration
 	Backends map[string]int
 	Leases   []coordinationv1.Lease
-	// Told are the ranges that the installation was told, by type of Network.
+	// Told are the address ranges in the configuration of the installation, by type of Network.
 	Told           map[string][]string
 	Networks       []ipamv1alpha1.Network
 	Peers          []corev1beta1.ForeignCluster
@@ -96,24 +99,25 @@ type Cluster struct {
 	Slices         []authv1beta1.ResourceSlice
 	Configurations []networkingv1beta1.Configuration
 	Connections    []networkingv1beta1.Connection
-	// Keys are the public keys of this cluster's gateways, KnownKeys those that it was told of its peers', both by peer.
+	// Keys are the public keys of the gateways of this cluster. KnownKeys are the public keys that this cluster has for the gateways of its
+	// peers. Both are keyed by peer.
 	Keys, KnownKeys map[string][]byte
 	VirtualNodes    []offloadingv1beta1.VirtualNode
 	Nodes           []corev1.Node
 	Offloadings     []offloadingv1beta1.NamespaceOffloading
 	Accesses        []Access
-	// Unread is what could not be read, and why.
+	// Unread lists each fact that could not be read, with the reason.
 	Unread []string
 }
 
-// Facts are what a diagnosis is made of.
+// Facts are the input of a diagnosis.
 type Facts struct {
-	// Now is the time of the facts.
+	// Now is the time at which the facts were gathered.
 	Now time.Time
 	// Client is the version of liqoctl.
 	Client string
 	Local  *Cluster
-	// Remote is the other cluster of a peering; nil when only one can be seen.
+	// Remote is the other cluster of a peering. It is nil if only one cluster can be read.
 	Remote *Cluster
 }
 
@@ -124,15 +128,15 @@ type report struct {
 	client   string
 	check    string
 	findings []Finding
-	// What the next findings are about.
+	// part and peer are the subject of the next findings.
 	part part
 	peer string
 }
 
-// about says what the next findings are about.
+// about sets the subject of the next findings.
 func (r *report) about(of part, peer string) { r.part, r.peer = of, peer }
 
-// add returns the finding, to be told more about.
+// add records a finding and returns it, so that the caller can set more fields.
 func (r *report) add(level Level, cure, format string, args ...any) *Finding {
 	r.findings = append(r.findings, Finding{
 		Cluster: r.ID, Check: r.check, Level: level, Evidence: fmt.Sprintf(format, args...), Cure: cure, Peer: r.peer, part: r.part,
@@ -147,7 +151,7 @@ func (r *report) warn(cure, format string, args ...any) *Finding {
 	return r.add(Warn, cure, format, args...)
 }
 
-// healthy is said when nothing was found wrong.
+// healthy records an OK finding, unless the check has found something wrong.
 func (r *report) healthy(format string, args ...any) {
 	if len(r.findings) == 0 {
 		r.peer = ""
@@ -155,8 +159,8 @@ func (r *report) healthy(format string, args ...any) {
 	}
 }
 
-// Examine makes the diagnosis: causes before consequences, each consequence under its cause, what is well at the end. A check that has nothing to look at
-// finds nothing.
+// Examine runs all checks and returns the diagnosis. Causes come before consequences, each consequence is listed under its cause, and OK
+// findings come last. A check without any object to examine reports nothing.
 func Examine(f *Facts) []Finding {
 	var out []Finding
 	for _, cluster := range []*Cluster{f.Local, f.Remote} {
@@ -198,7 +202,7 @@ func Examine(f *Facts) []Finding {
 	return diagnose(f, out)
 }
 
-// Worst is the level of the worst finding.
+// Worst returns the level of the worst finding.
 func Worst(findings []Finding) Level {
 	worst := OK
 	for _, finding := range findings {

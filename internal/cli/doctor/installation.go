@@ -14,8 +14,8 @@ import (
 	"liqo.io/liqo/internal/install"
 )
 
-// components are the workloads. One that is wanted nowhere is as good as absent, though as many run as are wanted: a Deployment that was scaled to nothing, a
-// DaemonSet that no node matches.
+// components checks the workloads. A workload that wants no pods counts as missing, although all wanted pods run. Examples: a Deployment
+// scaled to zero, and a DaemonSet that matches no node.
 func components(r *report) {
 	for _, c := range r.Components {
 		none := c.Desired == 0
@@ -53,7 +53,7 @@ func components(r *report) {
 	r.healthy("%d components, all available", len(r.Components))
 }
 
-// versions compares what runs with what was installed, and that with liqoctl.
+// versions compares the running images with the installed version, and the installed version with liqoctl.
 func versions(r *report) {
 	if r.Version == "" {
 		r.warn("install with liqoctl or the chart", "the Deployment of the controller manager has no label with the version")
@@ -80,7 +80,7 @@ func versions(r *report) {
 	r.healthy("everything is %s", r.Version)
 }
 
-// splitImage is the name and the tag of an image; the tag is empty where there is none.
+// splitImage returns the name and the tag of an image. The tag is empty if the image has none.
 func splitImage(image string) (name, tag string) {
 	image, _, _ = strings.Cut(image, "@")
 	if at := strings.LastIndex(image, ":"); at > strings.LastIndex(image, "/") {
@@ -123,7 +123,7 @@ func webhooks(r *report) {
 	}
 }
 
-// certificateEnds is when the first certificate of a bundle ends.
+// certificateEnds returns the expiry time of the first certificate of a bundle.
 func certificateEnds(bundle []byte) (time.Time, error) {
 	block, _ := pem.Decode(bundle)
 	if block == nil {
@@ -136,7 +136,7 @@ func certificateEnds(bundle []byte) (time.Time, error) {
 	return certificate.NotAfter, nil
 }
 
-// leases that were not renewed in time have lost their holder. One without a holder was given back.
+// leases checks that holders renew their leases in time. A lease without a holder was released and is ignored.
 func leases(r *report) {
 	held := 0
 	for i := range r.Leases {
@@ -163,7 +163,8 @@ func leases(r *report) {
 	}
 }
 
-// holder is what renews a lease: the virtual kubelet or the gateway of a peer; without a peer it is a part of the installation.
+// holder returns the owner of a lease: the virtual kubelet or the gateway of a peer. If peer is empty, it is a component of the
+// installation.
 func (r *report) holder(lease *coordinationv1.Lease) (of module, peer string) {
 	for i := range r.VirtualNodes {
 		if lease.Namespace == corev1.NamespaceNodeLease && r.VirtualNodes[i].Name == lease.Name {

@@ -16,7 +16,8 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// ranges of the cluster: that each has its place, that none covers another, and that the cluster still has those it was installed with.
+// ranges checks the address ranges of the cluster: each is allocated, none overlaps another, and the ranges of the installation's
+// configuration still exist as Networks.
 func ranges(r *report) {
 	type placed struct {
 		name   string
@@ -62,10 +63,10 @@ func ranges(r *report) {
 	r.healthy("%d ranges, none overlaps another", len(all))
 }
 
-// short is what a type of Network is about: pod for pod-cidr.
+// short returns the kind of range of a type of Network: pod for pod-cidr.
 func short(of string) string { return strings.TrimSuffix(of, "-cidr") }
 
-// silence is how long a gateway may say nothing of a tunnel that it measures every few seconds.
+// silence is the maximum age of a latency measurement of a tunnel. The gateway measures each tunnel every few seconds.
 const silence = 2 * time.Minute
 
 func connections(r *report) {
@@ -107,7 +108,7 @@ func connections(r *report) {
 	}
 }
 
-// inBand tells whether this cluster reaches the API server of a peer through the tunnel.
+// inBand reports whether this cluster reaches the API server of a peer through the tunnel.
 func (r *report) inBand(peer string) bool {
 	for i := range r.Peers {
 		if r.Peers[i].Spec.ClusterID == peer && r.Peers[i].Status.ForeignProxyURL != "" {
@@ -117,7 +118,7 @@ func (r *report) inBand(peer string) bool {
 	return slices.ContainsFunc(r.Accesses, func(a Access) bool { return a.Peer == peer && a.Proxy != "" })
 }
 
-// between compares what one cluster was told of another with what that one is.
+// between compares what cluster c has recorded about the other cluster with the actual state of that cluster.
 func between(c, other *Cluster) []Finding {
 	r := &report{Cluster: c, check: "agreement with " + other.ID, part: partVersion, peer: other.ID}
 	const connect = "liqoctl network connect tells it anew"

@@ -52,7 +52,7 @@ func virtualNodes(r *report) {
 	}
 }
 
-// namespaces that are offloaded: what became of them, and two that want the same name in one provider.
+// namespaces checks the offloaded namespaces: the phase of each, and whether two of them want the same namespace name in the providers.
 func namespaces(r *report) {
 	wanted := map[string]string{}
 	for i := range r.Offloadings {
@@ -90,7 +90,7 @@ func phase(o *offloadingv1beta1.NamespaceOffloading) string {
 	return string(o.Status.OffloadingPhase)
 }
 
-// failing is the first cluster where the namespace could not be created; empty when there is none.
+// failing returns the first cluster in which the remote namespace is not ready. It is empty if there is none.
 func failing(o *offloadingv1beta1.NamespaceOffloading) string {
 	for _, id := range sorted(o.Status.RemoteNamespacesConditions) {
 		for _, condition := range o.Status.RemoteNamespacesConditions[id] {
@@ -102,7 +102,7 @@ func failing(o *offloadingv1beta1.NamespaceOffloading) string {
 	return ""
 }
 
-// twins tells of the namespaces in other clusters that are not there.
+// twins describes the remote namespaces that are not ready, one entry per cluster.
 func twins(o *offloadingv1beta1.NamespaceOffloading) string {
 	var out []string
 	for _, id := range sorted(o.Status.RemoteNamespacesConditions) {

@@ -14,7 +14,8 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// identities are what this cluster is in others: certificates that end.
+// identities checks the Identities of this cluster in its peers: whether their certificates are valid and renewed in time, and whether each
+// has a kubeconfig.
 func identities(r *report) {
 	first := time.Time{}
 	for i := range r.Identities {
@@ -32,7 +33,7 @@ func identities(r *report) {
 				identity = identity.Name
 		case r.now.After(peering.RenewAt(certificate).Add(certificate.NotAfter.Sub(peering.RenewAt(certificate)) / 4)):
 			r.about(partRenewal, identity.Spec.ClusterID)
-			// A renewal takes seconds; a quarter of the time that is left for it is more than it needs.
+			// A renewal takes seconds. The check allows a quarter of the time between the renewal and the expiry.
 			r.warn("see the Renew in namespace "+identity.Namespace+" and whether the other API server answers", "%s: its certificate ends at %s and should have been renewed at %s",
 				name, certificate.NotAfter.UTC().Format(time.RFC3339), peering.RenewAt(certificate).UTC().Format(time.RFC3339)).fromManager = true
 		}
@@ -49,7 +50,8 @@ func identities(r *report) {
 	}
 }
 
-// because is what the summary condition says, to follow a name; empty when all is well.
+// because returns the reason and message of condition Ready, as a suffix for the name of an object. It is empty if the condition is true or
+// absent.
 func because(conditions []metav1.Condition) string {
 	if ready := meta.FindStatusCondition(conditions, "Ready"); ready != nil && ready.Status != metav1.ConditionTrue {
 		return fmt.Sprintf(": %s, %s", ready.Reason, ready.Message)
@@ -78,7 +80,7 @@ func tenants(r *report) {
 	}
 }
 
-// resources are what is asked for here and there.
+// resources checks the ResourceSlices: the requests of this cluster to its providers, and the requests of its consumers to this cluster.
 func resources(r *report) {
 	for i := range r.Slices {
 		slice := &r.Slices[i]
@@ -114,7 +116,7 @@ func resources(r *report) {
 	}
 }
 
-// accesses are requests to the peers, as this cluster.
+// accesses checks the results of the requests to the API servers of the peers, made with the Identities of this cluster.
 func accesses(r *report) {
 	var answered []string
 	failed := map[string]bool{}
@@ -143,7 +145,7 @@ func accesses(r *report) {
 		case a.Failure != "" && established:
 			answered = append(answered, fmt.Sprintf("%s reaches %s at %s, as it says itself; from here: %s", r.ID, a.Peer, a.Server, a.Failure))
 		case a.Failure != "":
-			// Several identities with one peer fail for one reason.
+			// Several Identities in one peer fail for the same reason, so the failure is reported once per server.
 			if key := a.Peer + " " + a.Server; !failed[key] {
 				failed[key] = true
 				r.fail("see that "+a.Server+" can be reached from the cluster, and that cluster "+a.Peer+" did not take the rights away (liqoctl info there)",
@@ -163,7 +165,7 @@ func accesses(r *report) {
 	}
 }
 
-// formerPeers are ForeignClusters that are nothing to this cluster any more.
+// formerPeers reports the ForeignClusters that are left over from peerings that were removed.
 func formerPeers(r *report) {
 	for i := range r.Peers {
 		if former := &r.Peers[i]; Former(former) {
@@ -178,7 +180,7 @@ func formerPeers(r *report) {
 	}
 }
 
-// peerings are the ForeignClusters, whose conditions name what is wrong.
+// peerings checks the conditions of the ForeignClusters.
 func peerings(r *report) {
 	var fine []string
 	for i := range r.Peers {

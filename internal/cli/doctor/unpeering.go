@@ -10,10 +10,10 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// unpeerTime is how long the deletion of a part of a peering may take before it counts as one that waits for something.
+// unpeerTime is how long the deletion of an object of a peering may take. After that, the doctor reports it as stuck.
 const unpeerTime = 2 * time.Minute
 
-// unpeerings are peerings whose end began and waits for something: the first object of each provider that is being deleted.
+// unpeerings checks for an unpeer that started and is stuck. For each provider, it reports the first object whose deletion takes too long.
 func unpeerings(r *report) {
 	told := map[string]bool{}
 	check := func(kind string, object *metav1.ObjectMeta, provider string) {

@@ -1,5 +1,5 @@
-// Package agent keeps a network namespace as it is wanted: it compares what is wanted with what is there and changes the difference,
-// whenever either may have changed. It remembers nothing that matters: ended at any moment and started again, it finds nothing to do.
+// Package agent keeps a network namespace in its wanted state. Whenever the wanted or the actual state may have changed, it compares both
+// and applies the difference. It needs no state of its own: after a restart at any moment, it continues from the actual state.
 package agent
 
 import (
@@ -18,51 +18,51 @@ import (
 )
 
 const (
-	// DefaultRefresh is how often all is looked at although nobody told of a change.
+	// DefaultRefresh is the interval at which the agent reads the namespace even if nothing reported a change.
 	DefaultRefresh = 30 * time.Second
-	// pause is the least time between two passes, so that a burst of news makes few.
+	// pause is the minimum time between two passes, so that a burst of changes leads to few passes.
 	pause = 50 * time.Millisecond
-	// retryFirst and retryLast bound how long a failed pass waits before the next try; it doubles in between.
+	// retryFirst and retryLast are the first and the longest delay before a failed pass is retried. The delay doubles with each failure.
 	retryFirst, retryLast = 100 * time.Millisecond, 5 * time.Second
-	// rest is how many times as long as the last look took the next one is put off while all is well, and longestRest the most: where there are
-	// thousands of routes a look takes tens of milliseconds, and each change of our own asks for one.
+	// rest and longestRest delay the next read while the namespace is in the wanted state: by rest times the duration of the last read, but
+	// at most longestRest. With thousands of routes a read takes tens of milliseconds, and each of the agent's own changes triggers a read.
 	rest, longestRest = 30, 2 * time.Second
-	// listed is how many changes of a pass are told of in full.
+	// listed is the maximum number of changes that one log line lists.
 	listed = 16
 )
 
-// ErrUnknown is what Options.Want returns while not everything was heard, yet.
+// ErrUnknown is the error that Options.Want returns until it has received all its inputs.
 var ErrUnknown = errors.New("not everything is known yet")
 
-// Options of an Agent.
+// Options configure an Agent.
 type Options struct {
 	Kernel dataplane.Kernel
 	Own    dataplane.Ownership
-	// Want returns what there is to be: the states to go through, the last of which is to stay. Mostly that is one. As long as it fails, with
-	// ErrUnknown or anything else, nothing is changed.
+	// Want returns the wanted states: the agent goes through them in order and keeps the last one. Usually there is only one; if there is
+	// none, the agent does nothing. While Want fails, with ErrUnknown or any other error, the agent changes nothing.
 	Want func(context.Context) ([]dataplane.State, error)
-	// Settled is called whenever everything was found, made, or still known to be, as it is wanted; it may be nil.
+	// Settled is called after each pass that leaves the namespace in the wanted state, also if nothing had to change. May be nil.
 	Settled func()
-	// Refresh is DefaultRefresh when zero, Clock the real one when nil.
+	// Refresh is the longest time between two reads; zero: DefaultRefresh. Clock is the time source; nil: the real clock.
 	Refresh time.Duration
 	Clock   clock.Clock
 	Log     *slog.Logger
 }
 
-// Agent keeps one network namespace. Make one with New.
+// Agent keeps one network namespace in its wanted state. Create it with New.
 type Agent struct {
 	opts Options
-	news chan struct{} // what is wanted may have changed
-	look chan struct{} // what is there may have changed
+	news chan struct{} // signals that the wanted state may have changed
+	look chan struct{} // signals that the actual state may have changed
 
-	settled *dataplane.State // what was wanted when all was last found as wanted; nil when that may no longer be
-	looked  time.Time        // when what is there was last looked at
-	took    time.Duration    // how long that took
-	told    string           // the last failure that was told of
+	settled *dataplane.State // wanted state when the namespace last matched it; nil: the namespace may differ
+	looked  time.Time        // start of the last read of the namespace
+	took    time.Duration    // duration of the last read
+	told    string           // last failure that was logged
 	journal journal
 }
 
-// New returns an Agent that does nothing before Run or Pass.
+// New returns an Agent, which does nothing until Run or Pass is called.
 func New(opts Options) *Agent {
 	if opts.Refresh == 0 {
 		opts.Refresh = DefaultRefresh
@@ -73,24 +73,24 @@ func New(opts Options) *Agent {
 	return &Agent{opts: opts, news: make(chan struct{}, 1), look: make(chan struct{}, 1), journal: journal{log: opts.Log}}
 }
 
-// Facts tells that what is wanted may have changed. It never waits.
+// Facts reports that the wanted state may have changed. It never blocks.
 func (a *Agent) Facts() { signal(a.news) }
 
-// Look tells that what is there may have changed. It never waits.
+// Look reports that the actual state of the namespace may have changed. It never blocks.
 func (a *Agent) Look() { signal(a.look) }
 
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it will be seen
+	default: // a signal is pending already
 	}
 }
 
-// Run keeps the namespace until ctx ends, and leaves it as it is then.
+// Run keeps the namespace in its wanted state until ctx is done. It then leaves the namespace as it is.
 func (a *Agent) Run(ctx context.Context) error {
 	retry := retryFirst
 	for {
-		// News, however often they come, do not put off the next look.
+		// Frequent calls of Facts must not postpone the next periodic read.
 		wait := a.opts.Refresh
 		if err := a.Pass(ctx); ctx.Err() == nil && err != nil && !errors.Is(err, ErrUnknown) {
 			wait, retry = retry, min(2*retry, retryLast)
@@ -109,7 +109,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// wait is over when there is news, when a look is asked for and due, or after some time. It tells whether ctx goes on.
+// wait returns after a call of Facts, after a call of Look once a read is due, or after d; never before pause. It returns false if ctx is
+// done.
 func (a *Agent) wait(ctx context.Context, d time.Duration) bool {
 	if !sleep(ctx, a.opts.Clock, pause) {
 		return false
@@ -117,7 +118,7 @@ func (a *Agent) wait(ctx context.Context, d time.Duration) bool {
 	end, rested := a.opts.Clock.NewTimer(d-pause), a.opts.Clock.NewTimer(a.resting())
 	defer end.Stop()
 	defer rested.Stop()
-	var look <-chan struct{} // none while it rests
+	var look <-chan struct{} // nil until a read is due
 	for {
 		select {
 		case <-ctx.Done():
@@ -133,7 +134,7 @@ func (a *Agent) wait(ctx context.Context, d time.Duration) bool {
 		}
 		break
 	}
-	if a.resting() <= 0 { // news that never end do not put off a look
+	if a.resting() <= 0 { // frequent calls of Facts must not postpone a read that Look requested
 		select {
 		case <-a.look:
 			a.settled = nil
@@ -143,7 +144,7 @@ func (a *Agent) wait(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// resting is for how long no look is due, however many ask for one.
+// resting returns how long the reads that Look requests are still delayed; zero or less: a read is due.
 func (a *Agent) resting() time.Duration {
 	if a.settled == nil {
 		return 0
@@ -162,8 +163,8 @@ func sleep(ctx context.Context, clock clock.Clock, d time.Duration) bool {
 	}
 }
 
-// Pass makes the namespace what is wanted, in one go. What is there is not even looked at if the last pass found everything as it was
-// wanted, nobody has told of a change since, and what is wanted now differs in nothing but what others' changes would have been told of. Not to
+// Pass brings the namespace to its wanted state once. It does not read the namespace if three conditions hold: the last pass left it in the
+// wanted state, Run observed no change since, and the wanted links, addresses and WireGuard devices are the same (see sameLinks). Must not
 // be called while Run runs.
 func (a *Agent) Pass(ctx context.Context) error {
 	want, err := a.opts.Want(ctx)
@@ -208,8 +209,8 @@ func (a *Agent) done() {
 	}
 }
 
-// change makes what is there what is wanted, and returns what that took, as far as it went. settled is what is known to be there, nil for
-// nothing.
+// change applies the difference between the namespace and want, and returns the applied changes, or none if reading or applying fails.
+// settled is the known content of the namespace; nil: unknown. If it is unknown or its links differ, change reads the namespace.
 func (a *Agent) change(ctx context.Context, settled *dataplane.State, want dataplane.State) ([]dataplane.Change, error) {
 	have := settled
 	if have == nil || !sameLinks(have, &want) {
@@ -232,13 +233,14 @@ func (a *Agent) change(ctx context.Context, settled *dataplane.State, want datap
 	return changes, nil
 }
 
-// sameLinks tells whether two states differ in neighbours, routes, rules and filters at most. Other links take more along than they say, and
-// WireGuard devices, whose peers move by themselves, tell nobody.
+// sameLinks reports whether two states have the same links, addresses and WireGuard devices. If these differ, the known content of the
+// namespace is not reliable. A changed link implicitly deletes other objects, and WireGuard sends no notification when a peer's endpoint
+// moves.
 func sameLinks(a, b *dataplane.State) bool {
 	return slices.Equal(a.Links, b.Links) && slices.Equal(a.Addresses, b.Addresses) && reflect.DeepEqual(a.WireGuard, b.WireGuard)
 }
 
-// tell logs a failure unless it is the one that was told of last.
+// tell logs a failure, unless it equals the last logged failure.
 func (a *Agent) tell(err error) {
 	if err.Error() == a.told {
 		return

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Underlay tells the MTU of the link that has an address, in bytes, or that of its default route where that is less, as some pod networks
-// leave room on the route only; and the IPv4 addresses of all links but those named.
+// Underlay returns the MTU in bytes of the link that has the address ip, and the IPv4 addresses of all links except the named ones. If a
+// default route through the link has a lower MTU, Underlay returns that one: some pod networks lower the MTU on the route only. It returns
+// an error if no link has the address.
 func Underlay(ip netip.Addr, except ...string) (mtu int, addresses []netip.Addr, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -44,7 +45,7 @@ func Underlay(ip netip.Addr, except ...string) (mtu int, addresses []netip.Addr,
 	return mtu, slices.Compact(addresses), nil
 }
 
-// routedMTU is what default routes leave of a link's MTU.
+// routedMTU returns the MTU of a link, lowered to the MTU of its default routes.
 func routedMTU(mtu int, routes []netlink.Route) int {
 	for i := range routes {
 		r := &routes[i]
@@ -60,8 +61,9 @@ func routedMTU(mtu int, routes []netlink.Route) int {
 	return mtu
 }
 
-// Dependencies are what a host needs to reach others, with a name for people: the networks of its links, its next hops, the destinations of its
-// routes, and the resolvers of a resolv.conf. Links that are named are left out.
+// Dependencies returns the prefixes that a host needs to reach other hosts, each with a description for people. They are the networks of
+// its links, its next hops, the destinations of its routes, and the name servers in the text resolvConf. The networks and routes of the
+// links named by except are left out.
 func Dependencies(resolvConf string, except ...string) (map[netip.Prefix]string, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -86,7 +88,7 @@ func Dependencies(resolvConf string, except ...string) (map[netip.Prefix]string,
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}
-	for _, r := range routes { // of the main table
+	for _, r := range routes { // the main table
 		hops := []net.IP{r.Gw}
 		for _, hop := range r.MultiPath {
 			hops = append(hops, hop.Gw)
@@ -105,11 +107,12 @@ func Dependencies(resolvConf string, except ...string) (map[netip.Prefix]string,
 	return all, nil
 }
 
-// widest is the length of the prefix of a destination that says no more than a default route does: with 10.0.0.0/8 as a dependency, nothing private would be left.
+// widest is the longest prefix length at which a destination is still as unspecific as a default route. With 10.0.0.0/8 as a dependency,
+// few private addresses would be left to choose from.
 const widest = 8
 
-// destinations are where routes lead, whoever made them: a network behind a router or a VPN. Default routes and those that refuse packets are left out, and those
-// of the links that except matches.
+// destinations returns the destinations of unicast routes, such as a network behind a router or a VPN, whichever program made the routes.
+// It leaves out default routes, destinations of at most widest bits, and the routes of links for which except returns true.
 func destinations(routes []netlink.Route, except func(link int) bool) []netip.Prefix {
 	var all []netip.Prefix
 	for i := range routes {
@@ -125,7 +128,7 @@ func destinations(routes []netlink.Route, except func(link int) bool) []netip.Pr
 	return all
 }
 
-// resolvers are the IPv4 name servers of a resolv.conf (resolv.conf(5)).
+// resolvers returns the IPv4 name servers in the text of a resolv.conf (resolv.conf(5)).
 func resolvers(text string) map[netip.Prefix]string {
 	all := map[netip.Prefix]string{}
 	for line := range strings.Lines(text) {

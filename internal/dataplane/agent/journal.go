@@ -8,13 +8,14 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// repeated is how long a change must not have come again to be told of as new.
+// repeated is how long a change must not have recurred to be logged again.
 const repeated = time.Minute
 
-// journal tells of changes, of each once: a client that dials a peer in vain makes the same ones every two seconds, for as long as that lasts.
+// journal logs changes, but not repeated ones: a client that fails to reach a peer makes the same changes every two seconds until it
+// succeeds.
 type journal struct {
 	log  *slog.Logger
-	seen map[string]time.Time // when each change was last made
+	seen map[string]time.Time // last time of each change, by identity
 }
 
 func (j *journal) tell(changes []dataplane.Change, now time.Time) {
@@ -42,7 +43,8 @@ func (j *journal) tell(changes []dataplane.Change, now time.Time) {
 	}
 }
 
-// identity is what a change is about. Where a client dials from and to is another one each time.
+// identity returns the key of a change in the journal. It keeps only the link of a device and the public key of a peer, because a client
+// that redials uses another port and endpoint each time.
 func identity(c dataplane.Change) string {
 	switch {
 	case c.Device != nil:

@@ -1,5 +1,5 @@
-// Package conformance holds every dataplane.Kernel to the same behaviour: the one in memory and the real one. It is one suite, and what
-// it finds out about one it has found out about the other.
+// Package conformance tests that every dataplane.Kernel behaves alike. The same suite runs against the kernel in memory and against the
+// real one, so tests that use the one in memory hold for the real one too.
 package conformance
 
 import (
@@ -11,27 +11,27 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// Kernel is what both can do.
+// Kernel is the interface that every implementation under test provides.
 type Kernel interface {
 	dataplane.Kernel
-	// Watch calls changed in the beginning and after changes to what own says is ours, until ctx ends.
+	// Watch calls changed once at the start and after every change to an object that own lists, until ctx is done.
 	Watch(ctx context.Context, own dataplane.Ownership, changed func()) error
 }
 
-// Host is a network namespace with loopback up and HostAddress on it, and nothing of ours.
+// Host is a network namespace in which loopback is up and has HostAddress, and in which no object listed by Own exists.
 type Host struct {
 	Kernel
 	Own dataplane.Ownership
 
-	// AddTunnel does what the process of the tunnel does when it starts: a link of that name that is down, and its WireGuard device.
+	// AddTunnel does what the process of the tunnel does at its start: it creates the Tunnel link, which is down, and its WireGuard device.
 	AddTunnel func()
-	// RemoveLink and SetDown are what anybody can do to a link.
+	// RemoveLink deletes a link and SetDown takes it down, as another program could.
 	RemoveLink, SetDown func(name string)
-	// Close takes the host away.
+	// Close deletes the host.
 	Close func()
 }
 
-// NewHost makes a host.
+// NewHost creates a host.
 type NewHost func(t testing.TB) Host
 
 func (h Host) read(t *testing.T) dataplane.State {
@@ -43,7 +43,7 @@ func (h Host) read(t *testing.T) dataplane.State {
 	return s
 }
 
-// apply makes changes that must succeed.
+// apply makes changes and fails the test if one of them fails.
 func (h Host) apply(t *testing.T, changes ...dataplane.Change) {
 	t.Helper()
 	if err := h.Apply(context.Background(), changes); err != nil {
@@ -51,7 +51,7 @@ func (h Host) apply(t *testing.T, changes ...dataplane.Change) {
 	}
 }
 
-// refuse makes a change that must fail and leave everything as it was.
+// refuse makes a change and fails the test unless the change fails and leaves everything as it was.
 func (h Host) refuse(t *testing.T, c dataplane.Change) {
 	t.Helper()
 	before := dataplane.Text(h.read(t))
@@ -63,7 +63,7 @@ func (h Host) refuse(t *testing.T, c dataplane.Change) {
 	}
 }
 
-// converge goes to a state and checks that it is there.
+// converge applies the difference to a valid state and checks that the host is in that state.
 func (h Host) converge(t *testing.T, want dataplane.State) {
 	t.Helper()
 	if err := dataplane.Validate(want, h.Own); err != nil {
@@ -73,7 +73,7 @@ func (h Host) converge(t *testing.T, want dataplane.State) {
 	h.same(t, want)
 }
 
-// same fails where the host is not as wanted. What a state leaves open is not compared.
+// same fails the test if the host is not in the wanted state. It ignores whatever the wanted state leaves open.
 func (h Host) same(t *testing.T, want dataplane.State) {
 	t.Helper()
 	have := h.read(t)
@@ -85,11 +85,11 @@ func (h Host) same(t *testing.T, want dataplane.State) {
 	}
 }
 
-// settled leaves out of s what want leaves open.
+// settled removes from s whatever want leaves open.
 func settled(s, want dataplane.State) dataplane.State {
 	s.Links = made(s.Links)
 	if len(want.WireGuard) == 0 {
-		s.WireGuard = nil // the device stays, and its key
+		s.WireGuard = nil // the device and its key stay
 	}
 	s.WireGuard = slices.Clone(s.WireGuard)
 	for i := range s.WireGuard {
@@ -107,7 +107,7 @@ func settled(s, want dataplane.State) dataplane.State {
 	return s
 }
 
-// made leaves out tunnels: they are there or not, whatever is wanted.
+// made removes Tunnel links: whether they exist does not depend on the wanted state.
 func made(links []dataplane.Link) []dataplane.Link {
 	return slices.DeleteFunc(slices.Clone(links), func(l dataplane.Link) bool { return l.Kind == dataplane.Tunnel })
 }

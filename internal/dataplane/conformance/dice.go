@@ -9,13 +9,13 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// Dice throw random states that are valid: of nodes and gateways, out of small pools, so that things collide.
+// Dice generates random valid states of nodes and gateways. It draws values from small pools, so that they often collide.
 type Dice struct {
 	*rand.Rand
 	own dataplane.Ownership
 }
 
-// NewDice throw the same for the same seed.
+// NewDice returns a generator. The same seed gives the same states.
 func NewDice(seed uint64, own dataplane.Ownership) Dice {
 	return Dice{rand.New(rand.NewPCG(seed, 18952)), own}
 }
@@ -43,7 +43,7 @@ func (d Dice) prefixes(n int, single bool) []netip.Prefix {
 	return out
 }
 
-// HostAddress is what every host of the suite has, and routes have as their source.
+// HostAddress is an address of every host of the suite, used as the source address of routes.
 var HostAddress = netip.MustParseAddr("172.16.0.1")
 
 func mac(a netip.Addr) dataplane.MAC {
@@ -51,7 +51,7 @@ func mac(a netip.Addr) dataplane.MAC {
 	return dataplane.MAC{2, 0x4c, b[0], b[1], b[2], b[3]}
 }
 
-// State of a host, with or without a tunnel.
+// State returns a random state of a host, with or without a tunnel.
 func (d Dice) State(tunnel bool) dataplane.State {
 	var s dataplane.State
 	if d.IntN(20) == 0 {
@@ -178,7 +178,7 @@ func (d Dice) selector() dataplane.Selector {
 	return dataplane.Selector{}
 }
 
-// rules throws few different ones, so that structures are often equal.
+// rules returns few different rules, so that tables often have equal structures.
 func (d Dice) rules(n int) []dataplane.FilterRule {
 	var out []dataplane.FilterRule
 	if d.IntN(3) > 0 {
@@ -190,7 +190,7 @@ func (d Dice) rules(n int) []dataplane.FilterRule {
 	return out
 }
 
-// Rule of a chain without hook; its sets are remotes and members, its map is real2ext.
+// Rule returns a random rule for a chain without a hook. It uses the sets remotes and members and the map real2ext.
 func (d Dice) Rule() dataplane.FilterRule {
 	r := dataplane.FilterRule{Counter: d.maybe(), Verdict: []dataplane.Verdict{dataplane.NextRule, dataplane.Accept, dataplane.Drop, dataplane.Return}[d.IntN(4)]}
 	m := &r.Match

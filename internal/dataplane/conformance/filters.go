@@ -67,7 +67,8 @@ func elementsAtOnce(t *testing.T, h Host) {
 	} {
 		h.refuse(t, dataplane.Change{Elements: &e})
 	}
-	h.apply(t, dataplane.Change{Elements: &dataplane.Elements{Table: h.Own.Table, Add: append(in("remotes", "10.71.0.0/16"), pair("10.0.0.1", "10.0.0.2")...)}}) // as it is
+	// The elements exist already, so adding them again is no error.
+	h.apply(t, dataplane.Change{Elements: &dataplane.Elements{Table: h.Own.Table, Add: append(in("remotes", "10.71.0.0/16"), pair("10.0.0.1", "10.0.0.2")...)}})
 	h.apply(t, dataplane.Change{Elements: &dataplane.Elements{Table: h.Own.Table, Delete: pair("10.0.0.1", "10.0.0.2"), Add: pair("10.0.0.1", "10.0.0.3")}})
 	want := h.table("10.71.0.0/16")
 	want.Table.Maps[0].Elements = map[netip.Addr]netip.Addr{netip.MustParseAddr("10.0.0.1"): netip.MustParseAddr("10.0.0.3")}
@@ -92,7 +93,7 @@ func intervals(t *testing.T, h Host) {
 	}
 }
 
-// manyElements: more than one message has room for, and a hundred of them change.
+// manyElements uses more elements than fit into one netlink message, and then changes a hundred elements per set and map.
 func manyElements(t *testing.T, h Host) {
 	const all, changed = 5000, 100
 	numbered := func(first byte, n int) netip.Addr {

@@ -10,9 +10,11 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// Laws holds in every one of these random worlds: one pass makes any state of any other; there is nothing to do then; after a crash at
-// any change the rest of the plan follows, and there is no gap on the way; whatever somebody else does to ours is undone in one pass; nothing is
-// left after an uninstall.
+// Laws checks these properties in the given number of random worlds:
+//   - One pass leads from any state to any other, and a second pass finds nothing to do.
+//   - After a crash at any change, the next pass makes the rest of the plan, and no moment has a gap.
+//   - One pass repairs whatever another program changed.
+//   - An uninstall leaves nothing behind.
 func Laws(t *testing.T, newHost NewHost, worlds int) {
 	for seed := range uint64(worlds) {
 		law(t, newHost(t), seed)
@@ -40,7 +42,7 @@ func law(t *testing.T, h Host, seed uint64) {
 	h.converge(t, dataplane.State{})
 }
 
-// crashing goes from one state to another with a crash after every change: read, compare, make one change, begin again.
+// crashing goes from one state to another as if the agent crashed after every change: read, compare, make one change, start again.
 func (h Host) crashing(t *testing.T, from, to dataplane.State) {
 	t.Helper()
 	changes := dataplane.Diff(h.read(t), to, h.Own)
@@ -58,7 +60,7 @@ func (h Host) crashing(t *testing.T, from, to dataplane.State) {
 	}
 }
 
-// findGap says what is not as the order of changes promises it for any moment on the way.
+// findGap returns what violates the order that Diff promises for every moment of a transition, or "".
 func findGap(now, from, to dataplane.State, more bool) string {
 	switch {
 	case now.Table == nil && from.Table != nil && more:
@@ -67,7 +69,7 @@ func findGap(now, from, to dataplane.State, more bool) string {
 		return "the filter was not the first change"
 	}
 	if !slices.Equal(made(from.Links), made(to.Links)) || !slices.Equal(dataplane.Canonical(from).Addresses, dataplane.Canonical(to).Addresses) {
-		return "" // a link that is made anew takes its routes along, and so does the last address of one
+		return "" // recreating a link deletes its routes, and so does deleting its last address
 	}
 	for _, r := range from.Routes {
 		if slices.ContainsFunc(to.Routes, at(r)) && !slices.ContainsFunc(now.Routes, at(r)) {
@@ -85,7 +87,8 @@ func findGap(now, from, to dataplane.State, more bool) string {
 	return elementGap(*now.Table, *dataplane.Canonical(from).Table, *dataplane.Canonical(to).Table, len(now.Routes) > len(to.Routes))
 }
 
-// elementGap finds elements that are missing: those of both states at any time, and those that go while routes have yet to go.
+// elementGap returns an element that is missing too early, or "". Elements of both states must always exist. Unwanted elements must exist
+// until the routes have changed.
 func elementGap(now, from, to dataplane.Table, early bool) string {
 	sameRules := slices.EqualFunc(from.Chains, to.Chains, func(a, b dataplane.Chain) bool { return slices.Equal(a.Rules, b.Rules) })
 	for i, s := range from.Sets {
@@ -109,7 +112,7 @@ func at(r dataplane.Route) func(dataplane.Route) bool {
 	return func(o dataplane.Route) bool { return o.Table == r.Table && o.Destination == r.Destination }
 }
 
-// disturb does what anybody with the right could do to ours.
+// disturb changes objects in ways that another program with the necessary rights could.
 func (d Dice) disturb(h Host, s dataplane.State) {
 	link := []string{d.own.Overlay, d.own.Tunnel}
 	for range 1 + d.IntN(3) {
@@ -155,6 +158,6 @@ func (d Dice) disturb(h Host, s dataplane.State) {
 			}
 			c = dataplane.Change{Operation: dataplane.Delete, Neighbour: &n}
 		}
-		_ = h.Apply(context.Background(), []dataplane.Change{c}) // what is refused does not disturb
+		_ = h.Apply(context.Background(), []dataplane.Change{c}) // a change that fails disturbs nothing
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// Suite is what every kernel does.
+// Suite runs the tests that every kernel must pass.
 func Suite(t *testing.T, newHost NewHost) {
 	for _, c := range []struct {
 		name string
@@ -63,7 +63,7 @@ func (h Host) overlay() dataplane.State {
 
 func refusedRoutes(t *testing.T, h Host) {
 	route := h.via("10.71.0.0/16", "10.0.0.9")
-	h.refuse(t, dataplane.Change{Route: &route}) // no link
+	h.refuse(t, dataplane.Change{Route: &route}) // the link is missing
 	h.refuse(t, dataplane.Change{Neighbour: &[]dataplane.Neighbour{h.member()}[0]})
 	h.refuse(t, dataplane.Change{Address: &dataplane.Address{Link: h.Own.Overlay, Prefix: netip.MustParsePrefix("10.0.0.1/32")}})
 	link := h.vxlan()
@@ -75,10 +75,10 @@ func refusedRoutes(t *testing.T, h Host) {
 	elsewhere.Source = netip.MustParseAddr("192.0.2.7")
 	h.refuse(t, dataplane.Change{Route: &elsewhere}) // not an address of this host
 	lost.OnLink = false
-	h.refuse(t, dataplane.Change{Route: &lost}) // nobody knows the next hop
+	h.refuse(t, dataplane.Change{Route: &lost}) // no route leads to the next hop
 	other := link
 	other.Port++
-	h.refuse(t, dataplane.Change{Link: &other}) // there is one already
+	h.refuse(t, dataplane.Change{Link: &other}) // a link of this name exists
 }
 
 func linkGoes(t *testing.T, h Host) {
@@ -113,7 +113,7 @@ func addressGoes(t *testing.T, h Host) {
 	h.converge(t, want)
 }
 
-// tunnel is a gateway's side of it.
+// tunnel returns the state of one side of a tunnel.
 func (h Host) tunnel() dataplane.State {
 	return dataplane.State{
 		Links:     []dataplane.Link{{Name: h.Own.Tunnel, Kind: dataplane.Tunnel, MTU: 1340}},

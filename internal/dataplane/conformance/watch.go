@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// soon is how long a change may take to be told of; it is told of much earlier.
+	// soon is the longest time until a change must be reported. Usually it is reported much earlier.
 	soon = 10 * time.Second
-	// quiet is how long nothing is told of before everything was.
+	// quiet is the time without a report after which the test takes all earlier changes as reported.
 	quiet = 500 * time.Millisecond
 )
 
-// watched: of ours, whoever makes the changes, and of nothing else.
+// watched tests that Watch reports changes to the objects of the ownership, whoever makes them, and no other changes.
 func watched(t *testing.T, h Host) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var calls atomic.Int32
@@ -59,7 +59,7 @@ func watched(t *testing.T, h Host) {
 	expect("the tunnel")
 	h.RemoveLink(h.Own.Overlay)
 	expect("a link that is gone")
-	for heard(quiet) { // until all of it was told
+	for heard(quiet) { // drain the remaining reports
 	}
 	theirs := h.vxlan()
 	theirs.Name, theirs.VNI = "theirs", 1

@@ -27,7 +27,7 @@ func allowedPrefixes(t *testing.T, h Host) {
 	first := peer(1, "10.200.0.0/16", "10.70.0.0/16")
 	first.Endpoint, first.Keepalive = netip.MustParseAddrPort("[2001:db8::1]:51820"), 25*time.Second
 	h.converge(t, h.peers(first, peer(2)))
-	// Somebody gives one of them to another: it is taken from the first.
+	// Another program assigns one of the prefixes to the second peer, so the first peer loses it.
 	stolen := peer(2, "10.70.0.0/16")
 	h.apply(t, dataplane.Change{Peer: &dataplane.DevicePeer{Link: h.Own.Tunnel, Peer: stolen}})
 	for _, p := range h.read(t).WireGuard[0].Peers {
@@ -38,7 +38,7 @@ func allowedPrefixes(t *testing.T, h Host) {
 	h.converge(t, h.peers(first, peer(2)))
 	h.converge(t, h.peers(peer(1, "10.70.0.0/16"), peer(2, "10.200.0.0/16")))
 	h.converge(t, h.peers(peer(1, "10.200.0.0/16"), peer(2, "10.70.0.0/16")))
-	// What the peer's endpoint is stays open where none is wanted.
+	// If the wanted state has no endpoint for a peer, the current endpoint stays.
 	for _, p := range h.read(t).WireGuard[0].Peers {
 		if p.PublicKey == first.PublicKey && p.Endpoint != first.Endpoint {
 			t.Errorf("the endpoint became %s", p.Endpoint)

@@ -1,5 +1,5 @@
-// Package fake is a network namespace in memory that keeps, refuses and takes along what the real kernel does. A fault can be put
-// at every call. The conformance suite holds it and the real driver to the same behaviour.
+// Package fake is a network namespace in memory. It stores, rejects and implicitly deletes objects like the real kernel. Tests can inject a
+// fault into every call. The conformance suite checks that it behaves like the real driver.
 package fake
 
 import (
@@ -12,12 +12,12 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// Kernel in memory. It is safe for use by several goroutines.
+// Kernel is a network namespace in memory. Several goroutines may use it at once.
 type Kernel struct {
 	mu      sync.Mutex
 	local   []netip.Addr
 	links   []dataplane.Link
-	inet    []dataplane.Address // in the order they came: the first of a network is its primary
+	inet    []dataplane.Address // in order of creation: the first address of a network is the primary one
 	hops    map[hop]dataplane.MAC
 	fdb     map[forwarding]netip.Addr
 	routes  []dataplane.Route
@@ -42,7 +42,7 @@ type forwarding struct {
 
 var _ dataplane.Kernel = (*Kernel)(nil)
 
-// New is an empty namespace of a host that has these addresses.
+// New returns an empty namespace of a host with the given addresses.
 func New(local ...netip.Addr) *Kernel {
 	return &Kernel{
 		local:   local,
@@ -53,15 +53,15 @@ func New(local ...netip.Addr) *Kernel {
 	}
 }
 
-// Fault is asked before every call: a Read, or one change. Calls are counted from 1; what says "read" or is the change's text. If it
-// returns an error nothing happens and the call fails with it. Nil: no faults.
+// Fault sets a function that is called before every call of the kernel: a Read, or one change. Its call counts from 1, and its what is
+// "read" or the text of the change. If the function returns an error, the call fails with this error and changes nothing. Nil: no faults.
 func (k *Kernel) Fault(fault func(call int, what string) error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.fault = fault
 }
 
-// Calls so far.
+// Calls returns the number of calls so far: Reads and single changes.
 func (k *Kernel) Calls() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -76,7 +76,7 @@ func (k *Kernel) call(what func() string) error {
 	return k.fault(k.calls, what())
 }
 
-// Watch calls changed in the beginning and after changes to what own says is ours, until ctx ends.
+// Watch calls changed once at the start and after every change to an object that own lists, until ctx is done.
 func (k *Kernel) Watch(ctx context.Context, own dataplane.Ownership, changed func()) error {
 	w := &watcher{own: own, told: make(chan struct{}, 1)}
 	w.told <- struct{}{}
@@ -103,7 +103,7 @@ type watcher struct {
 	told chan struct{}
 }
 
-// changed tells the watchers whose own a change is.
+// changed notifies the watchers whose ownership includes the changed object.
 func (k *Kernel) changed(c dataplane.Change) {
 	for _, w := range k.watchers {
 		if !touches(c, w.own) {
@@ -111,12 +111,12 @@ func (k *Kernel) changed(c dataplane.Change) {
 		}
 		select {
 		case w.told <- struct{}{}:
-		default: // told already
+		default: // a notification is pending already
 		}
 	}
 }
 
-// touches says whether a change is to something of own. WireGuard devices tell nothing.
+// touches reports whether a change concerns an object that own lists. Changes to WireGuard devices are never reported.
 func touches(c dataplane.Change, own dataplane.Ownership) bool {
 	link := func(name string) bool { return name != "" && (name == own.Overlay || name == own.Tunnel) }
 	switch {
@@ -138,7 +138,7 @@ func touches(c dataplane.Change, own dataplane.Ownership) bool {
 	return false
 }
 
-// Read returns what own says is ours.
+// Read returns the objects that own lists, in canonical form.
 func (k *Kernel) Read(ctx context.Context, own dataplane.Ownership) (dataplane.State, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -181,7 +181,7 @@ func (k *Kernel) Read(ctx context.Context, own dataplane.Ownership) (dataplane.S
 	return dataplane.Canonical(s), nil
 }
 
-// Apply makes the changes in order and stops at the first that fails.
+// Apply makes the changes in order and stops at the first failure.
 func (k *Kernel) Apply(ctx context.Context, changes []dataplane.Change) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -48,7 +48,7 @@ func (k *Kernel) setTable(t dataplane.Table) error {
 	return nil
 }
 
-// elements is one transaction: it happens entirely or not at all.
+// elements applies all changes of a transaction or none.
 func (k *Kernel) elements(e dataplane.Elements) error {
 	t, found := k.tables[e.Table]
 	if !found {

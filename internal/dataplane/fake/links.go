@@ -9,7 +9,7 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// AddTunnel is what the process that runs the tunnel does when it starts: a link that is down, and its WireGuard device.
+// AddTunnel does what the process of the tunnel does at its start: it creates a link, which is down, and its WireGuard device.
 func (k *Kernel) AddTunnel(name string, mtu int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -18,7 +18,7 @@ func (k *Kernel) AddTunnel(name string, mtu int) {
 	k.changed(dataplane.Change{Link: &dataplane.Link{Name: name}})
 }
 
-// RemoveLink removes any link, as anybody can: with it goes what hangs on it.
+// RemoveLink deletes any link, as another program could, together with its addresses, neighbours, routes and device.
 func (k *Kernel) RemoveLink(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -26,7 +26,7 @@ func (k *Kernel) RemoveLink(name string) {
 	k.changed(dataplane.Change{Link: &dataplane.Link{Name: name}})
 }
 
-// SetDown takes a link down, as anybody can. Its routes go, and the neighbours; forwarding entries stay.
+// SetDown takes a link down, as another program could. The link loses its routes and neighbour entries and keeps its forwarding entries.
 func (k *Kernel) SetDown(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -106,7 +106,8 @@ func (k *Kernel) setAddress(a dataplane.Address) error {
 	return nil
 }
 
-// deleteAddress takes the secondary addresses of the same network along, and after the last address of a link its routes and next hops.
+// deleteAddress also deletes the secondary addresses of the same network. After the last address of a link, it deletes the routes and next
+// hops of the link.
 func (k *Kernel) deleteAddress(a dataplane.Address) error {
 	i := slices.Index(k.inet, a)
 	if i < 0 {
@@ -132,7 +133,7 @@ func (k *Kernel) isLocal(ip netip.Addr) bool {
 	return slices.Contains(k.local, ip) || slices.ContainsFunc(k.inet, func(a dataplane.Address) bool { return a.Prefix.Addr() == ip })
 }
 
-// reaches says whether an address of the link is in the network of ip.
+// reaches reports whether ip is in the network of one of the link's addresses.
 func (k *Kernel) reaches(link string, ip netip.Addr) bool {
 	return slices.ContainsFunc(k.inet, func(a dataplane.Address) bool { return a.Link == link && a.Prefix.Contains(ip) })
 }

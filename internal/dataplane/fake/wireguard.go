@@ -9,7 +9,8 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// Handshake is what the far side does when it calls or answers: the peer has a session, and an endpoint.
+// Handshake simulates a handshake with a peer: it sets the peer's endpoint and the time of its last handshake. It returns an error if the
+// device or the peer is missing.
 func (k *Kernel) Handshake(link string, key dataplane.PublicKey, endpoint netip.AddrPort, at time.Time) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -45,7 +46,7 @@ func (k *Kernel) setDevice(d dataplane.Device) error {
 	return nil
 }
 
-// setPeer takes the allowed prefixes away from the other peers, as WireGuard does, and leaves a session alone.
+// setPeer removes the allowed prefixes from all other peers, as WireGuard does, and keeps the session of the peer.
 func (k *Kernel) setPeer(c dataplane.DevicePeer) error {
 	d, found := k.devices[c.Link]
 	if !found {

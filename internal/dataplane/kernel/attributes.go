@@ -8,13 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attribute of a netlink message. The value is a part of the message.
+// attribute is an attribute of a netlink message. Its value is a slice of the message.
 type attribute struct {
 	kind  uint16 // without the flags
 	value []byte
 }
 
-// attributes walks through a list of netlink attributes, and ends where it is broken. It copies nothing: sets have thousands of elements.
+// attributes iterates over a list of netlink attributes and stops at the first malformed one. It copies nothing, because sets have
+// thousands of elements.
 func attributes(b []byte) iter.Seq[attribute] {
 	return func(yield func(attribute) bool) {
 		for len(b) >= unix.SizeofNlAttr {
@@ -31,7 +32,7 @@ func attributes(b []byte) iter.Seq[attribute] {
 	}
 }
 
-// find is the value of the first attribute of a kind; nil if there is none.
+// find returns the value of the first attribute of a kind; nil if there is none.
 func find(b []byte, kind uint16) []byte {
 	for a := range attributes(b) {
 		if a.kind == kind {
@@ -41,13 +42,13 @@ func find(b []byte, kind uint16) []byte {
 	return nil
 }
 
-// text is a string of the kernel: it ends with a zero.
+// text returns a zero-terminated string of the kernel.
 func text(b []byte) string {
 	s, _, _ := bytes.Cut(b, []byte{0})
 	return string(s)
 }
 
-// number is a 32-bit number in network order; 0 where there is none.
+// number returns a 32-bit number in network byte order; 0 if b is not 4 bytes long.
 func number(b []byte) uint32 {
 	if len(b) != 4 {
 		return 0

@@ -15,8 +15,8 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// decode is the rule that encode makes these expressions of. Whatever else the kernel has is foreign: a guess is made and encoded again, and
-// only if that gives the very same expressions it is right.
+// decode returns the rule that encode turns into these expressions. It guesses a rule and encodes it again. If the result differs from the
+// expressions, the rule is foreign, and Foreign describes the expressions.
 func decode(exprs []expr.Any) dataplane.FilterRule {
 	r := guess(exprs)
 	again := encode(r)
@@ -35,7 +35,7 @@ func decode(exprs []expr.Any) dataplane.FilterRule {
 	return r
 }
 
-// normal is the expression without what the kernel counts or numbers.
+// normal returns the expression without the values of counters and the IDs of sets.
 func normal(e expr.Any) expr.Any {
 	switch e := e.(type) {
 	case *expr.Counter:
@@ -60,7 +60,7 @@ func describe(exprs []expr.Any) string {
 	return strings.Join(words, " ")
 }
 
-// guess reads expressions as encode writes them, and looks no closer than it must.
+// guess converts expressions that encode wrote. It checks only as much as it needs, because decode verifies the result.
 func guess(exprs []expr.Any) (r dataplane.FilterRule) {
 	for len(exprs) > 0 {
 		first := exprs[0]
@@ -141,7 +141,7 @@ func guessMeta(m *dataplane.Match, e *expr.Meta, next expr.Any) {
 	}
 }
 
-// guessPayload reads what is done with a field of the packet, and says how many expressions that takes.
+// guessPayload reads what the rule does with a field of the packet. It returns the number of expressions that this takes.
 func guessPayload(r *dataplane.FilterRule, f field, exprs []expr.Any) int {
 	switch f {
 	case destinationPort:
@@ -210,14 +210,14 @@ func inverse(mask []byte) []byte {
 	return out
 }
 
-// unknown is an expression that we never write.
+// unknown is an expression of a type that encode never writes.
 type unknown struct {
 	expr.Any
 	name string
 	data []byte
 }
 
-// parseExpressions reads the list of expressions of a rule, as the kernel dumps it.
+// parseExpressions parses the list of expressions of a rule in the kernel's format.
 func parseExpressions(list []byte) ([]expr.Any, error) {
 	var out []expr.Any
 	for element := range attributes(list) {
@@ -244,7 +244,7 @@ func parseExpressions(list []byte) ([]expr.Any, error) {
 	return out, nil
 }
 
-// known is an empty expression of that name, of those that encode writes.
+// known returns an empty expression of the named type; nil if encode never writes that type.
 func known(name string, data []byte) expr.Any {
 	switch name {
 	case "meta":

@@ -12,13 +12,14 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// icmpErrors is the name of a set that every table with a Match.ICMPError has: the ICMP types 3, 11 and 12.
+// icmpErrors is the name of the set of ICMP types 3, 11 and 12. Every table with a Match.ICMPError has it.
 const icmpErrors = dataplane.ReservedSet
 
-// register is the one that all our expressions compute in.
+// register is the register that all expressions use.
 const register = 1
 
-// Where fields are: base, offset and length in bytes. RFC 791, RFC 792 (the quoted header starts 8 bytes into the message), RFC 9293.
+// Positions of the fields: base, offset and length in bytes (RFC 791, RFC 792, RFC 9293). The quoted IP header starts 8 bytes into the ICMP
+// message.
 var (
 	sourceAddress      = field{expr.PayloadBaseNetworkHeader, 12, 4}
 	destinationAddress = field{expr.PayloadBaseNetworkHeader, 16, 4}
@@ -30,13 +31,13 @@ var (
 )
 
 const (
-	headerChecksum       = 10 // of the IP header, from its start
-	quotedHeaderChecksum = 18 // of the quoted IP header, from the start of the ICMP message
+	headerChecksum       = 10 // offset in the IP header, in bytes
+	quotedHeaderChecksum = 18 // offset of the quoted IP header's checksum in the ICMP message, in bytes
 
 	tcpSYN, tcpRST = 0x02, 0x04
 
 	tcpOptionMSS = 2    // RFC 9293, 3.2
-	statusDNAT   = 0x20 // IPS_DST_NAT of the kernel's connection tracking
+	statusDNAT   = 0x20 // IPS_DST_NAT in the kernel's connection tracking
 )
 
 type field struct {
@@ -48,8 +49,9 @@ func (f field) load() expr.Any {
 	return &expr.Payload{OperationType: expr.PayloadLoad, DestRegister: register, Base: f.base, Offset: f.offset, Len: f.len}
 }
 
-// store writes the register and corrects the checksums over it: those of the IP header and of TCP and UDP (they cover the addresses). In a
-// quoted packet only that of its IP header: the one of the ICMP message stays right by itself then, and nobody can check the quoted TCP or UDP.
+// store writes the register into the field and corrects the checksums: of the IP header, and of TCP and UDP, which cover the addresses. In
+// a quoted packet it corrects only the checksum of the quoted IP header. The checksum of the ICMP message then stays correct by itself, and
+// no receiver can verify the checksum of the quoted TCP or UDP.
 func (f field) store() expr.Any {
 	e := &expr.Payload{OperationType: expr.PayloadWrite, SourceRegister: register, Base: f.base, Offset: f.offset, Len: f.len,
 		CsumType: expr.CsumTypeInet, CsumOffset: headerChecksum, CsumFlags: unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR}
@@ -89,8 +91,8 @@ func lookup(set string, not bool) expr.Any {
 	return &expr.Lookup{SourceRegister: register, SetName: set, Invert: not}
 }
 
-// encode is the rule in expressions of nftables: matches, the cheap ones first, then rewrite, clamp, counter, verdict. Of a rule that
-// Validate accepts, in canonical form.
+// encode returns the rule as nftables expressions: first the matches, cheap ones first, then rewrite, clamp, counter and verdict. The rule
+// must be canonical and valid (see dataplane.Validate).
 func encode(r dataplane.FilterRule) []expr.Any {
 	out := encodeMatch(r.Match)
 	if r.Rewrite.Field != dataplane.NoField {
@@ -123,7 +125,8 @@ func encodeVerdict(r dataplane.FilterRule) []expr.Any {
 		return []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}}
 	case dataplane.Jump:
 		return []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: r.Chain}}
-	case dataplane.KeepSource: // the source translated into what it is: a translation like any other, so no later one follows
+	// A translation of the source to itself counts as a translation, so no later chain translates the source.
+	case dataplane.KeepSource:
 		return []expr.Any{sourceAddress.load(), sourceNAT()}
 	case dataplane.ToSource:
 		return []expr.Any{&expr.Immediate{Register: register, Data: r.Address.AsSlice()}, sourceNAT()}
@@ -171,7 +174,8 @@ func encodeMatch(m dataplane.Match) []expr.Any {
 	return out
 }
 
-// connection matches where connection tracking says any of these bits, or none of them. They are in the order of this host's bytes.
+// connection matches packets for which connection tracking has any of the bits or, without anyOf, none of them. The bits are in the host's
+// byte order.
 func connection(key expr.CtKey, bits uint32, anyOf bool) []expr.Any {
 	return []expr.Any{&expr.Ct{Key: key, Register: register}, and(binary.NativeEndian.AppendUint32(nil, bits)), compare(anyOf, make([]byte, 4))}
 }
@@ -200,7 +204,7 @@ func protocolNumber(t dataplane.Transport) byte {
 	return 0
 }
 
-// linkName is padded, so that it means this one name and not what begins like it.
+// linkName returns the name padded with zeros, so that it matches exactly this name and not a prefix of a name.
 func linkName(name string) []byte {
 	b := make([]byte, unix.IFNAMSIZ)
 	copy(b, name)
@@ -215,7 +219,8 @@ func hostMask(length int) []byte {
 	return binary.BigEndian.AppendUint32(nil, uint32(1<<(32-length)-1))
 }
 
-// prefixOf is the prefix of a network mask and an address; not valid if they make none.
+// prefixOf returns the prefix with a network mask and an address. The prefix is not valid if the address is not IPv4 or the mask not 4
+// bytes long.
 func prefixOf(mask, address []byte) netip.Prefix {
 	a, ok := netip.AddrFromSlice(address)
 	if !ok || !a.Is4() || len(mask) != 4 {

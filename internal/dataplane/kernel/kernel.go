@@ -1,5 +1,6 @@
-// Package kernel reads and changes a network namespace of Linux by netlink alone: links, addresses, neighbours, routes, rules, tables of nftables
-// and WireGuard devices (of the kernel, or of wireguard-go by its socket). No other program is run.
+// Package kernel reads and changes a network namespace of Linux through netlink: links, addresses, neighbours, routes, rules, nftables
+// tables and WireGuard devices. WireGuard devices are those of the kernel, or those of wireguard-go through its socket. The package runs no
+// other program.
 package kernel
 
 import (
@@ -17,23 +18,23 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// Kernel is a network namespace. It needs CAP_NET_ADMIN there. Its methods may be called by several goroutines.
+// Kernel is a network namespace. The process needs CAP_NET_ADMIN in it. Several goroutines may call its methods at once.
 type Kernel struct {
 	mu        sync.Mutex
 	handle    *netlink.Handle
-	namespace int // file descriptor; -1: the one of the process
+	namespace int // file descriptor; -1: the namespace of the process
 	devices   Devices
 }
 
 var _ dataplane.Kernel = (*Kernel)(nil)
 
-// Devices gives access to WireGuard devices by name, as wgctrl.Client does. A device that is not there is os.ErrNotExist.
+// Devices gives access to WireGuard devices by name, as wgctrl.Client does. For a missing device, the methods return os.ErrNotExist.
 type Devices interface {
 	Device(name string) (*wgtypes.Device, error)
 	ConfigureDevice(name string, config wgtypes.Config) error
 }
 
-// New works in the network namespace that the process was started in.
+// New opens the network namespace that the process was started in. It returns an error if it cannot open a netlink socket.
 func New() (*Kernel, error) {
 	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -42,8 +43,9 @@ func New() (*Kernel, error) {
 	return &Kernel{handle: handle, namespace: -1, devices: &controlled{namespace: -1}}, nil
 }
 
-// At works in another network namespace, whose handle must stay open as long. WireGuard devices are found there if they are of the kernel; sockets
-// of wireguard-go lie in the file system and know no network namespace, so with several of one name hand over devices (otherwise nil).
+// At opens another network namespace. Its handle must stay open as long as the Kernel is used. If devices is nil, At finds WireGuard
+// devices of the kernel in that namespace. The sockets of wireguard-go lie in the file system, outside any network namespace, so pass
+// devices if several wireguard-go devices have the same name.
 func At(namespace netns.NsHandle, devices Devices) (*Kernel, error) {
 	handle, err := netlink.NewHandleAt(namespace, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -55,14 +57,14 @@ func At(namespace netns.NsHandle, devices Devices) (*Kernel, error) {
 	return &Kernel{handle: handle, namespace: int(namespace), devices: devices}, nil
 }
 
-// Close frees the sockets.
+// Close closes the netlink socket.
 func (k *Kernel) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.handle.Close()
 }
 
-// Read returns what own says is ours.
+// Read returns the objects that own lists, in canonical form.
 func (k *Kernel) Read(ctx context.Context, own dataplane.Ownership) (dataplane.State, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -90,7 +92,7 @@ func (k *Kernel) Read(ctx context.Context, own dataplane.Ownership) (dataplane.S
 	return dataplane.Canonical(s), nil
 }
 
-// Apply makes the changes in order and stops at the first that fails.
+// Apply makes the changes in order and stops at the first failure.
 func (k *Kernel) Apply(ctx context.Context, changes []dataplane.Change) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -116,7 +118,7 @@ func (k *Kernel) verbs() *dataplane.Verbs {
 	}
 }
 
-// gone takes the errors of the kernel for "there is no such thing" as success.
+// gone returns nil if the error says that the object does not exist; otherwise it returns the error.
 func gone(err error) error {
 	var missing netlink.LinkNotFoundError
 	if errors.As(err, &missing) || slices.ContainsFunc([]error{unix.ENOENT, unix.ESRCH, unix.ENODEV, unix.EADDRNOTAVAIL}, func(e error) bool { return errors.Is(err, e) }) {
@@ -125,7 +127,7 @@ func gone(err error) error {
 	return err
 }
 
-// whole repeats a dump that something changed under.
+// whole repeats a dump that a concurrent change interrupted, at most readTries times in total.
 func whole[T any](dump func() ([]T, error)) ([]T, error) {
 	var out []T
 	var err error

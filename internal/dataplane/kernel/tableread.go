@@ -14,10 +14,11 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// readTries is how often a table is read that changes meanwhile.
+// readTries is the maximum number of attempts to read objects that change during the read.
 const readTries = 10
 
-// readTable reads our table; nil if there is none. It sees one moment: the generation of the ruleset is the same before and after.
+// readTable reads the table with that name; nil if there is none. The result is consistent: the generation of the ruleset is the same
+// before and after the read.
 func (k *Kernel) readTable(name string) (*dataplane.Table, error) {
 	config := &netlink.Config{}
 	if k.namespace >= 0 {
@@ -43,7 +44,7 @@ func (k *Kernel) readTable(name string) (*dataplane.Table, error) {
 	return nil, fmt.Errorf("the ruleset changed %d times while it was read", readTries)
 }
 
-// tableReader remembers the first error.
+// tableReader reads one table. It keeps the first error and does nothing after it.
 type tableReader struct {
 	conn    *netlink.Conn
 	name    string
@@ -51,7 +52,7 @@ type tableReader struct {
 	err     error
 }
 
-// ask sends a request and returns the bodies of the answers, behind the header of nfnetlink.
+// ask sends a request and returns the bodies of the answers, without the nfnetlink headers.
 func (r *tableReader) ask(kind uint16, flags netlink.HeaderFlags, attributes ...netlink.Attribute) [][]byte {
 	if r.err != nil {
 		return nil
@@ -114,7 +115,7 @@ func (r *tableReader) note(format string, args ...any) {
 	r.foreign = append(r.foreign, fmt.Sprintf(format, args...))
 }
 
-// sets reads sets and maps with all their elements, and says how many they are.
+// sets reads all sets and maps with their elements, and returns their number.
 func (r *tableReader) sets(t *dataplane.Table) int {
 	all := r.ask(unix.NFT_MSG_GETSET, netlink.Dump, netlink.Attribute{Type: unix.NFTA_SET_TABLE, Data: zeroTerminated(r.name)})
 	for _, b := range all {
@@ -142,13 +143,13 @@ func (r *tableReader) sets(t *dataplane.Table) int {
 	return len(all)
 }
 
-// element of a set: keys and values are parts of the message.
+// element is an element of a set. Its key and value are slices of the message.
 type element struct {
 	key, value []byte
 	end        bool
 }
 
-// elements reads all of a set, and notes those that are none of ours.
+// elements reads all elements of a set. It notes elements with a key of another length as foreign.
 func (r *tableReader) elements(set string, keyLength int) []element {
 	var out []element
 	for _, b := range r.ask(unix.NFT_MSG_GETSETELEM, netlink.Dump, netlink.Attribute{Type: unix.NFTA_SET_ELEM_LIST_TABLE, Data: zeroTerminated(r.name)},
@@ -195,7 +196,7 @@ func (r *tableReader) setElements(s *dataplane.AddressSet) {
 		}
 		return
 	}
-	// An end comes before a beginning at the same address.
+	// At the same address, the end of an interval comes before the start of another.
 	slices.SortFunc(list, func(a, b element) int {
 		if n := slices.Compare(a.key, b.key); n != 0 || a.end == b.end {
 			return n
@@ -222,7 +223,7 @@ func (r *tableReader) setElements(s *dataplane.AddressSet) {
 	}
 }
 
-// prefixBetween is the prefix that has exactly the addresses from first up to, but not with, end.
+// prefixBetween returns the prefix that contains exactly the addresses from first to the one before end; false if there is none.
 func prefixBetween(first uint32, end uint64) (netip.Prefix, bool) {
 	a := netip.AddrFrom4([4]byte{byte(first >> 24), byte(first >> 16), byte(first >> 8), byte(first)})
 	for bits := range 33 {
@@ -245,7 +246,7 @@ func (r *tableReader) mapElements(m *dataplane.AddressMap) {
 	}
 }
 
-// chains are dumped of all tables of the family.
+// chains reads the chains of the table. The kernel dumps the chains of all tables of the family.
 func (r *tableReader) chains(t *dataplane.Table) {
 	for _, b := range r.ask(unix.NFT_MSG_GETCHAIN, netlink.Dump) {
 		if text(find(b, unix.NFTA_CHAIN_TABLE)) != r.name {

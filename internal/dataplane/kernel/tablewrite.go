@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// atOnce is how many elements go into one message: an attribute of netlink has at most 64 KiB.
+	// atOnce is the number of elements in one message. A netlink attribute has at most 64 KiB.
 	atOnce = 1000
-	// transactionBuffer bounds a transaction: about 100,000 elements. It is a limit, not an allocation.
+	// transactionBuffer limits the size of a transaction, in bytes: about 100,000 elements. It is a limit, not an allocation.
 	transactionBuffer = 8 << 20
 )
 
-// transaction is what nftables does at once or not at all.
+// transaction runs fill and sends its changes to nftables, which applies all of them or none.
 func (k *Kernel) transaction(fill func(c *nftables.Conn) error) error {
 	options := []nftables.ConnOption{nftables.WithSockOptions(func(c *netlink.Conn) error {
 		if err := c.SetWriteBuffer(transactionBuffer); err != nil {
@@ -45,7 +45,7 @@ func family(name string) *nftables.Table {
 	return &nftables.Table{Name: name, Family: nftables.TableFamilyIPv4}
 }
 
-// deleteTable adds it first: what is missing can't be deleted.
+// deleteTable adds the table first, because the kernel rejects the deletion of a missing table.
 func (k *Kernel) deleteTable(t dataplane.Table) error {
 	return k.transaction(func(c *nftables.Conn) error {
 		c.AddTable(family(t.Name))
@@ -54,7 +54,7 @@ func (k *Kernel) deleteTable(t dataplane.Table) error {
 	})
 }
 
-// setTable puts the table into the place of whatever was there.
+// setTable replaces the table, if there is one, by the given one in one transaction.
 func (k *Kernel) setTable(t dataplane.Table) error {
 	t = *dataplane.Canonical(dataplane.State{Table: &t}).Table
 	return k.transaction(func(c *nftables.Conn) error {
@@ -78,7 +78,7 @@ func (k *Kernel) setTable(t dataplane.Table) error {
 	})
 }
 
-// tableWriter numbers the sets of a transaction.
+// tableWriter assigns IDs to the sets of a transaction.
 type tableWriter struct {
 	c     *nftables.Conn
 	table *nftables.Table
@@ -124,7 +124,7 @@ func usesICMPErrors(t dataplane.Table) bool {
 	return false
 }
 
-// icmpErrorTypes are destination unreachable, time exceeded and parameter problem (RFC 792).
+// icmpErrorTypes returns the ICMP types destination unreachable, time exceeded and parameter problem (RFC 792).
 func icmpErrorTypes() []nftables.SetElement {
 	return []nftables.SetElement{{Key: []byte{3}}, {Key: []byte{11}}, {Key: []byte{12}}}
 }
@@ -147,7 +147,8 @@ func inPieces(elements []nftables.SetElement, f func([]nftables.SetElement) erro
 	return nil
 }
 
-// elementsOf are the elements as the kernel keeps them. An interval is two: its first address, and the first one behind it, if there is one.
+// elementsOf returns the elements in the kernel's format. An interval takes two elements: its first address, and the first address after
+// it, if there is one.
 func elementsOf(c dataplane.Content) []nftables.SetElement {
 	out := make([]nftables.SetElement, 0, 2*len(c.Prefixes)+len(c.Pairs))
 	for _, p := range c.Prefixes {
@@ -162,7 +163,7 @@ func elementsOf(c dataplane.Content) []nftables.SetElement {
 	return out
 }
 
-// behind is the first address behind a prefix; there is none behind 255.255.255.255.
+// behind returns the first address after a prefix; false if the prefix ends with 255.255.255.255.
 func behind(p netip.Prefix) (netip.Addr, bool) {
 	a := p.Addr().As4()
 	end := uint64(binary.BigEndian.Uint32(a[:])) + 1<<(32-p.Bits())

@@ -11,9 +11,10 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// addVXLAN makes the link, without UDP checksums: what is inside has its own. Where a CNI translates the address of a wrapped packet whose
-// content is to be summed by the hardware, the kernel spoils a checksum outside, but leaves none as none (since Linux 5.7). The library of the other
-// links can't ask for that, and the kernel can't change it later.
+// addVXLAN creates the link without UDP checksums for the outer packets; the inner packets have their own. When a CNI translates the
+// address of an encapsulated packet whose inner checksum is left to the hardware, the kernel corrupts an outer checksum. It leaves a zero
+// checksum as it is (since Linux 5.7). The netlink library used for the other links cannot set this option, and the kernel cannot change it
+// after the creation.
 func (k *Kernel) addVXLAN(l dataplane.Link) error {
 	conn, err := k.subscribe(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -40,7 +41,7 @@ func (k *Kernel) addVXLAN(l dataplane.Link) error {
 	if err != nil {
 		return fmt.Errorf("encoding the link: %w", err)
 	}
-	header := make([]byte, unix.SizeofIfInfomsg) // of any family, any type, a new index
+	header := make([]byte, unix.SizeofIfInfomsg) // any family, any type, a new index
 	binary.NativeEndian.PutUint32(header[8:], unix.IFF_UP)
 	binary.NativeEndian.PutUint32(header[12:], unix.IFF_UP)
 	_, err = conn.Execute(netlink.Message{

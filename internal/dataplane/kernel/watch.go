@@ -14,12 +14,13 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// watchPause is how long changes are gathered before they are told, so that many are one, and how long a lost subscription is left alone.
+// watchPause is the time during which changes are merged into one call, and the delay after an error of a subscription.
 const watchPause = 100 * time.Millisecond
 
-// Watch calls changed after something of ours may have changed: links, addresses, neighbours, routes, rules or the table of filters, by
-// whomever, our own Apply included. It calls once for all that happens within a moment, and once in the beginning. It ends with ctx. WireGuard
-// devices tell nothing.
+// Watch calls changed after objects that own lists may have changed: links, addresses, neighbours, routes, rules or the nftables table. It
+// does not matter who changed them; Apply counts too. Watch merges changes that follow each other closely into one call, and calls changed
+// once at the start. It returns when ctx is done, or an error if it cannot subscribe. The kernel does not report changes of WireGuard
+// devices.
 func (k *Kernel) Watch(ctx context.Context, own dataplane.Ownership, changed func()) error {
 	route, err := k.subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE)
 	if err != nil {
@@ -34,7 +35,7 @@ func (k *Kernel) Watch(ctx context.Context, own dataplane.Ownership, changed fun
 
 	told := make(chan struct{}, 1)
 	told <- struct{}{}
-	links := map[uint32]bool{} // indexes of our links
+	links := map[uint32]bool{} // indexes of the links that own lists
 	for _, name := range []string{own.Overlay, own.Tunnel} {
 		k.mu.Lock()
 		link, err := k.find(name)
@@ -81,7 +82,8 @@ func (k *Kernel) subscribe(family int, groups ...uint32) (*netlink.Conn, error) 
 	return conn, nil
 }
 
-// listen tells of every message that is ours, and of those that were lost. It ends when the socket is closed.
+// listen signals told for each message for which ours returns true, and when messages were lost. It ends once ctx is done and the socket is
+// closed.
 func listen(ctx context.Context, conn *netlink.Conn, told chan<- struct{}, ours func(netlink.Message) bool) {
 	for ctx.Err() == nil {
 		messages, err := conn.Receive()
@@ -95,31 +97,32 @@ func listen(ctx context.Context, conn *netlink.Conn, told chan<- struct{}, ours 
 		if err != nil || slices.ContainsFunc(messages, ours) {
 			select {
 			case told <- struct{}{}:
-			default: // told already
+			default: // a signal is pending already
 			}
 		}
 	}
 }
 
-// Sizes of the headers before the attributes: of ifinfomsg, of rtmsg and fib_rule_hdr, and of nfgenmsg.
+// Sizes in bytes of the headers before the attributes: ifinfomsg; rtmsg and fib_rule_hdr; nfgenmsg.
 const (
 	linkHeader, routeHeader, filterHeader = unix.SizeofIfInfomsg, unix.SizeofRtMsg, 4
 )
 
-// routeIsOurs says whether a message of rtnetlink is about something of ours. It keeps links, the indexes of our links.
+// routeIsOurs reports whether a message of rtnetlink concerns an object that own lists. It keeps links, the indexes of the links in own, up
+// to date.
 func routeIsOurs(m netlink.Message, own dataplane.Ownership, links map[uint32]bool) bool {
 	index := func() uint32 {
 		if len(m.Data) < 8 {
 			return 0
 		}
-		return binary.NativeEndian.Uint32(m.Data[4:]) // at the same place in ifinfomsg, ifaddrmsg and ndmsg
+		return binary.NativeEndian.Uint32(m.Data[4:]) // the same position in ifinfomsg, ifaddrmsg and ndmsg
 	}
 	rest := func(header int) []byte { return m.Data[min(header, len(m.Data)):] }
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		name := text(find(rest(linkHeader), unix.IFLA_IFNAME))
 		ours := name != "" && (name == own.Overlay || name == own.Tunnel)
-		was := links[index()] // one that was renamed
+		was := links[index()] // a renamed link
 		if delete(links, index()); ours && m.Header.Type == unix.RTM_NEWLINK {
 			links[index()] = true
 		}
@@ -138,7 +141,8 @@ func inTable(b []byte, own dataplane.Ownership) bool {
 	return len(b) == 4 && slices.Contains(own.Tables, int(binary.NativeEndian.Uint32(b)))
 }
 
-// filterIsOurs says whether a message of nftables is about our table. Its name is the first attribute of every message but those of generations.
+// filterIsOurs reports whether a message of nftables concerns the table in own. The name of the table is the first attribute of every
+// message, except of generation messages.
 func filterIsOurs(m netlink.Message, own dataplane.Ownership) bool {
 	if uint16(m.Header.Type)&0xff == unix.NFT_MSG_NEWGEN || len(m.Data) < filterHeader || m.Data[0] != unix.NFPROTO_IPV4 {
 		return false

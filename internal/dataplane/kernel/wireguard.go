@@ -17,10 +17,10 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// controlled opens a client for every call: the kernel's module may be loaded, and the socket of wireguard-go made, at any time.
+// controlled opens a client for every call, because the kernel module may be loaded, and the socket of wireguard-go created, at any time.
 type controlled struct{ namespace int }
 
-// client of the namespace. A netlink socket belongs to the namespace of the thread that opens it.
+// client opens a client in the namespace. A netlink socket belongs to the namespace of the thread that opens it.
 func (c *controlled) client() (*wgctrl.Client, error) {
 	if c.namespace < 0 {
 		return wgctrl.New()
@@ -36,13 +36,13 @@ func (c *controlled) client() (*wgctrl.Client, error) {
 	}
 	client, err := wgctrl.New()
 	if back := netns.Set(before); back != nil {
-		return nil, back // the thread stays locked, and ends with its goroutine
+		return nil, back // the thread stays locked, so the runtime ends it with its goroutine
 	}
 	runtime.UnlockOSThread()
 	return client, err
 }
 
-// Device reads a device.
+// Device returns the state of a device.
 func (c *controlled) Device(name string) (*wgtypes.Device, error) {
 	client, err := c.client()
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *controlled) Device(name string) (*wgtypes.Device, error) {
 	return client.Device(name)
 }
 
-// ConfigureDevice changes a device.
+// ConfigureDevice changes the configuration of a device.
 func (c *controlled) ConfigureDevice(name string, config wgtypes.Config) error {
 	client, err := c.client()
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *controlled) ConfigureDevice(name string, config wgtypes.Config) error {
 	return client.ConfigureDevice(name, config)
 }
 
-// absent says whether an error means that there is no device: nobody made it, or who did has died and left the socket.
+// absent reports whether an error means that there is no device: it was never created, or its process died and left the socket behind.
 func absent(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)
 }

@@ -17,25 +17,25 @@ import (
 	"liqo.io/liqo/internal/install"
 )
 
-// AKS names a cluster of Azure.
+// AKS identifies a cluster of Azure Kubernetes Service.
 type AKS struct {
-	// Subscription is an ID; SubscriptionName is looked up where it is empty.
+	// Subscription is the ID of the subscription. If it is empty, the ID is looked up by SubscriptionName.
 	Subscription, SubscriptionName string
 	ResourceGroup, Name            string
-	// VNetResourceGroup is that of the virtual network, where it is another one than the cluster says.
+	// VNetResourceGroup is the resource group of the virtual network. If it is empty, the node resource group of the cluster is used.
 	VNetResourceGroup string
-	// FQDN of the API server to use; PrivateLink takes the one that only the virtual network knows.
+	// FQDN is the name of the API server to use. PrivateLink selects the private name, which resolves only in the virtual network.
 	FQDN        string
 	PrivateLink bool
 }
 
-// Versions of the APIs that answer in the shapes below.
+// API versions whose responses have the structure below.
 const (
 	versionClusters = "2024-09-01"
 	versionNetworks = "2024-05-01"
 )
 
-// managedCluster is the part of Microsoft.ContainerService/managedClusters that tells ranges and addresses.
+// managedCluster holds the fields of Microsoft.ContainerService/managedClusters with address ranges and API server names.
 type managedCluster struct {
 	FQDN              string `json:"fqdn"`
 	PrivateFQDN       string `json:"privateFQDN"`
@@ -53,8 +53,8 @@ type managedCluster struct {
 	} `json:"agentPoolProfiles"`
 }
 
-// Ask needs to read the cluster, and its virtual network if pods have addresses of that. It takes the login of the az CLI, or what the
-// AZURE_* variables say.
+// Ask reads the facts about the cluster from Azure. It needs permission to read the cluster, and also its virtual network if pods have
+// addresses from it. It uses the login of the az CLI, or the AZURE_* environment variables.
 func (a AKS) Ask(ctx context.Context) (install.Cloud, error) {
 	credential, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
@@ -120,8 +120,8 @@ func (a AKS) apiServer(cluster managedCluster) string {
 	return "https://" + name + ":443"
 }
 
-// networks are the ranges of the virtual networks that the nodes, or their pods, are in: those that the pools name, else those that the
-// cluster made itself.
+// networks returns the ranges of the virtual networks of the nodes and pods. It reads the networks that the agent pools name. If they name
+// none, it reads all networks in VNetResourceGroup, or else in the node resource group of the cluster.
 func (a AKS) networks(ctx context.Context, client *armresources.Client, cluster managedCluster) ([]string, error) {
 	var ids []string
 	for _, pool := range cluster.AgentPoolProfiles {
@@ -167,7 +167,7 @@ func (a AKS) networks(ctx context.Context, client *armresources.Client, cluster 
 	return ranges, nil
 }
 
-// read asks for a resource of any kind and returns its location. The libraries for each kind are ten times the size of this one.
+// read gets a resource of any type and returns its location. The libraries for specific types are ten times the size of this generic one.
 func read(ctx context.Context, client *armresources.Client, id, version string, into any) (location string, err error) {
 	response, err := client.GetByID(ctx, strings.TrimPrefix(id, "/"), version, nil)
 	if err != nil {
@@ -186,7 +186,7 @@ func read(ctx context.Context, client *armresources.Client, id, version string, 
 	return location, nil
 }
 
-// subscription looks up the ID of a subscription by its name.
+// subscription returns the ID of a subscription, given its name or ID.
 func subscription(ctx context.Context, name string, credential azcore.TokenCredential, options *arm.ClientOptions) (string, error) {
 	client, err := armsubscriptions.NewClient(credential, options)
 	if err != nil {
@@ -198,7 +198,7 @@ func subscription(ctx context.Context, name string, credential azcore.TokenCrede
 			return "", fmt.Errorf("asking Azure about its subscriptions: %w\nCheck that \"az account list\" answers: it takes the same login", short(err))
 		}
 		for _, found := range page.Value {
-			// What users export as a name is often the ID.
+			// Users often pass the ID as the name.
 			if found.SubscriptionID != nil && (*found.SubscriptionID == name || (found.DisplayName != nil && *found.DisplayName == name)) {
 				return *found.SubscriptionID, nil
 			}
@@ -207,7 +207,7 @@ func subscription(ctx context.Context, name string, credential azcore.TokenCrede
 	return "", fmt.Errorf("the login has no Azure subscription called %q: check --subscription-name with \"az account list\"", name)
 }
 
-// short is an error of Azure in one line: code and status instead of the whole exchange.
+// short reduces an Azure error to one line: the error code and HTTP status instead of the whole exchange.
 func short(err error) error {
 	if refused := (*azcore.ResponseError)(nil); errors.As(err, &refused) {
 		return fmt.Errorf("%s (HTTP status %d)", refused.ErrorCode, refused.StatusCode)

@@ -1,13 +1,13 @@
-// Package cloud asks the APIs of clouds about their clusters, with the clouds' own libraries: which address ranges a cluster has and how its
-// API server is reached. It only reads, takes the credentials that the tools of each cloud use, and never repeats them.
+// Package cloud reads facts about clusters from the APIs of cloud providers: the address ranges and the URL of the API server. It uses the
+// providers' own libraries and the credentials of their command line tools. It never writes to the cloud and never prints credentials.
 package cloud
 
 import "strings"
 
-// labelRegion tells where a cluster is; virtual nodes carry it.
+// labelRegion is the label with the region of a cluster. The virtual nodes for the cluster carry it.
 const labelRegion = "topology.kubernetes.io/region"
 
-// location is the label for a region; none for an unknown one.
+// location returns the label for a region, or nil if the region is unknown.
 func location(region string) map[string]string {
 	if region == "" {
 		return nil
@@ -15,7 +15,7 @@ func location(region string) map[string]string {
 	return map[string]string{labelRegion: region}
 }
 
-// compact is the list without what is empty or there already.
+// compact trims the items, and removes empty items and duplicates.
 func compact(items ...string) []string {
 	var out []string
 	seen := map[string]bool{}

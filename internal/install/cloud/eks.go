@@ -23,10 +23,11 @@ import (
 	"liqo.io/liqo/internal/install"
 )
 
-// EKS names a cluster of Amazon.
+// EKS identifies a cluster of Amazon Elastic Kubernetes Service.
 type EKS struct{ Region, Name string }
 
-// Ask needs the permissions eks:DescribeCluster and ec2:DescribeVpcs, and takes what the aws CLI is configured with.
+// Ask reads the facts about the cluster from AWS. It needs the permissions eks:DescribeCluster and ec2:DescribeVpcs, and uses the
+// configuration of the aws CLI.
 func (e EKS) Ask(ctx context.Context) (install.Cloud, error) {
 	settings, err := config.LoadDefaultConfig(ctx, config.WithRegion(e.Region))
 	if err != nil {
@@ -35,7 +36,7 @@ func (e EKS) Ask(ctx context.Context) (install.Cloud, error) {
 	return e.ask(ctx, settings, fmt.Sprintf("https://ec2.%s.%s/", e.Region, domain(e.Region)))
 }
 
-// domain is that of the partition a region is in.
+// domain returns the domain of the AWS partition of a region.
 func domain(region string) string {
 	if strings.HasPrefix(region, "cn-") {
 		return "amazonaws.com.cn"
@@ -60,7 +61,7 @@ func (e EKS) ask(ctx context.Context, settings aws.Config, ec2 string) (install.
 	if network := cluster.KubernetesNetworkConfig; network != nil {
 		out.ServiceCIDR = aws.ToString(network.ServiceIpv4Cidr)
 	}
-	// Pods have addresses of the VPC, of any of its ranges.
+	// Pods have addresses from any range of the VPC.
 	vpc := aws.ToString(cluster.ResourcesVpcConfig.VpcId)
 	if out.PodCIDRs, err = rangesOfVPC(ctx, settings, ec2, vpc); err != nil {
 		return install.Cloud{}, fmt.Errorf("asking AWS about VPC %s of EKS cluster %s: %w\nCheck that \"aws ec2 describe-vpcs\" answers, which takes the permission ec2:DescribeVpcs, or give the ranges with --pod-cidr", vpc, e.Name, err)
@@ -68,7 +69,7 @@ func (e EKS) ask(ctx context.Context, settings aws.Config, ec2 string) (install.
 	return out, nil
 }
 
-// vpcsResponse is the part of the answer to DescribeVpcs (version 2016-11-15 of the EC2 API) that tells ranges.
+// vpcsResponse holds the address ranges in the response to DescribeVpcs (version 2016-11-15 of the EC2 API).
 type vpcsResponse struct {
 	VPCs []struct {
 		CIDR         string `xml:"cidrBlock"`
@@ -79,8 +80,8 @@ type vpcsResponse struct {
 	} `xml:"vpcSet>item"`
 }
 
-// rangesOfVPC asks EC2 one question, signed by the library: its own client of EC2 takes as long to compile as all the rest of liqoctl, and two
-// gigabytes of memory for that.
+// rangesOfVPC sends a single request to EC2 and lets the library sign it. It avoids the EC2 client of the library: compiling that client
+// takes as long as the rest of liqoctl, and two gigabytes of memory.
 func rangesOfVPC(ctx context.Context, settings aws.Config, endpoint, vpc string) ([]string, error) {
 	body := url.Values{"Action": {"DescribeVpcs"}, "Version": {"2016-11-15"}, "VpcId.1": {vpc}}.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, strings.NewReader(body))
@@ -128,7 +129,7 @@ func rangesOfVPC(ctx context.Context, settings aws.Config, endpoint, vpc string)
 	return ranges, nil
 }
 
-// refusal is why EC2 does not answer, in its own words.
+// refusal returns the code and message of an EC2 error response, or else the HTTP status.
 func refusal(status string, text []byte) error {
 	var answer struct {
 		Errors []struct {

@@ -16,16 +16,17 @@ import (
 	"liqo.io/liqo/internal/install"
 )
 
-// GKE names a cluster of Google.
+// GKE identifies a cluster of Google Kubernetes Engine.
 type GKE struct {
 	Project string
 	// Location is a zone, or the region of a regional cluster.
 	Location, Name string
-	// Credentials is the path of a service account's key; empty takes the application default credentials.
+	// Credentials is the path of a service account key. If it is empty, the application default credentials are used.
 	Credentials string
 }
 
-// Ask needs the role roles/container.clusterViewer, and takes the range of the nodes too where roles/compute.networkViewer is granted.
+// Ask reads the facts about the cluster from Google. It needs the role roles/container.clusterViewer. With the role
+// roles/compute.networkViewer, it also reads the range of the nodes.
 func (g GKE) Ask(ctx context.Context) (install.Cloud, error) {
 	options := []option.ClientOption{option.WithScopes(container.CloudPlatformScope)}
 	if g.Credentials != "" {
@@ -57,7 +58,7 @@ func (g GKE) ask(ctx context.Context, client *http.Client, endpoint, compute str
 		Name: g.Name, PodCIDRs: compact(cluster.ClusterIpv4Cidr), ServiceCIDR: cluster.ServicesIpv4Cidr,
 		Labels: location(region(g.Location)),
 	}
-	// More pods than the first range holds have further ones.
+	// A cluster whose pods do not fit the first range has additional ones. The API returns only their names.
 	if policy := cluster.IpAllocationPolicy; policy != nil && policy.AdditionalPodRangesConfig != nil {
 		for _, more := range policy.AdditionalPodRangesConfig.PodRangeInfo {
 			out.Notes = append(out.Notes, fmt.Sprintf("the pods have the additional range %s, which is known by name only: give all ranges with --pod-cidr", more.RangeName))
@@ -82,7 +83,7 @@ func (g GKE) ask(ctx context.Context, client *http.Client, endpoint, compute str
 	return out, nil
 }
 
-// region is that of a zone ("europe-west1-b"), or the region itself.
+// region returns the region of a zone ("europe-west1-b"). It returns a region unchanged.
 func region(location string) string {
 	if parts := strings.Split(location, "-"); len(parts) > 2 {
 		return strings.Join(parts[:2], "-")
@@ -90,7 +91,8 @@ func region(location string) string {
 	return location
 }
 
-// rangeOfSubnetwork asks Compute Engine one question over the library's transport: its own client is fifteen times the size of the one for clusters.
+// rangeOfSubnetwork sends a single request to Compute Engine over the transport of the library. The client for Compute Engine is fifteen
+// times the size of the client for clusters.
 func rangeOfSubnetwork(ctx context.Context, client *http.Client, endpoint, name string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"compute/v1/"+name, nil)
 	if err != nil {

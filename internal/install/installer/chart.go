@@ -22,7 +22,7 @@ import (
 	"liqo.io/liqo/internal/version"
 )
 
-// Chart loads the chart at path, or the one inside this program when path is empty; the latter has the version of this program.
+// Chart loads the chart at path. If path is empty, it loads the chart embedded in this program, with the version of this program.
 func Chart(path string) (*chartv2.Chart, error) {
 	if path != "" {
 		chart, err := loader.Load(path)
@@ -55,18 +55,18 @@ func Chart(path string) (*chartv2.Chart, error) {
 	return chart, nil
 }
 
-// placeholder is the version of the chart in the repository, of which there are no images.
+// placeholder is the version of the chart in the repository. No images exist for it.
 const placeholder = "0.0.0-dev"
 
-// SetVersion gives a chart that was loaded from a path the version to install, which is the tag of its images and what its labels tell. One that was
-// not asked for only replaces the placeholder of the repository.
+// SetVersion sets the version of a chart that was loaded from a path. The version becomes the tag of the images and appears in the labels.
+// If the user did not ask for a version, SetVersion only fills an empty version and replaces the placeholder of the repository.
 func SetVersion(chart *chartv2.Chart, version string, asked bool) {
 	if asked || chart.Metadata.AppVersion == "" || chart.Metadata.AppVersion == placeholder {
 		chart.Metadata.AppVersion = version
 	}
 }
 
-// CRDs are the custom resource definitions of a chart.
+// CRDs returns the custom resource definitions of a chart.
 func CRDs(chart *chartv2.Chart) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var out []*apiextensionsv1.CustomResourceDefinition
 	for _, object := range chart.CRDObjects() {
@@ -79,7 +79,7 @@ func CRDs(chart *chartv2.Chart) ([]*apiextensionsv1.CustomResourceDefinition, er
 	return out, nil
 }
 
-// UserValues reads what the user gave with --values, --set and --set-string, in this order of precedence, the last one winning.
+// UserValues merges the values of the flags --values, --set and --set-string, in this order. A later flag overrides an earlier one.
 func UserValues(files, set, setString []string) (map[string]any, error) {
 	options := values.Options{ValueFiles: files, Values: set, StringValues: setString}
 	out, err := options.MergeValues(getter.Providers{})
@@ -89,7 +89,7 @@ func UserValues(files, set, setString []string) (map[string]any, error) {
 	return out, nil
 }
 
-// Render returns the manifests of the chart with these values, without asking any cluster: what "helm template" prints.
+// Render returns the manifests of the chart with the given values, as "helm template" prints them. It contacts no cluster.
 func Render(chart *chartv2.Chart, namespace string, vals map[string]any) (string, error) {
 	release, err := rendered(chart, namespace, vals)
 	if err != nil {
@@ -98,10 +98,10 @@ func Render(chart *chartv2.Chart, namespace string, vals map[string]any) (string
 	return release.Manifest, nil
 }
 
-// withoutEffect begins the lines in the notes of a release that name values which do nothing here.
+// withoutEffect is the prefix of the lines in the release notes that name values without any effect.
 const withoutEffect = "No effect: "
 
-// ignored are those lines: key and reason.
+// ignored returns those lines without the prefix: the key of each value and the reason.
 func ignored(release *releasev1.Release) []string {
 	var out []string
 	for line := range strings.Lines(release.Info.Notes) {

@@ -15,16 +15,18 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// fieldManager owns the fields that an installation writes outside of Helm.
+// fieldManager is the field manager of the objects that an installation applies outside of Helm.
 const fieldManager = "liqoctl"
 
-// Defined is what ApplyCRDs did: the definitions that did not exist before, and those that did, as they were.
+// Defined is the result of ApplyCRDs. Created are the definitions that did not exist. Before are the earlier contents of those that
+// existed.
 type Defined struct {
 	Created, Before []*apiextensionsv1.CustomResourceDefinition
 }
 
-// ApplyCRDs creates the definitions or brings them to this version, with these labels and annotations. They are of use once their condition
-// Established is true. What it returns tells also of a failure what has been done.
+// ApplyCRDs creates the definitions or updates them to this version, with the given labels and annotations. It does not wait for their
+// condition Established; they can be used once it is true. The result is valid also if an error is returned: it lists the changes made so
+// far.
 func ApplyCRDs(ctx context.Context, c client.Client, crds []*apiextensionsv1.CustomResourceDefinition, labels, annotations map[string]string) (Defined, error) {
 	before := make([]*apiextensionsv1.CustomResourceDefinition, len(crds))
 	done := make([]bool, len(crds))
@@ -60,7 +62,7 @@ func ApplyCRDs(ctx context.Context, c client.Client, crds []*apiextensionsv1.Cus
 	return out, err
 }
 
-// RestoreCRDs gives definitions that were changed the contents back that they had.
+// RestoreCRDs restores the labels, annotations and spec that the definitions had before ApplyCRDs.
 func RestoreCRDs(ctx context.Context, c client.Client, before []*apiextensionsv1.CustomResourceDefinition) error {
 	var errs []error
 	for _, crd := range before {

@@ -1,4 +1,4 @@
-// Package installer does what package install decided: it finds out about a cluster, applies the custom resource definitions and the
-// chart that are part of this program, takes a failed installation back, and removes all traces of one. Every function does its part
-// and returns; waiting for the outcome is left to the caller, who can show it.
+// Package installer carries out what package install decides. It gathers facts about a cluster, and applies the custom resource definitions
+// and the chart embedded in this program. It rolls back a failed installation, and removes all traces of an installation. No function waits
+// for the outcome: the caller waits and shows the progress.
 package installer

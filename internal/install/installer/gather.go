@@ -21,13 +21,13 @@ import (
 // labelClusterID selects the cluster-ID ConfigMap of an installation.
 var labelClusterID = client.MatchingLabels{"app.kubernetes.io/name": "clusterid-configmap"}
 
-// InstalledCluster returns the ID of this cluster and the namespace of its installation: the given one when it holds an installation, else
-// any that does. Both are empty when there is none.
+// InstalledCluster returns the ID of this cluster and the namespace of its installation. It prefers the given namespace, and falls back to
+// any namespace with an installation. Both results are empty if there is none.
 func InstalledCluster(ctx context.Context, c client.Client, namespace string) (id, where string, err error) {
 	for _, within := range [][]client.ListOption{{client.InNamespace(namespace)}, nil} {
 		var list corev1.ConfigMapList
 		if err := c.List(ctx, &list, append(within, labelClusterID)...); err != nil {
-			if within == nil && apierrors.IsForbidden(err) { // a user of one namespace only
+			if within == nil && apierrors.IsForbidden(err) { // the user may read one namespace only
 				return "", "", nil
 			}
 			return "", "", fmt.Errorf("looking for the cluster-ID ConfigMap in namespace %s: %w", namespace, err)
@@ -41,7 +41,7 @@ func InstalledCluster(ctx context.Context, c client.Client, namespace string) (i
 	return "", "", nil
 }
 
-// needed is what an installation does, asked for one by one to name what is missing.
+// needed lists permissions that an installation requires. Each is checked separately, so that the missing ones can be named.
 var needed = [...]authorizationv1.ResourceAttributes{
 	{Verb: "create", Resource: "namespaces"},
 	{Verb: "create", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
@@ -55,7 +55,8 @@ var needed = [...]authorizationv1.ResourceAttributes{
 	{Verb: "create", Group: "apps", Resource: "daemonsets"},
 }
 
-// Gather finds out about the cluster. Only an API server that can not be reached is an error; what can not be read is left empty.
+// Gather collects the facts about a cluster. It fails if the API server does not respond, and if the installed cluster ID or the user's
+// permissions cannot be read. Other facts that cannot be read stay empty.
 func Gather(ctx context.Context, config *rest.Config, c client.Client, namespace string) (install.Facts, error) {
 	facts := install.Facts{KubeconfigServer: config.Host}
 	server, err := discovery.NewDiscoveryClientForConfig(config)
@@ -117,7 +118,7 @@ func Gather(ctx context.Context, config *rest.Config, c client.Client, namespace
 	return facts, err
 }
 
-// labelPodSecurity tells which pods a namespace takes.
+// labelPodSecurity is the namespace label with the Pod Security level that its pods must meet.
 const labelPodSecurity = "pod-security.kubernetes.io/enforce"
 
 func denied(ctx context.Context, c client.Client) ([]string, error) {
@@ -145,7 +146,8 @@ func denied(ctx context.Context, c client.Client) ([]string, error) {
 	return out, nil
 }
 
-// enough pods to see which ports and addresses are in use: in a cluster that has more, others of the same DaemonSets and ranges.
+// enough is the maximum number of pods read per list. It suffices to see which ports and addresses are in use: in a larger cluster, the
+// remaining pods belong to the same DaemonSets and address ranges.
 const enough = 500
 
 func runningPods(ctx context.Context, c client.Client) (out []corev1.Pod) {
@@ -158,8 +160,8 @@ func runningPods(ctx context.Context, c client.Client) (out []corev1.Pod) {
 	return out
 }
 
-// readPods adds the ports that pods of others hold on the ordinary nodes, and the addresses that such pods have of their own; those of pods
-// that run in another cluster are of its ranges.
+// readPods adds the host ports of foreign pods on the ordinary nodes, and the addresses of those pods that do not use the host network. It
+// skips pods that run in another cluster, because their addresses are from the ranges of that cluster.
 func readPods(facts *install.Facts, pods []corev1.Pod, namespace string) {
 	ordinary := map[string]bool{}
 	for _, node := range facts.Nodes {

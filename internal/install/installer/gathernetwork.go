@@ -19,7 +19,7 @@ import (
 	"liqo.io/liqo/internal/install"
 )
 
-// readNodes adds what the ordinary nodes tell.
+// readNodes adds the facts from the ordinary nodes, without virtual nodes.
 func readNodes(facts *install.Facts, nodes []corev1.Node) {
 	for i := range nodes {
 		node := &nodes[i]
@@ -31,7 +31,7 @@ func readNodes(facts *install.Facts, nodes []corev1.Node) {
 			Kernel: node.Status.NodeInfo.KernelVersion, OS: node.Status.NodeInfo.OperatingSystem, Arch: node.Status.NodeInfo.Architecture,
 		})
 		facts.Network.NodePodCIDRs = append(facts.Network.NodePodCIDRs, node.Spec.PodCIDRs...)
-		// Agents of k3s note theirs too, but only servers say "server" first.
+		// Agents of k3s annotate their arguments too, but only the arguments of a server start with "server".
 		var args []string
 		if json.Unmarshal([]byte(node.Annotations["k3s.io/node-args"]), &args) == nil && len(args) > 0 && args[0] == "server" {
 			facts.Network.K3sArgs = args
@@ -39,7 +39,8 @@ func readNodes(facts *install.Facts, nodes []corev1.Node) {
 	}
 }
 
-// gatherNetwork reads what tells address ranges, as far as there is any of it and the user may read it.
+// gatherNetwork reads all objects that may contain the address ranges of the cluster. It skips objects that do not exist or that the user
+// may not read.
 func gatherNetwork(ctx context.Context, c client.Client) install.NetworkFacts {
 	var facts install.NetworkFacts
 	var kubeadm corev1.ConfigMap
@@ -82,7 +83,7 @@ func gatherNetwork(ctx context.Context, c client.Client) install.NetworkFacts {
 	return facts
 }
 
-// openShift reads the ranges that OpenShift's network operator reports.
+// openShift reads the pod and service ranges from the status of OpenShift's Network object.
 func openShift(ctx context.Context, c client.Client) (pods, services []string) {
 	network := &unstructured.Unstructured{}
 	network.SetGroupVersionKind(schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "Network"})
@@ -101,7 +102,7 @@ func openShift(ctx context.Context, c client.Client) (pods, services []string) {
 	return pods, services
 }
 
-// calico reads the ranges from which Calico gives addresses to pods.
+// calico reads the ranges of the Calico IPPools that assign addresses to pods.
 func calico(ctx context.Context, c client.Client) (out []string) {
 	pools := &unstructured.UnstructuredList{}
 	pools.SetGroupVersionKind(schema.GroupVersionKind{Group: "crd.projectcalico.org", Version: "v1", Kind: "IPPoolList"})
@@ -125,11 +126,12 @@ func calico(ctx context.Context, c client.Client) (out []string) {
 	return out
 }
 
-// provoke asks for a Service outside every range, as a dry run, and returns how the API server refuses it: its message names the range.
+// provoke creates a Service with an address outside every range, as a dry run. It returns the API server's error message, which names the
+// service range.
 func provoke(ctx context.Context, c client.Client) string {
 	err := c.Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "liqo-probe-", Namespace: metav1.NamespaceDefault},
-		// An address of the range kept for documentation, which no cluster uses.
+		// 192.0.2.0/24 is reserved for documentation (RFC 5737), so no cluster uses it.
 		Spec: corev1.ServiceSpec{ClusterIP: "192.0.2.1", Ports: []corev1.ServicePort{{Port: 443}}},
 	}, client.DryRunAll)
 	if err == nil {

@@ -17,12 +17,12 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// LockName is the Lease that whoever changes an installation holds meanwhile.
+// LockName is the name of the Lease that a process holds while it changes an installation.
 const LockName = install.LockName
 
-// LockTiming is how a lock is kept. The zero value is the timing of production.
+// LockTiming configures the renewal of a lock. The zero value means the timing of production: 30 s and 5 s.
 type LockTiming struct {
-	// Duration is how long a lock counts that is not renewed, Renew how often its holder renews it.
+	// Duration is how long a lock stays valid without a renewal. Renew is the interval at which the holder renews it.
 	Duration, Renew time.Duration
 }
 
@@ -33,27 +33,27 @@ func (t LockTiming) orDefault() LockTiming {
 	return t
 }
 
-// HeldError is the refusal of a lock that somebody else holds and renews.
+// HeldError is returned by Acquire if another process holds the lock and renews it.
 type HeldError struct {
 	Namespace, Holder string
 	Since             time.Time
 	Duration          time.Duration
 }
 
-// Error names the holder, and what to do.
+// Error names the holder and what the user can do.
 func (e *HeldError) Error() string {
 	return fmt.Sprintf("the installation in namespace %s is being changed by %s, since %s, which renews Lease %s there: wait until it ends, then run the command again. "+
 		"If it is killed, the lock is free %s later by itself", e.Namespace, e.Holder, e.Since.UTC().Format(time.RFC3339), LockName, e.Duration)
 }
 
-// Lock is held by one process that changes an installation.
+// Lock is the lock of one process that changes an installation.
 type Lock struct {
 	client client.Client
 	lease  *coordinationv1.Lease
 	timing LockTiming
-	// From is the holder that was killed, whose lock this one replaced; empty if there was none.
+	// From is the previous holder, if this lock replaced one that was not renewed. It is empty otherwise.
 	From string
-	// FromSince is when that one took the lock.
+	// FromSince is when the previous holder acquired the lock.
 	FromSince time.Time
 
 	cancel context.CancelCauseFunc
@@ -61,11 +61,14 @@ type Lock struct {
 	done   sync.WaitGroup
 }
 
-// ErrLockLost is the cause of a context whose lock somebody else has taken over.
+// ErrLockLost is the cancellation cause of the lock's context after another process may have taken over the lock.
 var ErrLockLost = errors.New("the lock of the installation was lost: it could not be renewed in time, and somebody else may have taken it over")
 
-// Acquire takes the lock of the installation in a namespace. The returned context ends, with ErrLockLost, when the lock is lost. A lock that is not
-// renewed for its whole duration, as observed here so that clocks need not agree, is taken over; waiting is called before that takes time.
+// Acquire takes the lock of the installation in a namespace. The returned context is cancelled with cause ErrLockLost if the lock is lost.
+//
+// Acquire takes over a lock that is not renewed for its whole duration. This process measures that duration itself, so clocks need not be
+// synchronized. Acquire calls waiting before the measurement, because it takes time. If the holder renews the lock, Acquire returns a
+// HeldError.
 func Acquire(ctx context.Context, c client.Client, namespace, holder string, timing LockTiming, waiting func(holder string)) (context.Context, *Lock, error) {
 	timing = timing.orDefault()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: LockName}}
@@ -87,7 +90,7 @@ func Acquire(ctx context.Context, c client.Client, namespace, holder string, tim
 		if err != nil {
 			return ctx, nil, err
 		}
-		if abandoned == nil { // it was given back meanwhile
+		if abandoned == nil { // the holder released it meanwhile
 			continue
 		}
 		l.From = ptr.Deref(abandoned.Spec.HolderIdentity, "nobody")
@@ -112,8 +115,8 @@ func Acquire(ctx context.Context, c client.Client, namespace, holder string, tim
 	return held, l, nil
 }
 
-// observe reads a lock that exists for its whole duration. It returns the lock when its holder did not renew it, nil when it is gone, and a HeldError
-// when it was renewed.
+// observe watches an existing lock for its whole duration. It returns the lock if its holder did not renew it, nil if the lock was
+// released, and a HeldError if the lock was renewed.
 func observe(ctx context.Context, c client.Client, namespace string, timing LockTiming, waiting func(string)) (*coordinationv1.Lease, error) {
 	key := client.ObjectKey{Namespace: namespace, Name: LockName}
 	read := func() (*coordinationv1.Lease, error) {
@@ -157,7 +160,7 @@ func observe(ctx context.Context, c client.Client, namespace string, timing Lock
 	return first, nil
 }
 
-// renew keeps the lock until it is given back or lost. A lock that is deleted with its namespace is nobody's.
+// renew renews the lock until it is released or lost. If the Lease is deleted, for example with its namespace, renew ends without an error.
 func (l *Lock) renew(ctx context.Context) {
 	for last := time.Now(); ; {
 		select {
@@ -175,11 +178,11 @@ func (l *Lock) renew(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case apierrors.IsConflict(err):
-			// Either the answer to an update of ours got lost, or somebody else changed or deleted the Lease.
+			// Either the response to an earlier update of this process got lost, or another process changed or deleted the Lease.
 			switch lease, err := l.reread(ctx); {
 			case apierrors.IsNotFound(err):
 				return
-			case err != nil && time.Since(last) <= l.timing.Duration: // no answer: it is asked again
+			case err != nil && time.Since(last) <= l.timing.Duration: // no response: retry
 			case err == nil && lease.UID == l.lease.UID && ptr.Deref(lease.Spec.HolderIdentity, "") == ptr.Deref(l.lease.Spec.HolderIdentity, ""):
 				l.lease = lease
 			default:
@@ -193,21 +196,21 @@ func (l *Lock) renew(ctx context.Context) {
 	}
 }
 
-// reread reads the Lease again.
+// reread gets the current Lease.
 func (l *Lock) reread(ctx context.Context) (*coordinationv1.Lease, error) {
 	now := &coordinationv1.Lease{}
 	return now, l.client.Get(ctx, client.ObjectKeyFromObject(l.lease), now)
 }
 
-// Keep stops renewing without giving the lock back: what it protects is half changed, and the next holder learns from the Lease that the change was not
-// completed.
+// Keep stops the renewal without releasing the lock. It is for an installation that is left half changed: the next holder finds the Lease
+// and knows that the change was not completed.
 func (l *Lock) Keep() {
 	l.end()
 	l.done.Wait()
 	l.cancel(nil)
 }
 
-// Release gives the lock back.
+// Release deletes the Lease, so that another process can acquire the lock.
 func (l *Lock) Release(ctx context.Context) error {
 	l.Keep()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)

@@ -23,7 +23,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// Definitions are our custom resource definitions in the cluster, whichever version made them.
+// Definitions returns Liqo's custom resource definitions in the cluster, whichever version created them.
 func Definitions(ctx context.Context, c client.Client) ([]client.Object, error) {
 	var list apiextensionsv1.CustomResourceDefinitionList
 	if err := c.List(ctx, &list); err != nil {
@@ -38,8 +38,8 @@ func Definitions(ctx context.Context, c client.Client) ([]client.Object, error) 
 	return out, nil
 }
 
-// ReleaseObjects takes the finalizers off every object of our kinds and every Secret of the namespaces: with the controllers gone nobody else
-// would, and the objects would hold their definitions and namespaces back for ever.
+// ReleaseObjects removes the finalizers from all objects of Liqo's kinds and from all Secrets of the given namespaces. The controllers that
+// would remove them no longer run, and the objects would block the deletion of their definitions and namespaces forever.
 func ReleaseObjects(ctx context.Context, c client.Client, definitions, namespaces []client.Object) error {
 	for _, definition := range definitions {
 		crd, ok := definition.(*apiextensionsv1.CustomResourceDefinition)
@@ -93,7 +93,7 @@ func dropFinalizers(ctx context.Context, c client.Client, gvk schema.GroupVersio
 	return nil
 }
 
-// Namespaces are the tenant namespaces, that of the installation and that of the storage, as far as they exist.
+// Namespaces returns the existing namespaces of Liqo: the tenant namespaces, the namespace of the installation and the storage namespace.
 func Namespaces(ctx context.Context, c client.Client, installation string) ([]client.Object, error) {
 	var list corev1.NamespaceList
 	if err := c.List(ctx, &list); err != nil {
@@ -109,10 +109,10 @@ func Namespaces(ctx context.Context, c client.Client, installation string) ([]cl
 	return out, nil
 }
 
-// Leftovers are the objects without namespace that an installation made at run time and that no chart knows of.
+// Leftovers returns the cluster-scoped objects that an installation created at run time and that are not part of the chart.
 func Leftovers(ctx context.Context, c client.Client) ([]client.Object, error) {
 	var out []client.Object
-	// Virtual nodes are left only where the programs were removed from under a peering: nobody else deletes them, nor their pods.
+	// Virtual nodes remain only if Liqo was uninstalled while a peering existed. No controller deletes them and their pods then.
 	var nodes corev1.NodeList
 	if err := c.List(ctx, &nodes, client.MatchingLabels{api.LabelType: api.TypeVirtualNode}); err != nil {
 		return nil, fmt.Errorf("listing Nodes: %w", err)
@@ -146,7 +146,7 @@ func Leftovers(ctx context.Context, c client.Client) ([]client.Object, error) {
 	return out, nil
 }
 
-// Remove asks for the deletion of every object; those that are gone already are fine.
+// Remove requests the deletion of all objects. It ignores objects that do not exist.
 func Remove(ctx context.Context, c client.Client, objects []client.Object) error {
 	for _, object := range objects {
 		if err := kube.Delete(ctx, c, object, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {

@@ -20,33 +20,35 @@ import (
 	"liqo.io/liqo/internal/install"
 )
 
-// helmTimeout bounds the single requests of Helm; it never waits for outcomes.
+// helmTimeout is the timeout of Helm's individual requests. Helm never waits for the rollout. A pending operation older than that counts as
+// abandoned.
 const helmTimeout = 5 * time.Minute
 
-// historyLength is how many revisions of the release are kept to go back to.
+// historyLength is the number of revisions of the release that are kept for rollbacks.
 const historyLength = 5
 
-// Release is the Helm release in one namespace of one cluster.
+// Release is the Helm release of Liqo in one namespace of one cluster.
 type Release struct {
 	config    *action.Configuration
 	namespace string
-	// Abandoned is whether the process that last changed the release is known to be gone: what it left half done may be rolled back at once.
+	// Abandoned means that the process that last changed the release is known to have ended. A pending operation may then be rolled back
+	// immediately.
 	Abandoned bool
 }
 
-// PendingError is the refusal to change a release that another Helm is changing.
+// PendingError is returned if another Helm process is changing the release.
 type PendingError struct {
 	Namespace, Status string
 	Since, Until      time.Time
 }
 
-// Error says when the release may be changed.
+// Error says when the release can be changed.
 func (e *PendingError) Error() string {
 	return fmt.Sprintf("Helm release %s in namespace %s is %s since %s: another Helm is changing it. Run the command again when that has ended; "+
 		"if it was killed, the release is rolled back by any run after %s", install.Release, e.Namespace, e.Status, e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339))
 }
 
-// Changeable refuses while another Helm is changing the release, as far as its state tells.
+// Changeable returns a PendingError if, according to its status, another Helm process is changing the release.
 func (r *Release) Changeable() error {
 	last, err := r.last()
 	if err != nil || last == nil || !last.Info.Status.IsPending() || r.Abandoned {
@@ -58,7 +60,7 @@ func (r *Release) Changeable() error {
 	return nil
 }
 
-// Revision is the number of the newest revision, with its state; empty when there is none.
+// Revision returns the number and the status of the newest revision, as "number status". It is empty if there is no release.
 func (r *Release) Revision() (string, error) {
 	release, err := r.last()
 	if err != nil || release == nil {
@@ -67,7 +69,7 @@ func (r *Release) Revision() (string, error) {
 	return fmt.Sprintf("%d %s", release.Version, release.Info.Status), nil
 }
 
-// NewRelease prepares for working with the release; Helm's own log goes to w.
+// NewRelease initializes Helm for the release in a namespace. Helm writes its log to w.
 func NewRelease(getter genericclioptions.RESTClientGetter, namespace string, w io.Writer) (*Release, error) {
 	config := action.NewConfiguration(action.ConfigurationSetLogger(slog.NewTextHandler(w, nil)))
 	if err := config.Init(getter, namespace, "secret"); err != nil {
@@ -76,7 +78,7 @@ func NewRelease(getter genericclioptions.RESTClientGetter, namespace string, w i
 	return &Release{config: config, namespace: namespace}, nil
 }
 
-// last returns the newest revision, or nil when there is none.
+// last returns the newest revision, or nil if there is none.
 func (r *Release) last() (*releasev1.Release, error) {
 	result, err := r.config.Releases.Last(install.Release)
 	if errors.Is(err, driver.ErrReleaseNotFound) || errors.Is(err, driver.ErrNoDeployedReleases) {
@@ -92,7 +94,7 @@ func (r *Release) last() (*releasev1.Release, error) {
 	return release, nil
 }
 
-// versionOf is the version that a release runs: the tag that it was given for the images, or the version of its chart.
+// versionOf returns the version that a release runs: its value "tag" for the images, or else the version of its chart.
 func versionOf(release *releasev1.Release) string {
 	if tag, _ := release.Config["tag"].(string); tag != "" {
 		return tag
@@ -100,7 +102,7 @@ func versionOf(release *releasev1.Release) string {
 	return release.Chart.AppVersion()
 }
 
-// Version is the one that runs; empty when nothing is installed.
+// Version returns the version of the newest revision. It is empty if nothing is installed.
 func (r *Release) Version() (string, error) {
 	release, err := r.last()
 	if err != nil || release == nil {
@@ -109,13 +111,13 @@ func (r *Release) Version() (string, error) {
 	return versionOf(release), nil
 }
 
-// Installed is the version that an upgrade starts from and the values that it was given; empty when nothing is installed.
+// Installed returns the version and the user's values that an upgrade starts from. They are empty if nothing is installed.
 func (r *Release) Installed() (version string, values map[string]any, err error) {
 	release, err := r.last()
 	if err != nil || release == nil {
 		return "", nil, err
 	}
-	// After an upgrade that came to grief, the one before counts.
+	// After a failed upgrade, the last deployed revision counts.
 	if result, err := r.config.Releases.Deployed(install.Release); err == nil {
 		if deployed, ok := result.(*releasev1.Release); ok {
 			release = deployed
@@ -124,31 +126,32 @@ func (r *Release) Installed() (version string, values map[string]any, err error)
 	return versionOf(release), release.Config, nil
 }
 
-// Applied is a change of the release that can be taken back.
+// Applied is a change of the release that can be rolled back.
 type Applied struct {
 	release *Release
-	// before is the revision to go back to; 0 means that there was none.
+	// before is the revision to roll back to. 0 means that there was none.
 	before int
-	// Ignored are the values that were given and do nothing in this version, each with the reason.
+	// Ignored lists the given values that have no effect in this version, each with the reason.
 	Ignored []string
-	// Workloads are what runs the pods of the release.
+	// Workloads are the workloads of the release.
 	Workloads []Workload
 }
 
 // Workload is a Deployment or a DaemonSet in the namespace of the release.
 type Workload struct{ Kind, Name string }
 
-// Fresh tells whether nothing was installed before.
+// Fresh reports whether nothing was installed before.
 func (a *Applied) Fresh() bool { return a.before == 0 }
 
-// Apply installs the chart, or upgrades the release to it; values that the user gave to an earlier revision stay unless changed
-// now. It returns once the objects are written; what it returns takes them back, also when it failed half way.
+// Apply installs the chart, or upgrades the release to it. An upgrade keeps the values that the user gave to earlier revisions, unless vals
+// overrides them. Apply returns once the objects are written. If a change failed half way, Apply returns an Applied too, which rolls it
+// back.
 func (r *Release) Apply(chart *chartv2.Chart, vals map[string]any, dryRun bool) (*Applied, error) {
 	last, err := r.last()
 	if err != nil {
 		return nil, err
 	}
-	// What was interrupted is finished first: Helm refuses to work on it.
+	// Helm refuses to change a release with a pending operation, so an interrupted operation is rolled back first.
 	if last != nil && last.Info.Status.IsPending() && !dryRun {
 		if err := r.Changeable(); err != nil {
 			return nil, err
@@ -210,7 +213,7 @@ func (r *Release) install(chart *chartv2.Chart, vals map[string]any, dryRun bool
 	return applied, nil
 }
 
-// workloads are those in the manifest of a release.
+// workloads returns the workloads in the manifest of a release.
 func workloads(release *releasev1.Release) (out []Workload) {
 	for _, document := range strings.Split(release.Manifest, "\n---\n") {
 		var object struct {
@@ -226,7 +229,7 @@ func workloads(release *releasev1.Release) (out []Workload) {
 	return out
 }
 
-// Workloads are those of the release as it is now.
+// Workloads returns the workloads of the newest revision of the release.
 func (r *Release) Workloads() ([]Workload, error) {
 	release, err := r.last()
 	if err != nil || release == nil {
@@ -235,7 +238,7 @@ func (r *Release) Workloads() ([]Workload, error) {
 	return workloads(release), nil
 }
 
-// Objects is how many there are in the manifest of the release.
+// Objects returns the number of objects in the manifest of the release.
 func (r *Release) Objects() (n int, err error) {
 	release, err := r.last()
 	if err != nil || release == nil {
@@ -249,7 +252,7 @@ func (r *Release) Objects() (n int, err error) {
 	return n, nil
 }
 
-// recover takes an interrupted operation back.
+// recover rolls back an interrupted operation.
 func (r *Release) recover(last *releasev1.Release) error {
 	if last.Info.Status == common.StatusPendingInstall || last.Version == 1 {
 		return r.Uninstall()
@@ -257,7 +260,7 @@ func (r *Release) recover(last *releasev1.Release) error {
 	return (&Applied{release: r, before: last.Version - 1}).Undo()
 }
 
-// Undo goes back to the revision before, or removes the release when there was none.
+// Undo rolls the release back to the revision before the change, or uninstalls the release if there was none.
 func (a *Applied) Undo() error {
 	if a.Fresh() {
 		return a.release.Uninstall()
@@ -275,7 +278,7 @@ func (a *Applied) Undo() error {
 	return nil
 }
 
-// Uninstall removes the release with its history; that there is none is fine. It returns once the deletions are requested.
+// Uninstall removes the release and its history. It is not an error if there is no release. It returns once the deletions are requested.
 func (r *Release) Uninstall() error {
 	run := action.NewUninstall(r.config)
 	run.IgnoreNotFound = true

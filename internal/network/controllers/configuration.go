@@ -31,7 +31,8 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations/finalizers,verbs=update
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch;create;patch;delete
 
-// configurations makes a Network of every range of a peer and tells where all of them appear here.
+// configurations reconciles Configurations. It creates a Network for each range of a peer, and reports in the status under which ranges
+// this cluster sees them. It also writes this cluster's own ranges into spec.local.
 type configurations struct {
 	Options
 	client client.Client
@@ -49,7 +50,7 @@ func (r *configurations) setup(mgr ctrl.Manager) error {
 		})
 }
 
-// local matches the Networks of this very cluster.
+// local reports whether o is a Network of one of this cluster's own ranges.
 func (r *configurations) local(o client.Object) bool {
 	return o.GetNamespace() == r.LiqoNamespace && o.GetLabels()[ipamv1alpha1.LabelNetworkType] != ""
 }
@@ -82,13 +83,13 @@ func (r *configurations) sync(ctx context.Context, c *networkingv1beta1.Configur
 	return nil
 }
 
-// errRefused is in errors about objects that stand in the way, and may go without our hearing of it.
+// errRefused marks errors about a conflicting object. The deletion of that object may trigger no reconcile, so the controller requeues.
 var errRefused = errors.New("delete one of them")
 
-// reasonInvalid is why a Configuration or gateway that is wrong is not worked on.
+// reasonInvalid is the condition reason of an invalid Configuration or gateway, which the controller does not process.
 const reasonInvalid = "Invalid"
 
-// remote keeps the Networks of the peer's ranges, and reads what became of them.
+// remote creates, updates and deletes the Networks of the peer's ranges, and reads their results into found and condition.
 func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Configuration, found *networkingv1beta1.ConfigurationStatus, condition *metav1.Condition) error {
 	cluster := c.Labels[api.LabelRemoteClusterID]
 	if cluster == "" {
@@ -116,7 +117,8 @@ func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Config
 	}
 	var first []string
 	for _, w := range wanted {
-		// A range that is no longer wanted makes room before another one asks for it, which would be given another place for good.
+		// Wait until a Network that is being deleted releases its addresses. Otherwise, IPAM would remap the new Network to another range
+		// permanently.
 		if leaving := network.InTheWay(w, stale); networks[w.Name] == nil && leaving != "" {
 			first = append(first, leaving)
 			continue
@@ -134,7 +136,7 @@ func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Config
 	return nil
 }
 
-// only refuses the second Configuration of a cluster: everybody follows the first one.
+// only returns an error if an older Configuration of the same cluster exists: all components use the oldest one.
 func (r *configurations) only(ctx context.Context, c *networkingv1beta1.Configuration, cluster string) error {
 	list := &networkingv1beta1.ConfigurationList{}
 	if err := r.client.List(ctx, list, client.MatchingLabels{api.LabelRemoteClusterID: cluster}); err != nil {
@@ -170,7 +172,7 @@ func (r *configurations) ensure(ctx context.Context, c *networkingv1beta1.Config
 	return err
 }
 
-// owned are the Networks that were made for a Configuration, by name.
+// owned returns the Networks that a Configuration controls, by name.
 func (r *configurations) owned(ctx context.Context, c *networkingv1beta1.Configuration) (map[string]*ipamv1alpha1.Network, error) {
 	list := &ipamv1alpha1.NetworkList{}
 	if err := r.client.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
@@ -185,7 +187,8 @@ func (r *configurations) owned(ctx context.Context, c *networkingv1beta1.Configu
 	return networks, nil
 }
 
-// fillLocal writes this cluster's own ranges into a Configuration, as its Networks have them now. While these wait, what was written stays.
+// fillLocal writes this cluster's own ranges, as its Networks report them, into spec.local of a Configuration. While a Network has no range
+// yet, an existing spec.local stays unchanged.
 func (r *configurations) fillLocal(ctx context.Context, c *networkingv1beta1.Configuration) error {
 	list := &ipamv1alpha1.NetworkList{}
 	if err := r.client.List(ctx, list, client.InNamespace(r.LiqoNamespace), client.HasLabels{ipamv1alpha1.LabelNetworkType}); err != nil {
@@ -201,7 +204,7 @@ func (r *configurations) fillLocal(ctx context.Context, c *networkingv1beta1.Con
 	if equality.Semantic.DeepEqual(c.Spec.Local, &local) {
 		return nil
 	}
-	// Another object than c: the status that is not written yet must not come back from the API server.
+	// Patch a copy of c: Patch overwrites the object with the API server's version, which does not have the new status of c yet.
 	changed := c.DeepCopy()
 	changed.Spec.Local = &local
 	if err := r.client.Patch(ctx, changed, client.MergeFrom(c.DeepCopy())); err != nil {

@@ -37,34 +37,35 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=publickeies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 //
-// What gateways may do, which nobody can grant who may not do it:
+// Permissions of the gateways. The controller needs them too, because RBAC lets nobody grant permissions that they lack:
 // +kubebuilder:rbac:groups="",resources=pods,verbs=patch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=connections/status,verbs=patch
 
-// conditionConnected, of a gateway, follows its Connection; the other condition, Ready, tells whether the gateway itself is up.
+// conditionConnected is the type of the gateway condition that follows its Connection. The other condition, Ready, reports whether the
+// gateway itself is up.
 const conditionConnected = "Connected"
 
 const (
-	// staleDelay is how long a pass waits that found the API server ahead of the cache.
+	// staleDelay is the delay of a requeue after the cache turned out to be older than the API server.
 	staleDelay = 50 * time.Millisecond
-	// secretDelay is how often a Secret is looked for that somebody else is to make: it may lie outside the cache.
+	// secretDelay is the interval at which the controller looks for a Secret that a user creates. Such a Secret may be outside the cache.
 	secretDelay = 2 * time.Second
-	// refusedDelay is how often something is tried again that the API server refused.
+	// refusedDelay is the delay before a retry after the API server rejected an object.
 	refusedDelay = 30 * time.Second
 )
 
-// gateways makes, of every GatewayServer and GatewayClient, a Deployment with what it needs.
+// gateways reconciles GatewayServers and GatewayClients. It creates a Deployment and the related objects for each of them.
 type gateways struct {
 	Options
 	client client.Client
 	around *surroundings
-	// live reads past the caches, which hold what carries our labels.
+	// live reads directly from the API server. The caches contain only objects with Liqo's labels.
 	live   client.Reader
 	events events.EventRecorder
 	scheme *runtime.Scheme
 }
 
-// gateway is a GatewayServer or GatewayClient in work.
+// gateway is the GatewayServer or GatewayClient that is being reconciled.
 type gateway struct {
 	network.Owner
 	object   client.Object
@@ -72,13 +73,13 @@ type gateway struct {
 	side     networkingv1beta1.ConnectionType
 	template template
 	secret   *corev1.LocalObjectReference
-	// server is nil for clients; its endpoint has been brought to one port.
+	// server is nil for clients. Its endpoint has exactly one port.
 	server *networkingv1beta1.GatewayServerSpec
-	// dialed is where the tunnel goes through: what a client dials. A server learns it from its Service.
+	// dialed is the endpoint of the tunnel. A client has it in its spec. For a server, it is read from the Service.
 	dialed *networkingv1beta1.Endpoint
-	// spec is what templates see.
+	// spec is the spec that templates can use.
 	spec map[string]any
-	// What is told of it, in the object's status.
+	// The following point to fields of the object's status.
 	internal            **networkingv1beta1.InternalEndpoint
 	secretRef, childRef **corev1.ObjectReference
 	endpoint            **networkingv1beta1.Endpoint // nil for clients
@@ -93,6 +94,7 @@ type template struct {
 	spec           func(client.Object) *networkingv1beta1.GatewayTemplateSpec
 }
 
+// owner returns the properties of a gateway that its children depend on.
 func (r *gateways) owner(o client.Object) network.Owner {
 	return network.Owner{
 		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ClusterID: o.GetLabels()[api.LabelRemoteClusterID],
@@ -100,7 +102,7 @@ func (r *gateways) owner(o client.Object) network.Owner {
 	}
 }
 
-// sync makes the children of a gateway and tells what became of them.
+// sync creates and updates the children of a gateway and sets its status.
 func (r *gateways) sync(ctx context.Context, g *gateway) error {
 	if err := g.Check(); err != nil {
 		return kube.Invalid(reasonInvalid, "%v", err)
@@ -138,7 +140,7 @@ func (r *gateways) sync(ctx context.Context, g *gateway) error {
 	return r.report(ctx, g, deployment, service, connection)
 }
 
-// report reads where the gateway is at work and how it is reached, and tells what is waited for.
+// report sets the active pod and the endpoint in the gateway's status. It returns an error of kube.WaitFor if the gateway is not ready yet.
 func (r *gateways) report(ctx context.Context, g *gateway, deployment *appsv1.Deployment, service *corev1.Service, connection *networkingv1beta1.Connection) error {
 	pods := &corev1.PodList{}
 	if err := r.around.List(ctx, pods, client.InNamespace(g.Namespace), client.MatchingLabels(g.Selector())); err != nil {
@@ -154,7 +156,7 @@ func (r *gateways) report(ctx context.Context, g *gateway, deployment *appsv1.De
 		*g.endpoint, wait = network.ServiceEndpoint(service, nodes.Items, pods.Items)
 		g.dialed = *g.endpoint
 	}
-	// Nobody else tells of a tunnel whose gateway can't.
+	// If no pod of the gateway runs, no other component reports that the tunnel is lost.
 	before := connection.DeepCopy()
 	var again time.Duration
 	connection.Status, again = network.Unattended(connection.Status, connection.Generation, pods.Items, time.Now())
@@ -173,7 +175,7 @@ func (r *gateways) report(ctx context.Context, g *gateway, deployment *appsv1.De
 	return nil
 }
 
-// connected keeps the condition that follows the tunnel.
+// connected sets the condition that follows the tunnel.
 func (r *gateways) connected(ctx context.Context, g *gateway, connection *networkingv1beta1.Connection) error {
 	keys := &networkingv1beta1.PublicKeyList{}
 	if err := r.client.List(ctx, keys, client.InNamespace(g.Namespace), client.MatchingLabels{api.LabelRemoteClusterID: g.ClusterID}); err != nil {
@@ -204,7 +206,7 @@ func (r *gateways) connected(ctx context.Context, g *gateway, connection *networ
 	return nil
 }
 
-// render reads the template and executes it.
+// render reads the template of the gateway and executes it.
 func (r *gateways) render(ctx context.Context, g *gateway, secret string) (*network.Rendered, error) {
 	t := g.template
 	if t.Kind != "" && t.Kind != t.kind {
@@ -226,8 +228,8 @@ func (r *gateways) render(ctx context.Context, g *gateway, secret string) (*netw
 	return rendered, nil
 }
 
-// rival refuses the second gateway to a cluster in one namespace: a tunnel is enough, and hosts follow one of them. A server goes first, then
-// the older one.
+// rival returns an error if the namespace has another gateway to the same cluster that takes precedence. One tunnel is enough, and hosts
+// use only one. A server takes precedence over a client, and an older gateway over a newer one of the same kind.
 func (r *gateways) rival(ctx context.Context, g *gateway) error {
 	servers, clients := &networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}
 	for _, list := range []client.ObjectList{servers, clients} {
@@ -258,7 +260,7 @@ func (r *gateways) rival(ctx context.Context, g *gateway) error {
 	return nil
 }
 
-// finalize removes what no owner reference removes.
+// finalize deletes the ClusterRoleBinding of the gateway, which garbage collection does not delete because it has no owner reference.
 func (r *gateways) finalize(ctx context.Context, owner network.Owner) error {
 	binding := &rbacv1.ClusterRoleBinding{}
 	err := r.live.Get(ctx, client.ObjectKey{Name: owner.ClusterBinding()}, binding)
@@ -267,10 +269,10 @@ func (r *gateways) finalize(ctx context.Context, owner network.Owner) error {
 	}
 	if binding.Labels[networkingv1beta1.LabelGatewayName] != owner.Name || binding.Labels[networkingv1beta1.LabelGatewayNamespace] != owner.Namespace ||
 		binding.Annotations[annotationOwner] != string(owner.UID) {
-		return nil // it belongs to a gateway of the other kind, or to nobody of us
+		return nil // it belongs to another gateway, or Liqo did not create it
 	}
 	return kube.Delete(ctx, r.around, binding)
 }
 
-// String names the gateway for people.
+// String returns kind, namespace and name of the gateway.
 func (g *gateway) String() string { return fmt.Sprintf("%s %s/%s", g.kind, g.Namespace, g.Name) }

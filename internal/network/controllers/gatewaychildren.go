@@ -21,10 +21,11 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// annotationOwner, on a ClusterRoleBinding, is the UID of the gateway: what lies in no namespace can't have an owner that does.
+// annotationOwner is an annotation of a ClusterRoleBinding with the UID of the gateway. A cluster-scoped object cannot have a namespaced
+// owner.
 const annotationOwner = "networking.liqo.io/gateway-uid"
 
-// Reasons of the events that tell what was done for a gateway.
+// Reasons of events and conditions of gateways.
 const (
 	eventKeysMade    = "KeysSecretEnforced"
 	eventDeployment  = "DeploymentEnforced"
@@ -34,8 +35,8 @@ const (
 	reasonNameTaken  = "NameTaken"
 )
 
-// keys returns the Secret with the keys of a gateway: the one that its spec names, else its own, made if need be. What is in a Secret is
-// never changed.
+// keys returns the Secret with the keys of a gateway: the one in its spec, or else its own Secret, which keys creates if it is missing.
+// keys never changes an existing Secret.
 func (r *gateways) keys(ctx context.Context, g *gateway) (*corev1.Secret, error) {
 	key := client.ObjectKey{Namespace: g.Namespace, Name: g.Child()}
 	given := g.secret != nil && g.secret.Name != ""
@@ -45,7 +46,7 @@ func (r *gateways) keys(ctx context.Context, g *gateway) (*corev1.Secret, error)
 	secret := &corev1.Secret{}
 	err := r.around.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
-		err = r.live.Get(ctx, key, secret) // made by hand it has none of our labels
+		err = r.live.Get(ctx, key, secret) // a Secret that a user created lacks Liqo's labels
 	}
 	switch {
 	case apierrors.IsNotFound(err) && given:
@@ -91,7 +92,7 @@ func (r *gateways) makeKeys(ctx context.Context, g *gateway, key client.ObjectKe
 	return secret, nil
 }
 
-// rights lets the gateway work: as a ServiceAccount of its own, with what it needs in the cluster and in its namespace.
+// rights creates the gateway's ServiceAccount, with the permissions that it needs in the cluster and in its namespace.
 func (r *gateways) rights(ctx context.Context, g *gateway, secret string) error {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Child()}}
 	if _, err := r.ensure(ctx, g, account, func() error { r.stamp(g, account); return nil }); err != nil {
@@ -112,7 +113,7 @@ func (r *gateways) rights(ctx context.Context, g *gateway, secret string) error 
 	}
 	wide := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: g.ClusterBinding()}}
 	_, err := kube.Ensure(ctx, r.around, wide, func() error {
-		// Gateway c of namespace a-b has the same name for it as gateway b-c of namespace a.
+		// The binding of gateway c in namespace a-b and the binding of gateway b-c in namespace a have the same name.
 		namespace, name := wide.Labels[networkingv1beta1.LabelGatewayNamespace], wide.Labels[networkingv1beta1.LabelGatewayName]
 		if wide.UID != "" && wide.Annotations[annotationOwner] != string(g.UID) && (namespace != g.Namespace || name != g.Name) {
 			return kube.WaitFor(secretDelay, reasonNameTaken, "%s belongs to gateway %s/%s: give one of the two another name", r.describe(wide), namespace, name)
@@ -126,7 +127,8 @@ func (r *gateways) rights(ctx context.Context, g *gateway, secret string) error 
 	return r.stale(ctx, g, wide, err)
 }
 
-// connection is where the gateway tells of its tunnel; made here, so that it goes with the gateway and is never missing.
+// connection creates the Connection, in which the gateway reports the state of its tunnel. The controller creates it, so that it always
+// exists and is deleted with the gateway.
 func (r *gateways) connection(ctx context.Context, g *gateway) (*networkingv1beta1.Connection, error) {
 	connection := &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Child()}}
 	_, err := kube.Ensure(ctx, r.client, connection, func() error {
@@ -143,7 +145,7 @@ func (r *gateways) connection(ctx context.Context, g *gateway) (*networkingv1bet
 	return connection, r.stale(ctx, g, connection, err)
 }
 
-// service makes the Service of a server; nil for clients.
+// service creates or updates the Service of a server. It returns nil for a client.
 func (r *gateways) service(ctx context.Context, g *gateway, rendered *network.Rendered) (*corev1.Service, error) {
 	if g.server == nil {
 		return nil, nil
@@ -167,13 +169,13 @@ func (r *gateways) deployment(ctx context.Context, g *gateway, rendered *network
 	return deployment, err
 }
 
-// stamp labels a child.
+// stamp sets the labels and annotations of a child.
 func (r *gateways) stamp(g *gateway, child client.Object) {
 	child.SetLabels(network.Layered(child.GetLabels(), g.ChildLabels()))
 	child.SetAnnotations(network.Layered(child.GetAnnotations(), r.Annotations))
 }
 
-// ensure is kube.Ensure for a child in the gateway's namespace. What was not made for the gateway is never changed.
+// ensure calls kube.Ensure for a child in the gateway's namespace. It never changes an object that the gateway does not control.
 func (r *gateways) ensure(ctx context.Context, g *gateway, child client.Object, mutate func() error) (bool, error) {
 	changed, err := kube.Ensure(ctx, r.around, child, func() error {
 		if err := r.own(g, child); err != nil {
@@ -182,13 +184,13 @@ func (r *gateways) ensure(ctx context.Context, g *gateway, child client.Object, 
 		return mutate()
 	})
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		// The template, or the endpoint, asks for what the API server does not take: a node port in use, say.
+		// The API server rejects what the template or the endpoint requests, for example a node port that is in use.
 		return false, kube.WaitFor(refusedDelay, "Refused", "%v", err)
 	}
 	return changed, r.stale(ctx, g, child, err)
 }
 
-// own takes a new child and refuses what is somebody else's.
+// own makes the gateway the controller of a new child. It returns an error if the child exists and the gateway does not control it.
 func (r *gateways) own(g *gateway, child client.Object) error {
 	if child.GetUID() != "" && !metav1.IsControlledBy(child, g.object) {
 		return r.taken(g, child)
@@ -196,7 +198,8 @@ func (r *gateways) own(g *gateway, child client.Object) error {
 	return controllerutil.SetControllerReference(g.object, child, r.scheme)
 }
 
-// stale tells apart why a child exists that the cache does not have: it was just made, or it is not ours.
+// stale handles the error that a child exists although the cache lacks it. If the child belongs to the gateway, the cache is stale, and
+// stale returns a conflict error. Otherwise the name is taken.
 func (r *gateways) stale(ctx context.Context, g *gateway, child client.Object, err error) error {
 	if !apierrors.IsAlreadyExists(err) {
 		return err
@@ -211,7 +214,7 @@ func (r *gateways) stale(ctx context.Context, g *gateway, child client.Object, e
 	return behind(child, err)
 }
 
-// describe names a child for people.
+// describe returns kind, namespace and name of a child.
 func (r *gateways) describe(child client.Object) string {
 	kind := fmt.Sprintf("%T", child)
 	if gvk, err := apiutil.GVKForObject(child, r.scheme); err == nil {
@@ -223,7 +226,7 @@ func (r *gateways) describe(child client.Object) string {
 	return kind + " " + child.GetNamespace() + "/" + child.GetName()
 }
 
-// taken is the outcome of a name that is in use. It is looked at again: what has it may go.
+// taken returns the error for a name that another object uses. The error requests a requeue, because that object may be deleted.
 func (r *gateways) taken(g *gateway, child client.Object) error {
 	whose := "nothing of Liqo's"
 	if owner := metav1.GetControllerOf(child); owner != nil {
@@ -232,7 +235,7 @@ func (r *gateways) taken(g *gateway, child client.Object) error {
 	return kube.WaitFor(secretDelay, reasonNameTaken, "%s belongs to %s: delete it, or give %s another name", r.describe(child), whose, g)
 }
 
-// warn announces a problem, unless the condition says so already.
+// warn emits a warning event, unless the condition Ready has this reason already.
 func (r *gateways) warn(g *gateway, reason, action, format string, args ...any) {
 	if condition := meta.FindStatusCondition(*g.conditions, kube.ConditionReady); condition == nil || condition.Reason != reason {
 		r.events.Eventf(g.object, nil, corev1.EventTypeWarning, reason, action, format, args...)

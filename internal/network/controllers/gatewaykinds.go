@@ -61,7 +61,7 @@ func (r *gateways) setupClients(mgr ctrl.Manager) error {
 	})
 }
 
-// watches is what both kinds of gateways look at.
+// watches returns a controller builder with the watches that both kinds of gateways need.
 func (r *gateways) watches(mgr ctrl.Manager, name string, gateway client.Object, list client.ObjectList, template client.Object) *ctrl.Builder {
 	c := mgr.GetClient()
 	b := kube.NewController(mgr, name).
@@ -81,7 +81,7 @@ func (r *gateways) watches(mgr ctrl.Manager, name string, gateway client.Object,
 	return b
 }
 
-// valueChanged lets what a Connection says pass, and not when it said so.
+// valueChanged passes updates that change status.value of a Connection, but not those of other fields such as timestamps.
 func valueChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*networkingv1beta1.Connection)
@@ -90,7 +90,7 @@ func valueChanged() predicate.Predicate {
 	}}
 }
 
-// presenceChanged lets the coming and the going of objects pass.
+// presenceChanged passes creations and deletions, but not updates.
 func presenceChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
@@ -148,7 +148,7 @@ func (r *gateways) dialer(c *networkingv1beta1.GatewayClient) (*gateway, error) 
 	}, nil
 }
 
-// asMap is a specification by the names of its JSON.
+// asMap converts a spec to a map with its JSON field names.
 func asMap(spec any) (map[string]any, error) {
 	seen, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
 	if err != nil {

@@ -16,15 +16,16 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch
 
-// podSecurity lets the agents of the network into the namespaces where they run, whatever level of Pod Security the cluster has by default: those on
-// the nodes use the network of their node, and gateways set up their own and open /dev/net/tun. Nothing else of ours needs more than level "restricted".
-// A namespace that has a level already keeps it.
+// podSecurity sets the Pod Security level of the namespaces in which the agents of the network run, whatever the cluster's default level
+// is. The agents on the nodes use the host network. Gateways configure their own network namespace and open /dev/net/tun. All other
+// components need at most the level "restricted". If a namespace has a level already, podSecurity keeps it.
 type podSecurity struct {
 	Options
 	client client.Client
 }
 
-// labelPodSecurity begins the labels that tell which pods a namespace takes; see https://kubernetes.io/docs/concepts/security/pod-security-admission.
+// labelPodSecurity is the prefix of the labels with the Pod Security levels; see
+// https://kubernetes.io/docs/concepts/security/pod-security-admission.
 const labelPodSecurity = "pod-security.kubernetes.io/"
 
 func (r *podSecurity) setup(mgr ctrl.Manager) error {
@@ -34,7 +35,7 @@ func (r *podSecurity) setup(mgr ctrl.Manager) error {
 		Complete(reconciler)
 }
 
-// hosts tells whether agents of the network run in a namespace, and nobody has said which pods it takes.
+// hosts reports whether agents of the network run in a namespace that has no Pod Security level yet.
 func (r *podSecurity) hosts(namespace client.Object) bool {
 	labels := namespace.GetLabels()
 	return labels[labelPodSecurity+"enforce"] == "" && (namespace.GetName() == r.LiqoNamespace || labels[api.LabelTenantNamespace] == api.True)
@@ -51,7 +52,7 @@ func (r *podSecurity) sync(ctx context.Context, namespace *corev1.Namespace) err
 	for _, mode := range []string{"enforce", "audit", "warn"} {
 		namespace.Labels[labelPodSecurity+mode] = "privileged"
 	}
-	// The lock keeps a level that somebody chooses at this moment.
+	// The optimistic lock preserves a level that a user sets at the same moment.
 	if err := r.client.Patch(ctx, namespace, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("labelling namespace %s for the pods of the network: %w", namespace.Name, err)
 	}

@@ -29,8 +29,9 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=networkrequests/finalizers,verbs=update
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;gatewayservers;gatewayclients;publickeies,verbs=get;list;watch;create;patch
 
-// networkRequests connects this cluster's network with a peer's as far as each knows of the other, and tells the other what it has to know. It
-// does the same for the request of this cluster and for the copy of a peer's; only where the facts are written differs.
+// networkRequests reconciles NetworkRequests. It creates the network objects for a peer from the facts that the peer reported, and reports
+// the facts of this cluster to the peer. It treats this cluster's own request and the copy of a peer's request alike. Only the field for
+// this cluster's facts differs: spec.consumer in the own request, status.provider in the copy.
 type networkRequests struct {
 	Options
 	client client.Client
@@ -54,28 +55,29 @@ func (r *networkRequests) setup(mgr ctrl.Manager) error {
 			Wanted: func(q *networkingv1beta1.NetworkRequest) bool { return copied(q) || asked(q) },
 			Conditions: func(q *networkingv1beta1.NetworkRequest) *[]metav1.Condition {
 				if !copied(q) {
-					return nil // the status of a source is that of its copy
+					return nil // the remote copy provides the status of an own request
 				}
 				return &q.Status.Conditions
 			},
 		})
 }
 
-// local matches the Networks of this very cluster.
+// local reports whether o is a Network of one of this cluster's own ranges.
 func (r *networkRequests) local(o client.Object) bool {
 	return o.GetNamespace() == r.LiqoNamespace && o.GetLabels()[ipamv1alpha1.LabelNetworkType] != ""
 }
 
-// copied matches what a peer asks of us, asked what we ask of a peer.
+// copied reports whether q is the copy of a peer's request to this cluster.
 func copied(q *networkingv1beta1.NetworkRequest) bool {
 	return q.Labels[api.LabelReplicated] == api.True && q.Labels[api.LabelOriginID] != ""
 }
 
+// asked reports whether q is a request of this cluster to a peer.
 func asked(q *networkingv1beta1.NetworkRequest) bool {
 	return q.Labels[api.LabelReplication] == api.True && q.Labels[api.LabelRemoteID] != ""
 }
 
-// peerOf is the other cluster of a request.
+// peerOf returns the cluster ID of the other cluster of a request.
 func peerOf(q *networkingv1beta1.NetworkRequest) string {
 	if copied(q) {
 		return q.Labels[api.LabelOriginID]
@@ -124,7 +126,7 @@ func (r *networkRequests) tell(ctx context.Context, q *networkingv1beta1.Network
 	return err
 }
 
-// connect makes what can be made of what the peer tells. What somebody else has made stays as it is.
+// connect creates the network objects for which the peer has reported the facts. Objects that were not negotiated stay unchanged.
 func (r *networkRequests) connect(ctx context.Context, q *networkingv1beta1.NetworkRequest, told *networkingv1beta1.NetworkFacts) error {
 	peer := peerOf(q)
 	if len(told.CIDR.Pod) > 0 {
@@ -161,7 +163,7 @@ func (r *networkRequests) connect(ctx context.Context, q *networkingv1beta1.Netw
 		s := &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: peer}}
 		return r.ensure(ctx, q, s, func() {
 			if s.ResourceVersion != "" {
-				return // an administrator of this cluster may have changed how it is reached
+				return // an administrator of this cluster may have changed its endpoint
 			}
 			s.Spec.Endpoint = networkingv1beta1.ServerEndpoint{Port: networkingv1beta1.GatewayPort, ServiceType: corev1.ServiceTypeLoadBalancer}
 			s.Spec.ServerTemplateRef = r.template("WgGatewayServerTemplate", networkingv1beta1.ServerTemplateDefault)
@@ -183,8 +185,8 @@ func (r *networkRequests) template(kind, name string) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: networkingv1beta1.GroupVersion.String(), Kind: kind, Namespace: r.LiqoNamespace, Name: name}
 }
 
-// ensure makes an object of the network and keeps it as the requests have it. Each of them owns it, so that it goes with the last one; one that
-// was not negotiated is somebody else's.
+// ensure creates a network object and keeps it as the requests describe it. Each request is an owner, so garbage collection deletes the
+// object after the last request. An object without the mark of a negotiation belongs to a user and stays unchanged.
 func (r *networkRequests) ensure(ctx context.Context, q *networkingv1beta1.NetworkRequest, o client.Object, fill func()) error {
 	_, err := kube.Ensure(ctx, r.client, o, func() error {
 		if o.GetResourceVersion() != "" && !network.Negotiated(o) {
@@ -205,7 +207,7 @@ func (r *networkRequests) ensure(ctx context.Context, q *networkingv1beta1.Netwo
 	return err
 }
 
-// gateways are the ends of the tunnel to a peer that are here.
+// gateways returns this cluster's GatewayServer and GatewayClient for a peer, nil if missing.
 func (r *networkRequests) gateways(ctx context.Context, namespace, peer string) (*networkingv1beta1.GatewayServer, *networkingv1beta1.GatewayClient, error) {
 	servers, clients := &networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}
 	opts := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteClusterID: peer}}
@@ -226,7 +228,7 @@ func (r *networkRequests) gateways(ctx context.Context, namespace, peer string) 
 	return server, dialler, nil
 }
 
-// facts are what this cluster tells the peer by now, and what is missing of them.
+// facts returns the facts that this cluster can report to the peer so far, and a description of each missing fact.
 func (r *networkRequests) facts(ctx context.Context, q *networkingv1beta1.NetworkRequest) (*networkingv1beta1.NetworkFacts, []string, error) {
 	facts, missing := &networkingv1beta1.NetworkFacts{}, []string(nil)
 	for _, part := range []struct {

@@ -1,8 +1,9 @@
-// Package controllers does what package network says of Kubernetes objects: Configurations become Networks and get their view of the peer,
-// GatewayServers and GatewayClients become Deployments, and the addresses that peers always know become IPs.
+// Package controllers has the controllers of the network, which apply the plans of package network to Kubernetes objects. For a
+// Configuration, they create Networks and report the ranges under which this cluster sees the peer. For a GatewayServer or GatewayClient,
+// they create a Deployment. For each address that peers always know, they create an IP.
 //
-// Every controller gathers from caches, plans with a pure function and applies the plan. They meet only through API objects, so each may
-// be restarted at any moment, and objects may be made in any order.
+// Every controller reads from caches, plans with a pure function and applies the plan. Controllers communicate only through API objects. So
+// each may be restarted at any moment, and users may create objects in any order.
 package controllers
 
 import (
@@ -26,17 +27,17 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// Options of the controllers.
+// Options configure the controllers.
 type Options struct {
-	// ClusterID of this cluster.
+	// ClusterID is the ID of this cluster.
 	ClusterID string
-	// LiqoNamespace is where Liqo is installed: the Networks of this cluster and the gateway templates are there.
+	// LiqoNamespace is the namespace of the installation. It contains the Networks of this cluster and the gateway templates.
 	LiqoNamespace string
-	// WatchTemplates makes gateways follow a changed template at once; otherwise they do so when they are looked at for another reason.
+	// WatchTemplates makes gateways follow a changed template at once. Otherwise they follow at their next reconcile for another reason.
 	WatchTemplates bool
-	// Labels and Annotations are put on everything that is made.
+	// Labels and Annotations are added to every object that the controllers create.
 	Labels, Annotations map[string]string
-	// Random is where keys come from; crypto/rand when nil.
+	// Random is the source of keys; nil: crypto/rand.
 	Random io.Reader
 }
 
@@ -44,14 +45,15 @@ type Options struct {
 const (
 	apiServerNamespace = metav1.NamespaceDefault
 	apiServerService   = "kubernetes"
-	// proxyComponent and doorComponent are the labels app.kubernetes.io/component of the Services of our proxy and of our authentication service.
+	// proxyComponent and doorComponent are values of the label app.kubernetes.io/component: of the Services of Liqo's API server proxy and
+	// of the authentication service (door).
 	proxyComponent = "proxy"
 	doorComponent  = "authentication"
 	labelComponent = "app.kubernetes.io/component"
 )
 
-// Setup adds the controllers to the manager. They bring a cache for what is not ours: the children of gateways, the real nodes, and three
-// Services.
+// Setup adds the controllers to the manager. It also adds a cache for objects outside the manager's cache: children of gateways, real
+// nodes, and the Services whose addresses peers know. It returns an error if the namespace of the installation is empty.
 func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.LiqoNamespace == "" {
 		return fmt.Errorf("setting up the network: the namespace of the installation is empty")
@@ -85,8 +87,8 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	return nil
 }
 
-// surroundings reads, from a cache of its own, and writes the objects of Kubernetes that the network consists of. The cache of the manager
-// holds other pods, nodes and Deployments, under other labels.
+// surroundings reads and writes the Kubernetes objects that the network consists of. It reads from its own cache, because the cache of the
+// manager selects other pods, nodes and Deployments, by other labels.
 type surroundings struct {
 	client.Client
 	cache cache.Cache
@@ -137,7 +139,7 @@ func newSurroundings(mgr ctrl.Manager, opts Options) (*surroundings, error) {
 	return &surroundings{Client: c, cache: held}, nil
 }
 
-// stripPod leaves of a gateway's Pod where it is, and whether and since when it is ready.
+// stripPod reduces a gateway's Pod to its metadata, node, phase, address, readiness and running containers, to save memory in the cache.
 func stripPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -166,7 +168,7 @@ func stripPod(obj any) (any, error) {
 	return stripped, nil
 }
 
-// stripNode leaves of a Node its addresses and whether it is ready.
+// stripNode reduces a Node to its metadata, addresses and readiness, to save memory in the cache.
 func stripNode(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {

@@ -25,15 +25,15 @@ import (
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=nodes;services,verbs=get;list;watch
 
-// systemIPs keeps an IP for each address that peers always know: of the nodes, of the API server, of our proxy in front
-// of it, and of our authentication service.
+// systemIPs keeps an IP for each address that peers always know: those of the nodes, the API server, Liqo's proxy in front of it, and the
+// authentication service.
 type systemIPs struct {
 	Options
 	client client.Client
 	around *surroundings
 }
 
-// all is the one key of the queue: the IPs are looked at together.
+// all maps every object to the same request, because the controller reconciles all IPs together.
 func all(context.Context, client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
 }
@@ -50,7 +50,8 @@ func (r *systemIPs) setup(mgr ctrl.Manager) error {
 		}))
 }
 
-// quietly tells nobody of a pass that only found the API server ahead of the cache; one that also met something else is an error.
+// quietly requeues silently if all errors are conflicts, because then only the cache was stale. If there is any other error, it returns
+// err.
 func quietly(err error) (reconcile.Result, error) {
 	parts := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -85,7 +86,8 @@ func (r *systemIPs) sync(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// ensure makes an IP. One of the same name with another address is either about to go or somebody else's.
+// ensure creates or updates an IP. If an IP of that name has another address, it is either being deleted or not created by Liqo, and ensure
+// returns an error.
 func (r *systemIPs) ensure(ctx context.Context, w network.SystemIP) error {
 	ip := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: r.LiqoNamespace, Name: w.Name}}
 	_, err := kube.Ensure(ctx, r.client, ip, func() error {

@@ -21,7 +21,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// news lets an update pass when anything but the book-keeping of the API server changed.
+// news passes updates that change anything but the resource version.
 func news() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.DeepCopyObject().(client.Object), e.ObjectNew.DeepCopyObject().(client.Object)
@@ -30,12 +30,13 @@ func news() predicate.Predicate {
 	}}
 }
 
-// watch is a source of the news of a kind in the cache of the surroundings.
+// watch returns a source for the changes of a kind in the cache of the surroundings.
 func (s *surroundings) watch(obj client.Object, to handler.MapFunc) source.Source {
 	return source.Kind(s.cache, obj, handler.TypedEnqueueRequestsFromMapFunc[client.Object](to), news())
 }
 
-// toGateway maps a child to the gateway that it was made for; a gateway of the other kind does no harm.
+// toGateway maps a child to the gateway that it was created for. It may also enqueue a gateway of the other kind with that name, which is
+// harmless.
 func toGateway(_ context.Context, o client.Object) []reconcile.Request {
 	name, namespace := o.GetLabels()[networkingv1beta1.LabelGatewayName], o.GetLabels()[networkingv1beta1.LabelGatewayNamespace]
 	if name == "" || namespace == "" {
@@ -44,8 +45,8 @@ func toGateway(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 }
 
-// requests returns the keys of the objects that the options select. A cache that can't answer is a cache that is not started: every object
-// is looked at when it is.
+// requests returns requests for the objects that opts select. If the cache cannot answer, it has not started yet, and every object is
+// enqueued when it does.
 func requests(ctx context.Context, c client.Reader, list client.ObjectList, opts ...client.ListOption) []reconcile.Request {
 	if err := c.List(ctx, list, opts...); err != nil {
 		return nil
@@ -58,13 +59,13 @@ func requests(ctx context.Context, c client.Reader, list client.ObjectList, opts
 	return out
 }
 
-// behind is the outcome of a pass that found the API server ahead of the cache: as after any lost race, the next one comes soon and nobody
-// is told.
+// behind returns a conflict error, for a reconcile that found the cache older than the API server. As after any lost race, the next
+// reconcile follows soon and nothing is logged.
 func behind(o client.Object, why error) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: fmt.Sprintf("%T", o)}, o.GetName(), why)
 }
 
-// every maps any news to all objects of the list's kind, those of the news' own namespace if near.
+// every maps any changed object to all objects of the list's kind; with near, only to those in the namespace of the changed object.
 func every(c client.Reader, list client.ObjectList, near bool) handler.MapFunc {
 	kind := reflect.TypeOf(list).Elem()
 	return func(ctx context.Context, o client.Object) []reconcile.Request {

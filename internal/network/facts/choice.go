@@ -13,23 +13,23 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// Choice follows which pod of each gateway is at work, by asking those of gateways that have several.
+// Choice tracks which pod of each gateway is active. It asks the pods of gateways that have several.
 type Choice struct {
 	prober  *gateway.Prober
 	timing  network.Timing
 	changed func()
-	heard   func() map[netip.Addr]network.Heard // what pods answered, by address
+	heard   func() map[netip.Addr]network.Heard // last answers of the pods, by address
 	now     func() time.Time
 
 	mu      sync.Mutex
 	peers   []network.Peer
 	present map[string]netip.Addr
-	// began is when it was asked first, begun tells that it chose.
+	// began is the time of the first call of Of. begun: the first choice has been made.
 	began time.Time
 	begun bool
 }
 
-// NewChoice returns one that tells of every other choice that is due; it asks nobody before Run.
+// NewChoice returns a Choice that calls changed whenever the choice must change. It asks no pod before Run.
 func NewChoice(timing network.Timing, changed func()) *Choice {
 	c := &Choice{timing: timing, changed: changed, present: map[string]netip.Addr{}, now: time.Now}
 	c.prober = gateway.NewProber(gateway.ProberOptions{Port: network.AskPort, Interval: timing.Watch, Changed: c.reconsider})
@@ -37,8 +37,9 @@ func NewChoice(timing network.Timing, changed func()) *Choice {
 	return c
 }
 
-// Of returns the gateway pods to route to, by cluster ID, and from now on asks these peers' gateways. It is agent.ErrUnknown while those that
-// have several had no time to answer: an agent that starts anew finds good routes, and must not replace them with a guess.
+// Of returns the addresses of the gateway pods to route to, by cluster ID. From now on, Choice asks the pods of these peers' gateways. Of
+// returns agent.ErrUnknown until gateways with several pods have had time to answer: a restarted agent finds working routes, and must not
+// replace them by a guess.
 func (c *Choice) Of(peers []network.Peer) (map[string]netip.Addr, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,8 +63,8 @@ func (c *Choice) Of(peers []network.Peer) (map[string]netip.Addr, error) {
 	return maps.Clone(c.present), nil
 }
 
-// waits tells whether it is too early for the first choice: for some peer nobody said to be at work, and somebody may yet. Peers that come
-// later have no routes that a guess could spoil.
+// waits reports whether it is too early for the first choice: for some peer no pod is known to be active, and some pod may still answer.
+// Peers added later are not waited for, because they have no routes that a guess could break.
 func (c *Choice) waits() bool {
 	if c.begun || c.now().Sub(c.began) >= c.timing.Silence {
 		return false
@@ -94,7 +95,7 @@ func (c *Choice) choose() map[string]netip.Addr {
 	return chosen
 }
 
-// reconsider tells when another choice than the present one is due.
+// reconsider calls changed if the choice must change.
 func (c *Choice) reconsider() {
 	c.mu.Lock()
 	due := !c.waits() && !maps.Equal(c.choose(), c.present)
@@ -104,7 +105,7 @@ func (c *Choice) reconsider() {
 	}
 }
 
-// Run asks until ctx ends. Silence is news too, so it looks again at every question.
+// Run asks the pods until ctx is done. A missing answer can change the choice too, so Run also reconsiders it at every interval.
 func (c *Choice) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.timing.Watch)
 	defer tick.Stop()

@@ -6,13 +6,13 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// ProblemLog tells of each problem once: when it comes up.
+// ProblemLog logs each problem once, when it appears.
 type ProblemLog struct {
 	Log  *slog.Logger
 	told map[string]bool
 }
 
-// Tell logs those of the problems that were not there the last time.
+// Tell logs the problems that were not in the previous call.
 func (l *ProblemLog) Tell(problems []network.Problem) {
 	now := make(map[string]bool, len(problems))
 	for _, p := range problems {

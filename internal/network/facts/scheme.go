@@ -14,7 +14,8 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// Scheme has the kinds that the agents of the network use, and no others: they run on every node, and each kind costs memory.
+// Scheme returns a scheme with only the API groups that the agents of the network use. The agents run on every node, and each kind takes
+// memory.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -25,13 +26,13 @@ func Scheme() *runtime.Scheme {
 		},
 	} {
 		if err := add(scheme); err != nil {
-			panic(fmt.Sprintf("building the scheme of the network: %v", err)) // two kinds under one name: a programming error
+			panic(fmt.Sprintf("building the scheme of the network: %v", err)) // two types registered for one kind: a programming error
 		}
 	}
 	return scheme
 }
 
-// Mapper lists these kinds, since asking an API server for all it has takes longer than everything else at the start.
+// Mapper returns a static REST mapper for these kinds. Discovery of all kinds of an API server takes longer than the rest of the start.
 func Mapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	namespaced, root := meta.RESTScopeNamespace, meta.RESTScopeRoot
@@ -49,7 +50,7 @@ func Mapper() meta.RESTMapper {
 	} {
 		mapper.Add(gvk, scope)
 	}
-	// The plural that a mapper would guess is another one.
+	// The plural of PublicKey differs from the one that the mapper would derive.
 	keys := networkingv1beta1.GroupVersion
 	mapper.AddSpecific(keys.WithKind("PublicKey"), keys.WithResource("publickeies"), keys.WithResource("publickey"), namespaced)
 	return mapper

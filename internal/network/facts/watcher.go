@@ -1,5 +1,5 @@
-// Package facts tells the agents of the network what the plans of their hosts are made from: it watches the API server for objects, and asks the
-// replicas of gateways which of them is at work. What it tells is whole, or not told yet.
+// Package facts provides the agents of the network with the input for the plans of their hosts. It watches objects of the API server, and
+// asks the replicas of gateways which of them is active. It returns no facts until they are complete.
 package facts
 
 import (
@@ -28,26 +28,27 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// Watcher keeps what the plan of a host is made from: it lists and watches as little as that takes, and of each object what counts.
+// Watcher watches the objects that the plan of a host depends on. It watches as few objects as possible, and caches only the fields that
+// the plan needs.
 type Watcher struct {
 	cache   cache.Cache
-	beside  cache.Cache     // of pods that the first one has not; nil for none
-	objects network.Objects // namespace and options; the lists are filled in for each reading
+	beside  cache.Cache     // caches pods that the first cache lacks; nil: none
+	objects network.Objects // namespace and options; each read fills in the lists
 	changed func()
 
-	pending atomic.Bool // pods came or went, and it will be told
+	pending atomic.Bool // pods changed, and changed will be called
 	mu      sync.Mutex
 	synced  bool
 }
 
-// podPause is how long news of pods are gathered.
+// podPause is the time during which changes of pods are merged into one call.
 const podPause = 500 * time.Millisecond
 
-// Watching are additions to what is watched, by object.
+// Watching describes additional objects to watch, by type.
 type Watching map[client.Object]cache.ByObject
 
-// NewWatcher prepares to watch; of pods those of gateways and of that node, or, without one, of the whole pod network. changed is told of
-// all news.
+// NewWatcher returns a Watcher that does not watch before Run. It watches the pods of gateways and of the given node; if node is empty, all
+// running pods of the pod network. more are further objects to watch. changed is called after every change.
 func NewWatcher(cfg *rest.Config, liqoNamespace string, options network.Options, node string, more Watching, changed func()) (*Watcher, error) {
 	real, err := labels.NewRequirement(api.LabelType, selection.NotEquals, []string{api.TypeVirtualNode})
 	if err != nil {
@@ -94,7 +95,7 @@ func NewWatcher(cfg *rest.Config, liqoNamespace string, options network.Options,
 func factsCache(cfg *rest.Config, by Watching) (cache.Cache, error) {
 	c, err := cache.New(cfg, cache.Options{
 		Scheme: Scheme(), Mapper: Mapper(), ByObject: by, DefaultTransform: cache.TransformStripManagedFields(),
-		DefaultUnsafeDisableDeepCopy: new(true), // what is read here is only read
+		DefaultUnsafeDisableDeepCopy: new(true), // the objects in the cache are never modified
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making a cache: %w", err)
@@ -102,7 +103,8 @@ func factsCache(cfg *rest.Config, by Watching) (cache.Cache, error) {
 	return c, nil
 }
 
-// Run watches until ctx ends. While the API server is away, what was heard last stays.
+// Run watches until ctx is done. While the API server is unreachable, the last known objects stay. kinds are further kinds whose changes
+// are reported.
 func (f *Watcher) Run(ctx context.Context, kinds ...client.Object) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return f.watch(ctx, kinds) })
@@ -121,7 +123,7 @@ func (f *Watcher) Run(ctx context.Context, kinds ...client.Object) error {
 	return group.Wait()
 }
 
-// watch asks for news, and tells when everything was heard once.
+// watch starts the informers, and calls changed when all caches have synced.
 func (f *Watcher) watch(ctx context.Context, kinds []client.Object) error {
 	for _, kind := range append(kinds,
 		&corev1.Node{}, &corev1.Pod{}, &ipamv1alpha1.Network{}, &ipamv1alpha1.IP{}, &networkingv1beta1.Configuration{},
@@ -136,7 +138,7 @@ func (f *Watcher) watch(ctx context.Context, kinds []client.Object) error {
 		}
 	}
 	if !f.cache.WaitForCacheSync(ctx) || f.beside != nil && !f.beside.WaitForCacheSync(ctx) {
-		return nil // the end
+		return nil // ctx is done
 	}
 	f.mu.Lock()
 	f.synced = true
@@ -163,17 +165,17 @@ func (f *Watcher) listen(ctx context.Context, in cache.Cache, kind client.Object
 	return nil
 }
 
-// Reader reads what is watched, what was asked for besides included.
+// Reader returns a client that reads the watched objects, including those that NewWatcher got in more.
 func (f *Watcher) Reader() client.Reader { return f.cache }
 
-// complete tells whether everything was heard at least once.
+// complete reports whether all caches have synced once.
 func (f *Watcher) complete() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.synced
 }
 
-// Read returns the facts as they are known now; agent.ErrUnknown before everything was heard once.
+// Read returns the facts and problems as currently known. It returns agent.ErrUnknown until all caches have synced.
 func (f *Watcher) Read(ctx context.Context) (network.Facts, []network.Problem, error) {
 	if !f.complete() {
 		return network.Facts{}, nil, agent.ErrUnknown
@@ -186,7 +188,7 @@ func (f *Watcher) Read(ctx context.Context) (network.Facts, []network.Problem, e
 	return facts, problems, nil
 }
 
-// Held are the objects that facts are made from, as they are known now.
+// Held returns the watched objects that facts are made from, as currently known.
 func (f *Watcher) Held(ctx context.Context) (network.Objects, error) {
 	objects := f.objects
 	var (
@@ -218,8 +220,8 @@ func (f *Watcher) Held(ctx context.Context) (network.Objects, error) {
 	return objects, nil
 }
 
-// news tells of a change: at once, but for pods that are no gateways. These come and go by the hundred, and most lie where their node's
-// others do.
+// news calls changed: at once, except for pods that do not belong to gateways. These change by the hundred, and most have an address inside
+// the pod CIDRs of their node.
 func (f *Watcher) news(object any) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok || pod.Labels[networkingv1beta1.LabelComponent] == networkingv1beta1.ComponentGateway {
@@ -234,12 +236,12 @@ func (f *Watcher) news(object any) {
 	}
 }
 
-// differ tells whether an update changed anything that is kept: most of them, of nodes and pods above all, are about something else.
+// differ reports whether an update changed anything that is kept. Most updates change other fields, especially those of nodes and pods.
 func differ(before, after any) bool {
 	a, ok := before.(client.Object)
 	b, also := after.(client.Object)
 	if !ok || !also || a.GetResourceVersion() == b.GetResourceVersion() {
-		return false // looked at again, not changed
+		return false // a resync, not a change
 	}
 	a, ok = a.DeepCopyObject().(client.Object)
 	if !ok {
@@ -247,14 +249,15 @@ func differ(before, after any) bool {
 	}
 	a.SetResourceVersion(b.GetResourceVersion())
 	if old, ok := a.(*networkingv1beta1.Connection); ok {
-		if now, ok := b.(*networkingv1beta1.Connection); ok { // no plan depends on the latency
+		// No plan depends on the latency.
+		if now, ok := b.(*networkingv1beta1.Connection); ok {
 			return old.Status.Value != now.Status.Value || old.Status.MTU != now.Status.MTU
 		}
 	}
 	return !equality.Semantic.DeepEqual(a, b)
 }
 
-// keepNode leaves of a Node what the plan of a host depends on.
+// keepNode reduces a Node to the fields that the plan of a host depends on.
 func keepNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -267,7 +270,7 @@ func keepNode(object any) (any, error) {
 	}, nil
 }
 
-// keepPod leaves of a Pod where it is, and of a gateway's also what it is.
+// keepPod reduces a Pod to its location and, for pods of gateways, also its labels and readiness.
 func keepPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
