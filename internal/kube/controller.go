@@ -3,26 +3,21 @@ package kube
 import (
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// An object whose reconciliation fails is retried after firstRetry, then after twice the previous delay each time, but at most
-// after LongestRetry. All objects of one controller share a limit of retriesPerSecond retries per second, with bursts of
-// retriesAtOnce.
+// An object whose reconciliation fails is retried after firstRetry, then after twice the previous delay each time, but at most after LongestRetry. As in
+// controller-runtime, there is no limit that all objects of a controller share: it would delay them the more, the longer many of them fail.
 const (
-	firstRetry       = 5 * time.Millisecond
-	LongestRetry     = 30 * time.Second
-	retriesPerSecond = 10
-	retriesAtOnce    = 100
+	firstRetry   = 5 * time.Millisecond
+	LongestRetry = 30 * time.Second
 )
 
-// NewController returns a builder for a controller that retries failures at least every LongestRetry. The default of
-// controller-runtime waits up to 1000 s, so a peer that was unreachable for an hour would be reconnected up to a quarter of an
-// hour late. Options are optional; a RateLimiter in them is kept.
+// NewController returns a builder for a controller that retries failures at least every LongestRetry. The default of controller-runtime waits up to
+// 1000 s, so a peer that was unreachable for an hour would be reconnected up to a quarter of an hour late. Options are optional; a RateLimiter in them is kept.
 func NewController(mgr ctrl.Manager, name string, options ...controller.Options) *ctrl.Builder {
 	var o controller.Options
 	if len(options) > 0 {
@@ -34,10 +29,7 @@ func NewController(mgr ctrl.Manager, name string, options ...controller.Options)
 // ControllerOptions adds the retry limits of NewController to the options of a controller that is created without the builder.
 func ControllerOptions(o controller.Options) controller.Options {
 	if o.RateLimiter == nil {
-		o.RateLimiter = workqueue.NewTypedMaxOfRateLimiter(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, LongestRetry),
-			&workqueue.TypedBucketRateLimiter[reconcile.Request]{Limiter: rate.NewLimiter(retriesPerSecond, retriesAtOnce)},
-		)
+		o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, LongestRetry)
 	}
 	return o
 }
