@@ -117,13 +117,28 @@ func (r *Release) Installed() (version string, values map[string]any, err error)
 	if err != nil || release == nil {
 		return "", nil, err
 	}
-	// After a failed upgrade, the last deployed revision counts.
-	if result, err := r.config.Releases.Deployed(install.Release); err == nil {
-		if deployed, ok := result.(*releasev1.Release); ok {
-			release = deployed
-		}
+	if deployed := r.deployed(); deployed != nil { // a failed upgrade does not count
+		release = deployed
 	}
 	return versionOf(release), release.Config, nil
+}
+
+// deployed returns the last revision that was deployed successfully; nil if there is none. After a failed upgrade it is not the newest one.
+func (r *Release) deployed() *releasev1.Release {
+	result, err := r.config.Releases.Deployed(install.Release)
+	if err != nil {
+		return nil
+	}
+	deployed, _ := result.(*releasev1.Release)
+	return deployed
+}
+
+// baseline returns the revision that a change is rolled back to: the last deployed one, or else the given one.
+func (r *Release) baseline(otherwise int) int {
+	if deployed := r.deployed(); deployed != nil {
+		return deployed.Version
+	}
+	return otherwise
 }
 
 // Applied is a change of the release that can be rolled back.
@@ -179,7 +194,7 @@ func (r *Release) Apply(chart *chartv2.Chart, vals map[string]any, dryRun bool) 
 	if dryRun {
 		run.DryRunStrategy = action.DryRunServer
 	}
-	applied := &Applied{release: r, before: last.Version}
+	applied := &Applied{release: r, before: r.baseline(last.Version)}
 	result, err := run.Run(install.Release, chart, vals)
 	if err != nil {
 		return applied, fmt.Errorf("upgrading Helm release %s in namespace %s: %w", install.Release, r.namespace, err)
@@ -257,7 +272,7 @@ func (r *Release) recover(last *releasev1.Release) error {
 	if last.Info.Status == common.StatusPendingInstall || last.Version == 1 {
 		return r.Uninstall()
 	}
-	return (&Applied{release: r, before: last.Version - 1}).Undo()
+	return (&Applied{release: r, before: r.baseline(last.Version - 1)}).Undo()
 }
 
 // Undo rolls the release back to the revision before the change, or uninstalls the release if there was none.
