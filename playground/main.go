@@ -1,5 +1,5 @@
-// Command playground runs real Kubernetes clusters on one Linux machine, without containers around them: a node is
-// a set of namespaces, and several clusters with the same addresses live side by side.
+// Command playground runs real Kubernetes clusters on one Linux machine, without Docker. Each node is a set of Linux namespaces.
+// Several clusters with the same pod and Service addresses can run at the same time.
 package main
 
 import (
@@ -9,7 +9,7 @@ import (
 	"liqo.io/playground/cli"
 )
 
-// sources are the programs that run in pods; they are built on the machine that uses them.
+// sources is the source code of the programs that run in pods. The machine that uses them compiles them.
 //
 //go:embed pause/*.go testserver/*.go
 var sources embed.FS

@@ -1,4 +1,4 @@
-// Package build makes the programs and images of a cluster from the Go module proxy, once per version, in a cache.
+// Package build builds the programs and images of a cluster from the Go module proxy, once per version, and caches them.
 package build
 
 import (
@@ -20,28 +20,28 @@ import (
 	"liqo.io/playground/process"
 )
 
-// Step is one thing that has been made, or found in the cache.
+// Step is one build step that was completed or found in the cache.
 type Step struct {
 	Name     string        `json:"name"`
 	Cached   bool          `json:"cached"`
 	Duration time.Duration `json:"duration"`
 }
 
-// Builder makes sets.
+// Builder builds sets of programs and images.
 type Builder struct {
-	// Cache is the folder that keeps what was made. It grows with each new version and may be removed when no cluster runs.
+	// Cache is the folder of all build results. It grows with each new version. It may be removed while no cluster is running.
 	Cache string
-	// Sources holds the folders "pause" and "testserver", two programs for images.
+	// Sources contains the folders "pause" and "testserver", the sources of two programs for images.
 	Sources fs.FS
-	// Report is told about each step when it is done, and about its start.
+	// Report is called after each step, Start before each step that is not in the cache.
 	Report func(Step)
 	Start  func(name string)
-	// Wait is told, if it is set, which other command is building.
+	// Wait is called, if it is not nil, when another command is building in the same cache. holder describes that command.
 	Wait func(holder string)
 }
 
-// CacheDir returns the folder for a Builder's Cache: $PLAYGROUND_CACHE, else $XDG_CACHE_HOME/liqo-playground, else
-// ~/.cache/liqo-playground.
+// CacheDir returns the folder to use as Builder.Cache: $PLAYGROUND_CACHE, else $XDG_CACHE_HOME/liqo-playground, else
+// ~/.cache/liqo-playground. It returns an error if it cannot determine the folder.
 func CacheDir() (string, error) {
 	if dir := os.Getenv("PLAYGROUND_CACHE"); dir != "" {
 		return filepath.Abs(dir)
@@ -53,8 +53,8 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, "liqo-playground"), nil
 }
 
-// Set makes what is missing and returns a folder with bin/, cni/ and images/. It is never changed again: other versions
-// get another folder. Only one Set runs at a time on a cache.
+// Set builds what is missing and returns a folder with bin/, cni/ and images/. That folder never changes: other versions get another folder.
+// Only one call of Set at a time runs on a cache; others wait until ctx ends.
 func (b Builder) Set(ctx context.Context, metricsServer bool) (string, error) {
 	if err := os.MkdirAll(b.Cache, 0o755); err != nil {
 		return "", fmt.Errorf("making the cache: %w", err)
@@ -96,7 +96,7 @@ func (b Builder) Set(ctx context.Context, metricsServer bool) (string, error) {
 	return set, b.place(set, func(out string) error { return assemble(out, list, dirs, dir) })
 }
 
-// once makes a folder unless it is there.
+// once creates a folder with the function make, unless the folder exists.
 func (b Builder) once(name, dir string, make func(dir string) error) error {
 	if _, err := os.Stat(dir); err == nil {
 		b.Report(Step{Name: name, Cached: true})
@@ -111,7 +111,7 @@ func (b Builder) once(name, dir string, make func(dir string) error) error {
 	return nil
 }
 
-// place lets a folder appear whole or not at all.
+// place creates a folder atomically: make fills a temporary folder, which place then renames.
 func (b Builder) place(dir string, make func(dir string) error) error {
 	temporary, err := os.MkdirTemp(b.Cache, ".making-*")
 	if err != nil {
@@ -147,7 +147,7 @@ func (b Builder) compile(ctx context.Context, i item, dir string) error {
 	return nil
 }
 
-// golang runs the go command in a folder, away from any workspace or flags of the user.
+// golang runs the go command in a folder. It does not use the user's workspace or GOFLAGS.
 func golang(ctx context.Context, dir string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
@@ -164,7 +164,7 @@ func golang(ctx context.Context, dir string, args ...string) error {
 	return nil
 }
 
-// assemble links all programs and images into one folder.
+// assemble creates one folder with hard links to all programs and images.
 func assemble(out string, list []item, dirs []string, images string) error {
 	for n, i := range list {
 		folder := "bin"

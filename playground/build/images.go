@@ -16,10 +16,10 @@ import (
 	"liqo.io/playground/image"
 )
 
-// programsModule is the go.mod of the programs in Sources, which use the standard library only.
+// programsModule is the go.mod for the programs in Sources. They use only the standard library.
 const programsModule = "module playground.local/programs\n\ngo 1.26\n"
 
-// imagesKey names the folder of the images.
+// imagesKey returns the name of the folder of images in the cache. It depends on everything that goes into the images.
 func (b Builder) imagesKey(dirs []string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, "images", dirs)
@@ -40,7 +40,7 @@ func (b Builder) imagesKey(dirs []string) (string, error) {
 	return "images-" + short(h.Sum(nil)), nil
 }
 
-// images writes all archives to the folder out. dirs are the folders of the items.
+// images writes all image archives to the folder out. dirs are the folders of the built items.
 func (b Builder) images(ctx context.Context, dirs []string, metricsServer bool, out string) error {
 	programs, err := os.MkdirTemp(b.Cache, ".programs-*")
 	if err != nil {
@@ -80,13 +80,13 @@ func (b Builder) images(ctx context.Context, dirs []string, metricsServer bool, 
 	return nil
 }
 
-// single is an image of one program.
+// single returns the Spec of an image with a single program.
 func single(name, program, user string) image.Spec {
 	path := "/" + filepath.Base(program)
 	return image.Spec{Name: name, Entrypoint: []string{path}, User: user, Files: []image.File{{Path: path, Source: program}}}
 }
 
-// find returns a program of one of the folders.
+// find returns the path of a program in the first of the folders that contains it. Otherwise, it returns the program's name.
 func find(dirs []string, program string) string {
 	for _, dir := range dirs {
 		name := filepath.Join(dir, program)
@@ -97,7 +97,7 @@ func find(dirs []string, program string) string {
 	return program
 }
 
-// shell is this machine's busybox with a link for each of its commands.
+// shell returns the Spec of an image with this machine's busybox, a link for each busybox command, and the test server.
 func shell(testServer string) (image.Spec, error) {
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
@@ -119,7 +119,7 @@ func shell(testServer string) (image.Spec, error) {
 		{Path: "/bin/jq", Link: "/bin/testserver"},
 	}}
 	for _, name := range strings.Fields(list.String()) {
-		// A static wget crashes: glibc loads its name services dynamically.
+		// A static wget crashes, because glibc loads its name service modules dynamically.
 		if name != "busybox" && name != "wget" {
 			spec.Files = append(spec.Files, image.File{Path: "/bin/" + name, Link: "/bin/busybox"})
 		}
@@ -127,7 +127,7 @@ func shell(testServer string) (image.Spec, error) {
 	return spec, nil
 }
 
-// static makes sure that a program needs no library: an image of it alone would not run.
+// static returns an error if a program is dynamically linked. Such a program cannot run in an image without libraries.
 func static(program string) error {
 	file, err := elf.Open(program)
 	if err != nil {

@@ -17,22 +17,22 @@ import (
 	"liqo.io/playground/component"
 )
 
-// modules holds a pinned Go module per folder. Its files carry ".txt" at the end of their names, because a folder with
-// a go.mod can't be embedded and Go files would become part of this module.
+// modules contains one pinned Go module per folder. The names of its files end in ".txt". Otherwise, go:embed would reject a folder with
+// a go.mod, and Go files would become part of this module.
 //
 //go:embed modules
 var modules embed.FS
 
-// item is something that is built once for a hash of all that goes into it.
+// item is a group of programs that is built once per hash of all its inputs.
 type item struct {
 	name, version string
-	// module is the folder of modules that the packages are built in; empty for the images.
+	// module is the folder inside modules in which the packages are built.
 	module   string
 	packages []string
 	tags     string
-	// values are set in the program by the linker, with -X.
+	// values are variables that the linker sets with -X, as PACKAGE.NAME=VALUE.
 	values []string
-	// links are further names of the first package's program.
+	// links are additional names (hard links) of the first package's program.
 	links []string
 }
 
@@ -58,7 +58,7 @@ func items(metricsServer bool) []item {
 			name: "cni", version: component.PluginsVersion, module: "cni",
 			packages: []string{plugins + "main/bridge", plugins + "main/ptp", plugins + "main/loopback", plugins + "ipam/host-local", plugins + "meta/portmap"},
 		},
-		// In the module of Kubernetes, most of CoreDNS has been compiled already when its turn comes.
+		// CoreDNS is built in the module of Kubernetes, because that build has already compiled most of its dependencies.
 		{name: "coredns", version: component.CoreDNSVersion, module: kubernetes, packages: []string{"./coredns"}},
 	}
 	if metricsServer {
@@ -70,7 +70,7 @@ func items(metricsServer bool) []item {
 	return list
 }
 
-// kubernetesVersion is what an official build sets: programs that ask for the server's version want all of it.
+// kubernetesVersion returns the version variables that an official Kubernetes build sets. Some clients need all fields of the server's version.
 func kubernetesVersion() []string {
 	version := component.KubernetesVersion
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
@@ -93,7 +93,7 @@ func (i item) arguments(out string) []string {
 	return append(args, i.packages...)
 }
 
-// key names the folder of the item in the cache.
+// key returns the name of the item's folder in the cache. It depends on all inputs of the build.
 func (i item) key(compiler string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, compiler, runtime.GOARCH, i.arguments(""), i.links)
@@ -105,7 +105,7 @@ func (i item) key(compiler string) (string, error) {
 
 func short(sum []byte) string { return hex.EncodeToString(sum)[:12] }
 
-// hashFiles writes the names and contents of all files below root, in a fixed order.
+// hashFiles writes the names, sizes and contents of all files below root to h, in a fixed order.
 func hashFiles(h io.Writer, files fs.FS, root string) error {
 	return fs.WalkDir(files, root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -121,7 +121,7 @@ func hashFiles(h io.Writer, files fs.FS, root string) error {
 	})
 }
 
-// unpack writes all files below root to a folder; ".txt" at the end of a name goes.
+// unpack writes all files below root to the folder dir, and removes the ".txt" at the end of their names.
 func unpack(files fs.FS, root, dir string) error {
 	return fs.WalkDir(files, root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -140,7 +140,7 @@ func unpack(files fs.FS, root, dir string) error {
 	})
 }
 
-// programs returns the names of all programs of the item, links too.
+// programs returns the names of all programs of the item, including links.
 func (i item) programs() []string {
 	var names []string
 	for _, p := range i.packages {

@@ -1,5 +1,5 @@
-// Package cgroup makes control groups on machines with cgroup v1 and on those with v2 alone, and mounts them for a node
-// that lives in a cgroup namespace.
+// Package cgroup creates and removes control groups, on machines with cgroup v1 and on machines with only cgroup v2. It also mounts the
+// cgroup hierarchies of a node inside the node's cgroup namespace.
 package cgroup
 
 import (
@@ -16,20 +16,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hierarchy is one mounted tree of control groups.
+// Hierarchy is one mounted cgroup hierarchy.
 type Hierarchy struct {
-	// Path is where it is mounted.
+	// Path is the mount point.
 	Path string `json:"path"`
-	// Options mount it again; they name its controllers. Empty means the tree of cgroup v2.
+	// Options are the mount options that mount the same hierarchy again; they name its controllers. Empty means the cgroup v2 hierarchy.
 	Options string `json:"options,omitempty"`
 }
 
-// inner is the group, below a node's own, where its programs are. Under cgroup v2 a group that hands controllers down may not hold processes
-// itself; in the cpu hierarchy of v1 it may, but there each thread in it would weigh as much as a group of pods, and a busy API server leave
-// pods next to nothing.
+// inner is the child group of a node's group that contains the node's programs. Under cgroup v2, a group that delegates controllers to its
+// children must not contain processes. The cpu hierarchy of cgroup v1 allows it, but there each thread in the node's group would get the
+// same CPU share as a whole group of pods. A busy API server would then leave almost no CPU time for pods.
 const inner = "init"
 
-// Find returns the hierarchies of this machine: all of v1, or the only one of v2.
+// Find returns the cgroup hierarchies of this machine: all hierarchies of cgroup v1, or the only one of cgroup v2.
 func Find() ([]Hierarchy, error) {
 	data, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -38,7 +38,7 @@ func Find() ([]Hierarchy, error) {
 	return parse(string(data))
 }
 
-// parse reads the text of /proc/self/mounts.
+// parse finds the hierarchies in the text of /proc/self/mounts.
 func parse(mounts string) ([]Hierarchy, error) {
 	var old, unified []Hierarchy
 	for _, line := range strings.Split(mounts, "\n") {
@@ -69,14 +69,14 @@ func parse(mounts string) ([]Hierarchy, error) {
 	return nil, errors.New("finding control groups: none are mounted")
 }
 
-// Group is a control group of the same name in every hierarchy.
+// Group is a control group that has the same name in every hierarchy.
 type Group struct {
 	Hierarchies []Hierarchy
-	// Name is a path below the root: "parent/child".
+	// Name is a path below the root of the hierarchy, such as "parent/child".
 	Name string
 }
 
-// Make makes the group and its parents.
+// Make creates the group and its parents. Groups that exist are not an error.
 func (g Group) Make() error {
 	for _, h := range g.Hierarchies {
 		dir := h.Path
@@ -99,7 +99,7 @@ func (g Group) Make() error {
 	return nil
 }
 
-// inherit gives a new cpuset of v1, which would be empty, what its parent has.
+// inherit copies the parent's cpuset into a group whose cpuset is empty. cgroup v1 creates every cpuset empty.
 func inherit(parent, dir string) error {
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 		own, err := os.ReadFile(filepath.Join(dir, name))
@@ -111,7 +111,7 @@ func inherit(parent, dir string) error {
 			return err
 		}
 		if strings.TrimSpace(string(value)) == "" {
-			continue // v2: empty means all
+			continue // under cgroup v2, empty means all CPUs or memory nodes
 		}
 		if err := os.WriteFile(filepath.Join(dir, name), value, 0o644); err != nil {
 			return err
@@ -120,7 +120,7 @@ func inherit(parent, dir string) error {
 	return nil
 }
 
-// delegate hands all controllers of a v2 group down to its children.
+// delegate enables all controllers of a cgroup v2 group for its children.
 func delegate(dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
@@ -134,7 +134,7 @@ func delegate(dir string) error {
 	return nil
 }
 
-// Add moves a process into the group.
+// Add moves a process into the group, or into its child group "init" where that exists.
 func (g Group) Add(pid int) error {
 	for _, h := range g.Hierarchies {
 		dir := filepath.Join(h.Path, g.Name)
@@ -148,7 +148,7 @@ func (g Group) Add(pid int) error {
 	return nil
 }
 
-// Remove kills what is left in the group and removes it with all groups below it.
+// Remove kills all processes in the group and removes it together with all groups below it. It retries for up to 10 s.
 func (g Group) Remove() error {
 	var err error
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
@@ -166,7 +166,7 @@ func (g Group) remove() error {
 			if err == nil && d.IsDir() {
 				dirs = append(dirs, path)
 			}
-			return nil // groups come and go while we look
+			return nil // ignore errors: groups may appear and disappear during the walk
 		})
 		for _, dir := range slices.Backward(dirs) {
 			err := os.Remove(dir)
@@ -190,8 +190,8 @@ func killAll(dir string) {
 	}
 }
 
-// Mount mounts the hierarchies of a node at /sys/fs/cgroup. The caller is PID 1 of the node, alone in the group that is the
-// root of its cgroup namespace.
+// Mount mounts the hierarchies of a node at /sys/fs/cgroup. The caller must be PID 1 of the node and the only process in its group, which is
+// the root of the node's cgroup namespace.
 func Mount(hierarchies []Hierarchy) error {
 	const root = "/sys/fs/cgroup"
 	if len(hierarchies) == 1 && hierarchies[0].Options == "" {
@@ -223,7 +223,7 @@ func Mount(hierarchies []Hierarchy) error {
 	return nil
 }
 
-// retire moves PID 1, and so all that it starts, from the root of a hierarchy to the inner group.
+// retire moves PID 1 from the root of a hierarchy to the group "init". Child processes that PID 1 starts later are in that group too.
 func retire(root string) error {
 	dir := filepath.Join(root, inner)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -1,4 +1,4 @@
-// Package cli is the command line of the playground.
+// Package cli implements the command line of the playground.
 package cli
 
 import (
@@ -24,18 +24,18 @@ import (
 	"liqo.io/playground/image"
 )
 
-// env is what the commands share.
+// env is the environment that all commands share.
 type env struct {
 	sources fs.FS
 	out     io.Writer
-	// log takes lines for a person who waits.
+	// log receives progress and error messages for the user.
 	log io.Writer
 	mu  sync.Mutex
 }
 
 // Main runs the command line of this process and returns its exit code.
 func Main(sources fs.FS) int {
-	// Nodes and forwarders outlive this command: what it was handed open, such as the lock of a caller's flock, must not live on in them.
+	// Nodes and forwarders outlive this command. They must not inherit the open files of this command's caller, such as the lock of flock(1).
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		fmt.Fprintln(os.Stderr, "playground: marking open files:", err)
 		return 1
@@ -46,13 +46,13 @@ func Main(sources fs.FS) int {
 	return e.end(e.root().ExecuteContext(ctx))
 }
 
-// exited is the end of a command inside a node, which has said itself what was wrong. Other programs that fail, such as the compiler or
-// nft, are an error of ours to be told.
+// exited is the error of a command inside a node that failed. That command has already printed its own error message, so end prints none.
+// Failures of other programs, such as the compiler or nft, are ordinary errors that end prints.
 type exited struct{ code int }
 
 func (e exited) Error() string { return fmt.Sprintf("the command has ended with code %d", e.code) }
 
-// end tells an error and returns the exit code for it.
+// end prints the error and returns the exit code.
 func (e *env) end(err error) int {
 	var command exited
 	switch {
@@ -86,14 +86,14 @@ It needs root, runc, nftables and a static busybox, and Go to build the programs
 	return root
 }
 
-// group is a command that only holds others.
+// group returns a command that only contains subcommands.
 func group(use, short string, children ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(children...)
 	return cmd
 }
 
-// machine checks that clusters can run here.
+// machine checks that clusters can run on this machine and returns it.
 func (e *env) machine() (cluster.Machine, error) {
 	if err := host.Require(); err != nil {
 		return cluster.Machine{}, err
@@ -112,7 +112,7 @@ func (e *env) report(format string, args ...any) {
 	fmt.Fprintf(e.log, format+"\n", args...)
 }
 
-// set builds what is missing.
+// set builds all missing programs and images, and returns their folder. With verbose, it also reports what is in the cache already.
 func (e *env) set(ctx context.Context, metricsServer, verbose bool) (string, error) {
 	if err := host.RequireBuild(); err != nil {
 		return "", err
@@ -143,7 +143,7 @@ func (e *env) json(value any) error {
 	return encoder.Encode(value)
 }
 
-// output adds the flag -o.
+// output adds the flag --output (-o).
 func output(cmd *cobra.Command, into *string) {
 	cmd.Flags().StringVarP(into, "output", "o", "", `"json" for programs (default: a table for people)`)
 	complete(cmd, "output", func() []string { return []string{"json"} })
@@ -155,7 +155,7 @@ func output(cmd *cobra.Command, into *string) {
 	}
 }
 
-// complete lets the shell complete a flag.
+// complete registers shell completion for a flag.
 func complete(cmd *cobra.Command, flag string, values func() []string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return values(), cobra.ShellCompDirectiveNoFileComp
@@ -165,7 +165,7 @@ func complete(cmd *cobra.Command, flag string, values func() []string) {
 	}
 }
 
-// clusterNames and nodeNames are for completion, where there is no one to tell an error to.
+// clusterNames and nodeNames are for shell completion, which cannot show errors, so they ignore all errors.
 func clusterNames() []string {
 	home, err := cluster.Home()
 	if err != nil {
@@ -194,7 +194,7 @@ func nodeNames() []string {
 	return names
 }
 
-// named adds the flag --name of a cluster.
+// named adds the flag --name for the name of a cluster.
 func named(cmd *cobra.Command, into *string, required bool) {
 	cmd.Flags().StringVar(into, "name", "", "name of the cluster")
 	complete(cmd, "name", clusterNames)

@@ -18,7 +18,7 @@ import (
 	"liqo.io/playground/node"
 )
 
-// internals are the programs that the playground starts for itself.
+// internals returns the hidden commands that the playground starts for its own use.
 func (e *env) internals() []*cobra.Command {
 	list := []*cobra.Command{nodeInit(), forward(), cloudController(), fakeKubelet()}
 	for _, cmd := range list {

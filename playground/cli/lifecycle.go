@@ -162,7 +162,7 @@ share, and the machine's settings are put back.`,
 	return group("delete", "Delete a cluster", cmd)
 }
 
-// deletable is the error about a cluster that is none of those that there are, or nil.
+// deletable returns an error if the named cluster is not among the known clusters.
 func deletable(name string, known []string) error {
 	switch {
 	case slices.Contains(known, name):

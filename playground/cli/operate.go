@@ -65,7 +65,8 @@ Pods find them without pulling, unless their imagePullPolicy is Always.`,
 	return group("load", "Load images into nodes", cmd)
 }
 
-// loadInto lets another process enter the node: this one may have to enter several.
+// loadInto imports an image archive into a node. It starts another process to enter the node, because node.Exec moves its process permanently
+// into the node's control group, and one command may load images into several nodes.
 func loadInto(cmd *cobra.Command, self, name, nodeName, file string) error {
 	archive, err := os.Open(file)
 	if err != nil {

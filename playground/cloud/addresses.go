@@ -10,8 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// addressChanges returns what must be added to and removed from an interface that has the addresses `have`, so that of the
-// pool it has exactly `want`. Addresses outside the pool are not its business.
+// addressChanges returns the addresses to add to and to remove from an interface that has the addresses in have. Afterwards, the interface
+// has exactly the addresses in want from the pool. addressChanges never removes addresses outside the pool.
 func addressChanges(have, want []netip.Addr, pool []netip.Prefix) (add, remove []netip.Addr) {
 	for _, address := range want {
 		if !slices.Contains(have, address) {
@@ -27,9 +27,9 @@ func addressChanges(have, want []netip.Addr, pool []netip.Prefix) (add, remove [
 	return add, remove
 }
 
-// setAddresses brings the interface of this network namespace to the wanted addresses and returns what it changed,
-// also beside an error. An address is put there alone (/32 or /128), so that it adds no route; having it makes the kernel answer
-// ARP and neighbour solicitations for it.
+// setAddresses gives the interface exactly the wanted addresses of the pool. It returns its changes, even if it also returns an error.
+// It adds each address as a single host (/32 or /128), which creates no route to a network. The kernel then answers ARP requests and
+// neighbor solicitations for the address.
 func setAddresses(device string, want []netip.Addr, pool []netip.Prefix) (added, removed []netip.Addr, err error) {
 	link, err := netlink.LinkByName(device)
 	if err != nil {
@@ -52,7 +52,7 @@ func setAddresses(device string, want []netip.Addr, pool []netip.Prefix) (added,
 	for _, address := range add {
 		entry := &netlink.Addr{IPNet: netlink.NewIPNet(address.AsSlice())}
 		if address.Is6() {
-			entry.Flags = syscall.IFA_F_NODAD // no one else uses the pool, and waiting would delay the first connection
+			entry.Flags = syscall.IFA_F_NODAD // nothing else uses the pool, and duplicate address detection would delay the first connection
 		}
 		if err := netlink.AddrAdd(link, entry); err != nil && !errors.Is(err, syscall.EEXIST) {
 			failures = append(failures, fmt.Errorf("adding %s to %s: %w", address, device, err))

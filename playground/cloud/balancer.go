@@ -20,19 +20,20 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// repairAfter is how long an address that someone else removed from the interface may be missing.
+// repairAfter is the period of the regular resync. It limits how long an address stays missing after another program removed it
+// from the interface.
 const repairAfter = 30 * time.Second
 
-// balancer gives Services their addresses.
+// balancer assigns addresses to Services of type LoadBalancer.
 type balancer struct {
 	client   kubernetes.Interface
 	config   Config
 	recorder record.EventRecorder
-	// told holds the last reason given to a Service without address, so that it is said once.
+	// told maps the UID of each Service without an address to the last reported reason. It prevents repeated Events.
 	told map[types.UID]string
 }
 
-// serveAddresses computes everything anew whenever a Service changes, until ctx ends.
+// serveAddresses runs the balancer until ctx ends. Each change of a relevant Service triggers a round over all Services.
 func serveAddresses(ctx context.Context, client kubernetes.Interface, config Config) error {
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
@@ -44,7 +45,7 @@ func serveAddresses(ctx context.Context, client kubernetes.Interface, config Con
 		told:     map[types.UID]string{},
 	}
 
-	// There is one item: the whole. A burst of changes becomes one round.
+	// The queue has only one item, which stands for all Services. So a burst of changes causes only one round.
 	const whole = "services"
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 10*time.Second))
 	defer queue.ShutDown()
@@ -86,8 +87,8 @@ func serveAddresses(ctx context.Context, client kubernetes.Interface, config Con
 	}
 }
 
-// concerns tells whether a Service has, or wants, an address. A round costs the API server all Services, which are nobody's business here as long as
-// they are of other types.
+// concerns reports whether a Service has or wants a load balancer address. Other Services trigger no round, because each round lists all
+// Services from the API server.
 func concerns(obj any) bool {
 	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj
@@ -96,8 +97,8 @@ func concerns(obj any) bool {
 	return ok && (service.Spec.Type == corev1.ServiceTypeLoadBalancer || len(service.Status.LoadBalancer.Ingress) > 0)
 }
 
-// round reads all Services, decides, and applies. It reads from the server and not from the watch, because a Service whose
-// address was written a moment ago must not appear without one: its address would be given twice.
+// round lists all Services, assigns addresses, and updates the interface and the statuses. It lists from the API server instead of the
+// informer's cache: a stale cache could show a Service without its newly written address, and that address would be assigned twice.
 func (b *balancer) round(ctx context.Context) error {
 	services, err := b.client.CoreV1().Services("").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -105,7 +106,7 @@ func (b *balancer) round(ctx context.Context) error {
 	}
 	want := assign(services.Items, b.config.AddressPool)
 
-	// First the interface, then the status: who reads the address finds it answering.
+	// Configure the interface before the status, so that a published address already responds.
 	added, removed, err := setAddresses(b.config.Interface, want.addresses, b.config.AddressPool)
 	for _, address := range added {
 		b.config.Logger.Info("address added", "address", address, "interface", b.config.Interface)
@@ -125,12 +126,12 @@ func (b *balancer) round(ctx context.Context) error {
 	}
 	b.explain(want.refused)
 	if len(failures) == 1 {
-		return failures[0] // keeps a lone conflict recognisable
+		return failures[0] // unwrapped, so that the caller can recognize a conflict
 	}
 	return errors.Join(failures...)
 }
 
-// explain tells each Service without address why, once per reason.
+// explain emits an Event for each Service without an address, once per reason.
 func (b *balancer) explain(refused []refusal) {
 	told := map[types.UID]string{}
 	for _, r := range refused {

@@ -1,9 +1,9 @@
-// Package cloud stands in for the cloud provider of a playground cluster: it gives addresses to Services of type
-// LoadBalancer and disks to PersistentVolumeClaims.
+// Package cloud is the cloud provider of a playground cluster. It assigns addresses to Services of type LoadBalancer and provisions
+// volumes for PersistentVolumeClaims.
 //
-// It runs once per cluster, in the network namespace of the control-plane node, and keeps nothing of its own: everything it
-// knows is in the Services, the PersistentVolumes, the addresses of one interface and the folders below one directory. So it
-// may be killed and started at any moment, and no leader is elected.
+// It runs once per cluster, in the network namespace of the control plane node, without leader election. It has no state of its own:
+// it reads everything from the Services, the PersistentVolumes, the addresses of one interface and the folders below one directory.
+// So it may be killed and restarted at any time.
 package cloud
 
 import (
@@ -22,31 +22,30 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Config says what Run serves. ClusterName, AddressPool and one of Kubeconfig and RestConfig are needed.
+// Config configures Run. ClusterName, AddressPool, and either Kubeconfig or RestConfig are required.
 type Config struct {
-	// Kubeconfig is the path of a kubeconfig file with administrator's rights.
+	// Kubeconfig is the path of a kubeconfig file with cluster administrator rights.
 	Kubeconfig string
 	// RestConfig is used instead of Kubeconfig if it is set.
 	RestConfig *rest.Config
-	// ClusterName appears in the log.
+	// ClusterName is added to every log line.
 	ClusterName string
-	// AddressPool holds the addresses for Services. No one else may use them, least of all a node: an address of the pool
-	// found on Interface is taken for one of a Service that is gone. The first and last address of an IPv4 prefix shorter
-	// than /31 are not given away.
+	// AddressPool contains the addresses for Services. Nothing else may use them, especially no node. Run removes an address of the pool from
+	// Interface if no Service has it. The first and last address of an IPv4 prefix shorter than /31 are never assigned.
 	AddressPool []netip.Prefix
-	// Interface is where the addresses go; "eth0" if empty.
+	// Interface is the network interface that gets the addresses. Empty means "eth0".
 	Interface string
-	// VolumeRoot is the directory that holds one folder per volume; "/var/lib/playground/volumes" if empty.
+	// VolumeRoot is the directory that contains one folder per volume. Empty means "/var/lib/playground/volumes".
 	//
-	// Every node of the cluster must see the same directory there, by a bind mount of one directory of the host. Then making
-	// and removing a volume are local file operations although the pod runs on another node, while the node affinity of
-	// the volume still ties the pod to its node as a local disk would.
+	// Every node of the cluster must see the same directory there, as a bind mount of one host directory. Creating and removing a volume are
+	// then local file operations, even if the pod runs on another node. The node affinity of the volume still ties the pod to its node,
+	// as with a local disk.
 	VolumeRoot string
-	// Logger takes one line per change; slog.Default() if nil.
+	// Logger receives one line per change. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// Run serves until ctx ends, and then returns nil. It makes the default StorageClass "standard" if there is none of that name.
+// Run serves load balancers and volumes until ctx ends, and then returns nil. It creates the default StorageClass "standard" if it is missing.
 func Run(ctx context.Context, config Config) error {
 	config.Interface = cmp.Or(config.Interface, "eth0")
 	config.VolumeRoot = cmp.Or(config.VolumeRoot, "/var/lib/playground/volumes")
@@ -75,7 +74,7 @@ func Run(ctx context.Context, config Config) error {
 		return fmt.Errorf("making a client for cluster %s: %w", config.ClusterName, err)
 	}
 
-	// The provisioner's library logs through klog.
+	// The provisioner library logs through klog.
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.FromSlogHandler(config.Logger.Handler())))
 	defer cancel()
 	failed := make(chan error, 2)

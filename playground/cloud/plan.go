@@ -11,16 +11,16 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// LoadBalancerClass is the class that asks for this load balancer by name; a Service without class gets it too.
+// LoadBalancerClass is the spec.loadBalancerClass of Services that this package serves. It also serves Services without a class.
 const LoadBalancerClass = "playground"
 
-// plan is what must be true of all Services of a cluster.
+// plan is the desired state of the load balancers of a cluster.
 type plan struct {
-	// addresses are those the interface must have of the pool, sorted.
+	// addresses are the addresses of the pool that the interface must have, sorted.
 	addresses []netip.Addr
-	// statuses holds the Services whose load balancer status must change, with the new status in place.
+	// statuses contains copies of the Services whose load balancer status must change, with the new status set.
 	statuses []*corev1.Service
-	// refused says why a Service has no address.
+	// refused contains the Services that get no address, with the reason.
 	refused []refusal
 }
 
@@ -29,9 +29,12 @@ type refusal struct {
 	reason  string
 }
 
-// assign gives every Service that wants one an address of the pool. What a Service has it keeps, unless it wants another;
-// of two with the same address the older keeps it. Then wishes of spec.loadBalancerIP are served, then the rest with the lowest
-// free addresses, always the oldest Service first. The result depends only on the Services, not on their order.
+// assign assigns an address of the pool to every Service that wants one. It prefers older Services in each of these steps:
+//  1. A Service keeps its current address, unless it requests another one. If two Services have the same address, the older one keeps it.
+//  2. Services with spec.loadBalancerIP get the requested address.
+//  3. All other Services get the lowest free address.
+//
+// The result depends only on the Services and the pool, not on the order of the Services.
 func assign(services []corev1.Service, pool []netip.Prefix) plan {
 	byAge := make([]*corev1.Service, 0, len(services))
 	for i := range services {
@@ -102,7 +105,7 @@ func assign(services []corev1.Service, pool []netip.Prefix) plan {
 	return result
 }
 
-// setStatus adds the Service to the changes if its status differs from what the address asks for.
+// setStatus plans a status update if the Service's status does not match the address. An invalid address means an empty status.
 func (p *plan) setStatus(service *corev1.Service, address netip.Addr) {
 	var want corev1.LoadBalancerStatus
 	if address.IsValid() {
@@ -116,13 +119,13 @@ func (p *plan) setStatus(service *corev1.Service, address netip.Addr) {
 	p.statuses = append(p.statuses, changed)
 }
 
-// served says whether the Service wants an address from here. One that is being deleted gives its address back.
+// served reports whether the Service wants an address from this package. A Service that is being deleted loses its address.
 func served(service *corev1.Service) bool {
 	return service.Spec.Type == corev1.ServiceTypeLoadBalancer && service.DeletionTimestamp == nil &&
 		ptr.Deref(service.Spec.LoadBalancerClass, LoadBalancerClass) == LoadBalancerClass
 }
 
-// current returns the address in the Service's status.
+// current returns the address in the Service's status. It returns false unless there is exactly one valid address.
 func current(service *corev1.Service) (netip.Addr, bool) {
 	if len(service.Status.LoadBalancer.Ingress) != 1 {
 		return netip.Addr{}, false
@@ -131,13 +134,13 @@ func current(service *corev1.Service) (netip.Addr, bool) {
 	return address, err == nil
 }
 
-// holds says whether the status of a Service names an address of the pool.
+// holds reports whether the status of a Service contains an address of the pool.
 func holds(service *corev1.Service, pool []netip.Prefix) bool {
 	address, ok := current(service)
 	return ok && usable(pool, address)
 }
 
-// fits says whether the Service can be reached at the address and does not wish another one.
+// fits reports whether the address has the Service's IP family and does not contradict its spec.loadBalancerIP.
 func fits(service *corev1.Service, address netip.Addr) bool {
 	if wish := service.Spec.LoadBalancerIP; wish != "" {
 		if parsed, err := netip.ParseAddr(wish); err != nil || parsed != address {
@@ -147,12 +150,12 @@ func fits(service *corev1.Service, address netip.Addr) bool {
 	return address.Is6() == wantsIPv6(service)
 }
 
-// wantsIPv6 tells the family of a Service's address: that of its first cluster address.
+// wantsIPv6 reports whether the Service needs an IPv6 address. Its first IP family decides.
 func wantsIPv6(service *corev1.Service) bool {
 	return len(service.Spec.IPFamilies) > 0 && service.Spec.IPFamilies[0] == corev1.IPv6Protocol
 }
 
-// usable says whether the pool can give this address away.
+// usable reports whether the pool may assign this address.
 func usable(pool []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(pool, func(prefix netip.Prefix) bool {
 		if !prefix.Contains(address) {
@@ -161,12 +164,12 @@ func usable(pool []netip.Prefix, address netip.Addr) bool {
 		if !address.Is4() || prefix.Bits() >= 31 {
 			return true
 		}
-		// The outermost addresses may be a network's own and its broadcast address.
+		// The first and last address may be the network address and the broadcast address.
 		return prefix.Contains(address.Prev()) && prefix.Contains(address.Next())
 	})
 }
 
-// lowest returns the first usable address of the family that is not taken, trying the prefixes in their order.
+// lowest returns the lowest free address of the IP family. It searches the prefixes of the pool in their given order.
 func lowest(pool []netip.Prefix, ipv6 bool, taken map[netip.Addr]bool) (netip.Addr, bool) {
 	for _, prefix := range pool {
 		if prefix.Addr().Is6() != ipv6 {

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// StorageClassName is the default class of a playground cluster.
+	// StorageClassName is the name of the default StorageClass of a playground cluster.
 	StorageClassName = "standard"
-	// ProvisionerName is what a StorageClass names to get volumes from here.
+	// ProvisionerName is the provisioner field of StorageClasses whose volumes this package provisions.
 	ProvisionerName = "playground.local/hostpath"
 )
 
-// serveVolumes makes the default StorageClass and provisions until ctx ends.
+// serveVolumes creates the default StorageClass and provisions volumes until ctx ends.
 func serveVolumes(ctx context.Context, client kubernetes.Interface, config Config) error {
 	if err := os.MkdirAll(config.VolumeRoot, 0o755); err != nil {
 		return fmt.Errorf("making the folder of volumes: %w", err)
@@ -37,13 +37,14 @@ func serveVolumes(ctx context.Context, client kubernetes.Interface, config Confi
 	disks := &provisioner{client: client, root: config.VolumeRoot, logger: config.Logger}
 	controller.NewProvisionController(ctx, client, ProvisionerName, disks,
 		controller.LeaderElection(false),
-		controller.AddFinalizer(true), // a volume deleted by hand loses its files too
+		controller.AddFinalizer(true), // the finalizer makes sure that the files are removed even if a user deletes the PersistentVolume
 		controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, 30*time.Second)),
 	).Run(ctx)
 	return nil
 }
 
-// makeStorageClass tries until the API server answers, because the cloud may be started before it.
+// makeStorageClass creates the default StorageClass if it is missing. It retries until the API server responds, which may start later than
+// this program. It returns nil if ctx ends.
 func makeStorageClass(ctx context.Context, client kubernetes.Interface) error {
 	class := &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{
@@ -69,15 +70,15 @@ func makeStorageClass(ctx context.Context, client kubernetes.Interface) error {
 	}
 }
 
-// provisioner makes and removes the folders behind volumes.
+// provisioner creates and removes the folders of volumes.
 type provisioner struct {
 	client kubernetes.Interface
 	root   string
 	logger *slog.Logger
 }
 
-// Provision makes the folder of a volume, writable by any user, and describes the volume. Errors are final: nothing goes on
-// in the background.
+// Provision creates the folder of a volume, writable by any user, and returns the PersistentVolume. After an error, no work continues in the
+// background.
 func (p *provisioner) Provision(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	var node *corev1.Node
 	if options.SelectedNodeName != "" {
@@ -98,7 +99,7 @@ func (p *provisioner) Provision(ctx context.Context, options controller.Provisio
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, controller.ProvisioningFinished, fmt.Errorf("making volume %s: %w", volume.Name, err)
 	}
-	// The umask took bits away from MkdirAll.
+	// MkdirAll applies the umask, so set the permissions again.
 	if err := os.Chmod(folder, 0o777); err != nil {
 		return nil, controller.ProvisioningFinished, fmt.Errorf("making volume %s: %w", volume.Name, err)
 	}
@@ -106,7 +107,7 @@ func (p *provisioner) Provision(ctx context.Context, options controller.Provisio
 	return volume, controller.ProvisioningFinished, nil
 }
 
-// Delete removes the files of a volume. A volume whose path is not the one Provision gives is left alone with an error.
+// Delete removes the files of a volume. It returns an error and removes nothing if the volume's path is not the path from Provision.
 func (p *provisioner) Delete(_ context.Context, volume *corev1.PersistentVolume) error {
 	folder, err := folderOf(p.root, volume.Name)
 	if err != nil {
@@ -122,8 +123,8 @@ func (p *provisioner) Delete(_ context.Context, volume *corev1.PersistentVolume)
 	return nil
 }
 
-// describeVolume returns the volume for a claim, bound to the node; without a node, which is what a class that binds at once
-// asks for, it can be used from every node.
+// describeVolume returns the PersistentVolume for a claim, with node affinity to the node. node is nil if the StorageClass has binding mode
+// Immediate; then every node can use the volume.
 func describeVolume(root string, options controller.ProvisionOptions, node *corev1.Node) (*corev1.PersistentVolume, error) {
 	claim := options.PVC
 	if claim.Spec.Selector != nil {
@@ -165,7 +166,7 @@ func describeVolume(root string, options controller.ProvisionOptions, node *core
 	return volume, nil
 }
 
-// folderOf returns the folder of a volume, which is a direct child of root whatever the name.
+// folderOf returns the folder of a volume, always a direct child of root. It returns an error if name is not a plain file name.
 func folderOf(root, name string) (string, error) {
 	if name == "" || name == "." || name == ".." || filepath.Base(name) != name {
 		return "", fmt.Errorf("finding the folder of volume %q: not a file name", name)

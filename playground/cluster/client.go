@@ -21,7 +21,7 @@ import (
 	"liqo.io/playground/component"
 )
 
-// client talks to a cluster's API server as its administrator.
+// client calls a cluster's API server as cluster administrator.
 type client struct {
 	http   *http.Client
 	server string
@@ -43,7 +43,8 @@ func (m Machine) client(state State) (*client, error) {
 	return &client{&http.Client{Transport: transport, Timeout: 10 * time.Second}, state.ForwardServer()}, nil
 }
 
-// do returns the body of a successful answer.
+// do sends one request and returns the response body. A status code of 300 or more is an error.
+// Every PATCH is a server-side apply.
 func (c *client) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.server+path, bytes.NewReader(body))
 	if err != nil {
@@ -75,13 +76,13 @@ func (c *client) get(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// ready asks whether the API server is.
+// ready returns nil if the API server reports on /readyz that it is ready.
 func (c *client) ready(ctx context.Context) error {
 	_, err := c.do(ctx, http.MethodGet, "/readyz", nil)
 	return err
 }
 
-// apply makes or updates an object.
+// apply creates or updates an object with server-side apply.
 func (c *client) apply(ctx context.Context, o component.Object) error {
 	if _, err := c.do(ctx, http.MethodPatch, o.Path+"?fieldManager=playground&force=true", o.Body); err != nil {
 		return fmt.Errorf("applying: %w", err)
@@ -89,7 +90,7 @@ func (c *client) apply(ctx context.Context, o component.Object) error {
 	return nil
 }
 
-// settled asks whether the cluster is ready for work; the error says what is missing.
+// settled returns nil if the cluster is ready for workloads. Otherwise, the error lists what is missing.
 func (c *client) settled(ctx context.Context, state State) error {
 	var nodes corev1.NodeList
 	if err := c.get(ctx, "/api/v1/nodes", &nodes); err != nil {

@@ -18,12 +18,13 @@ import (
 	"liqo.io/playground/pki"
 )
 
-// ErrExists is in the error for a cluster that is there already.
+// ErrExists is wrapped by the error that Create returns if a complete cluster with the same name and options exists.
 var ErrExists = errors.New("exists already")
 
-// Create makes a cluster out of want, whose Index and ForwardPort are chosen here, and returns once it is ready for work.
-// set is the folder of its programs. A creation that was cut short before is carried on, with what it was begun with.
-// If it fails or takes longer than patience, everything is removed again.
+// Create creates the cluster that want describes and returns once it is ready for workloads. Create itself chooses Index and ForwardPort.
+// set is the folder with the cluster's programs. An interrupted creation of the same cluster is resumed with its original options.
+// If the creation fails or takes longer than patience, Create removes the whole cluster. It does not touch a complete cluster of that name or
+// one with other options, and returns an error; for a complete cluster with the same options, the error wraps ErrExists.
 func (m Machine) Create(ctx context.Context, want component.Cluster, set string, patience time.Duration) (err error) {
 	if err := component.CheckName(want.Name); err != nil {
 		return fmt.Errorf("creating a cluster: %w", err)
@@ -76,7 +77,7 @@ func (m Machine) Create(ctx context.Context, want component.Cluster, set string,
 	return m.save(state)
 }
 
-// begin finds or allocates the cluster and sees to what all clusters share.
+// begin loads the saved state of the cluster or allocates a new one, and then sets up what all clusters share.
 func (m Machine) begin(ctx context.Context, want component.Cluster, set string) (State, error) {
 	unlock, err := m.lock(ctx, machineLock)
 	if err != nil {
@@ -102,7 +103,7 @@ func (m Machine) begin(ctx context.Context, want component.Cluster, set string) 
 		}
 	}
 	if err := m.share(); err != nil {
-		if fresh { // of one that was begun before there may be nodes running, which are found by what is in its folder
+		if fresh { // keep the folder of a resumed cluster: node.Stop needs it to find nodes that may be running
 			err = errors.Join(err, os.RemoveAll(m.dir(want.Name)))
 		}
 		return state, err
@@ -110,7 +111,7 @@ func (m Machine) begin(ctx context.Context, want component.Cluster, set string) 
 	return state, nil
 }
 
-// share makes what all clusters of the machine share.
+// share creates what all clusters of the machine share: the raised host settings and the "internet" namespace.
 func (m Machine) share() error {
 	if err := host.Raise(m.record()); err != nil {
 		return err
@@ -118,7 +119,7 @@ func (m Machine) share() error {
 	return m.internet().Ensure()
 }
 
-// shareLocked is share for a cluster that is there already: the machine may have been booted since.
+// shareLocked calls share under the machine lock. An existing cluster needs it because a reboot of the machine undoes what share did.
 func (m Machine) shareLocked(ctx context.Context) error {
 	unlock, err := m.lock(ctx, machineLock)
 	if err != nil {
@@ -148,7 +149,7 @@ func (m Machine) startNode(state State, n component.Node) error {
 	return node.Start(spec, m.pki(state.Name), m.internet())
 }
 
-// apply brings in the cluster's first objects, Nodes first: kubelets wait for theirs.
+// apply applies the cluster's first objects. Node objects come first because the kubelets wait for them.
 func apply(ctx context.Context, client *client, state State) error {
 	nodes, err := state.NodeObjects()
 	if err != nil {
@@ -166,7 +167,7 @@ func apply(ctx context.Context, client *client, state State) error {
 	return nil
 }
 
-// wait asks until there is no error any more, and gives up when the context ends or a node has died.
+// wait calls ask every 100 ms until it returns nil. It fails when the context ends or a node's PID 1 is no longer alive.
 func (m Machine) wait(ctx context.Context, state State, what string, ask func(context.Context) error) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -188,7 +189,7 @@ func (m Machine) wait(ctx context.Context, state State, what string, ask func(co
 	}
 }
 
-// tail returns the last words of a node.
+// tail returns the last 500 bytes of a node's init log.
 func tail(dir string) string {
 	data, err := os.ReadFile(filepath.Join(dir, "log", "init.log"))
 	if err != nil {
@@ -197,7 +198,7 @@ func tail(dir string) string {
 	return string(data[max(0, len(data)-500):])
 }
 
-// Healthy asks a complete cluster whether it is ready for work now.
+// Healthy returns nil if a complete cluster is ready for workloads now.
 func (m Machine) Healthy(ctx context.Context, state State) error {
 	client, err := m.client(state)
 	if err != nil {
@@ -209,5 +210,5 @@ func (m Machine) Healthy(ctx context.Context, state State) error {
 	return client.settled(ctx, state)
 }
 
-// Internet returns the network that the machine's clusters share.
+// Internet returns the network that all clusters of the machine share.
 func (m Machine) Internet() network.Internet { return m.internet() }

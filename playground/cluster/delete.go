@@ -18,11 +18,11 @@ import (
 	"liqo.io/playground/process"
 )
 
-// machineLock guards what clusters share and who has which address.
+// machineLock is the name of the lock that guards shared resources and the allocation of indexes and ports.
 const machineLock = ".machine"
 
-// Delete removes a cluster with everything it has; one that is not there is fine. With the last cluster goes
-// what they shared.
+// Delete removes a cluster and all its resources. Deleting a missing cluster is not an error. Deleting the last cluster also
+// removes the resources that all clusters share.
 func (m Machine) Delete(ctx context.Context, name string) error {
 	if err := component.CheckName(name); err != nil {
 		return fmt.Errorf("deleting a cluster: %w", err)
@@ -68,7 +68,7 @@ func (m Machine) remove(ctx context.Context, name string) error {
 	return m.unshare()
 }
 
-// forget ends the partitions the cluster is part of: its cables' names may be another's tomorrow.
+// forget heals all partitions that involve the cluster, because a later cluster may reuse the names of its cables.
 func (m Machine) forget(name string) error {
 	state, err := m.Get(name)
 	if errors.Is(err, ErrNotFound) {
@@ -90,7 +90,7 @@ func (m Machine) forget(name string) error {
 	}))
 }
 
-// removeAll tries for a while: a node's mounts may take a moment to go after its last process.
+// removeAll removes a folder and retries for up to 5 s. A node's mounts may outlive its last process for a moment.
 func removeAll(dir string) error {
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		err := os.RemoveAll(dir)
@@ -100,7 +100,7 @@ func removeAll(dir string) error {
 	}
 }
 
-// unshare removes what clusters share, when there are none.
+// unshare removes the shared resources. The caller makes sure that no cluster is left.
 func (m Machine) unshare() error {
 	if err := m.internet().Remove(); err != nil {
 		return err

@@ -12,10 +12,11 @@ import (
 	"liqo.io/playground/process"
 )
 
-// ForwardWord on its input lets the forwarder begin.
+// ForwardWord is the text that the forwarder must read from its standard input before it starts forwarding.
 const ForwardWord = "go"
 
-// forward starts the process that leads from the machine's loopback to the API server, unless it runs.
+// forward starts the process that forwards connections from a port of the machine's loopback to the API server. It does nothing
+// if that process is already running.
 func (m Machine) forward(state State) error {
 	file := filepath.Join(m.dir(state.Name), "forward.pid")
 	id, err := process.Load(file)
@@ -46,8 +47,8 @@ func (m Machine) forward(state State) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the forwarder: %w", err)
 	}
-	go func() { _ = cmd.Wait() }() // collects it if it ends before this program does
-	// A group of its own: whoever limits or ends the caller's group must not end the forwarder.
+	go func() { _ = cmd.Wait() }() // reaps the forwarder if it ends before this program does
+	// The forwarder gets its own control group, so that limiting or killing the caller's group does not affect it.
 	group := m.group("forward")
 	if err := group.Make(); err != nil {
 		return err
@@ -61,7 +62,8 @@ func (m Machine) forward(state State) error {
 	if err := id.Save(file); err != nil {
 		return err
 	}
-	// Only a forwarder that can be found again may begin: without the word it ends.
+	// The forwarder may start only now that its PID file exists, because deleting the cluster relies on that file.
+	// If this process fails earlier, the forwarder reads no ForwardWord and exits.
 	_, err = gate.Write([]byte(ForwardWord))
 	return err
 }

@@ -1,4 +1,4 @@
-// Package cluster makes and removes whole clusters: Create and Delete are the recipes, to be read from top to bottom.
+// Package cluster creates, operates and deletes whole clusters. Create and Delete show the steps from top to bottom.
 package cluster
 
 import (
@@ -22,20 +22,20 @@ import (
 	"liqo.io/playground/process"
 )
 
-// defaultHome is where clusters are unless $PLAYGROUND_HOME says otherwise.
+// defaultHome is the folder of all clusters unless the environment variable PLAYGROUND_HOME is set.
 const defaultHome = "/var/lib/liqo-playground"
 
-// Machine is this machine with the clusters of one home folder.
+// Machine is this machine together with the clusters in one home folder.
 type Machine struct {
-	// Home holds everything of the clusters: their disks, keys and logs.
+	// Home is the folder with all data of the clusters: disks, keys and logs.
 	Home string
-	// Hierarchies are the machine's trees of control groups.
+	// Hierarchies are the cgroup hierarchies of this machine.
 	Hierarchies []cgroup.Hierarchy
-	// Report takes lines for a person who waits.
+	// Report prints a progress message for the user.
 	Report func(format string, args ...any)
 }
 
-// Home returns the folder for a Machine's Home.
+// Home returns the folder to use as Machine.Home: PLAYGROUND_HOME as an absolute path, or /var/lib/liqo-playground.
 func Home() (string, error) {
 	if dir := os.Getenv("PLAYGROUND_HOME"); dir != "" {
 		return filepath.Abs(dir)
@@ -43,17 +43,17 @@ func Home() (string, error) {
 	return defaultHome, nil
 }
 
-// State is a cluster and how far it has come.
+// State is the saved state of a cluster: its configuration and the progress of its creation.
 type State struct {
 	component.Cluster
-	// Set is the folder of programs the cluster runs.
+	// Set is the folder with the programs that the cluster runs.
 	Set     string    `json:"set"`
 	Created time.Time `json:"created"`
-	// Complete is set when creation has come to its end.
+	// Complete is true once the creation has succeeded.
 	Complete bool `json:"complete"`
 }
 
-// ErrNotFound is in the error for a cluster or node that is not there.
+// ErrNotFound is wrapped by errors about a cluster or node that does not exist.
 var ErrNotFound = errors.New("not found")
 
 func (m Machine) clusters() string       { return filepath.Join(m.Home, "clusters") }
@@ -67,7 +67,8 @@ func (m Machine) node(name string, n component.Node) string {
 	return filepath.Join(m.dir(name), "nodes", n.Name)
 }
 
-// group names control groups. Another home has other groups, so that equal names don't meet.
+// group returns the control group of the given name. The parent group depends on the home folder, so that equal names in different
+// homes do not conflict.
 func (m Machine) group(name string) cgroup.Group {
 	parent := "liqo-playground"
 	if m.Home != defaultHome {
@@ -77,7 +78,7 @@ func (m Machine) group(name string) cgroup.Group {
 	return cgroup.Group{Hierarchies: m.Hierarchies, Name: filepath.Join(parent, name)}
 }
 
-// List returns the clusters, sorted by name.
+// List returns the saved state of all clusters, sorted by name.
 func (m Machine) List() ([]State, error) {
 	entries, err := os.ReadDir(m.clusters())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +98,7 @@ func (m Machine) List() ([]State, error) {
 	return states, nil
 }
 
-// Get returns one cluster.
+// Get returns the saved state of one cluster. The error wraps ErrNotFound if the cluster does not exist.
 func (m Machine) Get(name string) (State, error) {
 	var state State
 	if component.CheckName(name) != nil {
@@ -131,7 +132,7 @@ func (m Machine) save(state State) error {
 	return os.Rename(name+".new", name)
 }
 
-// FindNode returns a node by its name, and its cluster.
+// FindNode returns the node of the given name and its cluster. The error wraps ErrNotFound if no cluster has that node.
 func (m Machine) FindNode(name string) (State, component.Node, error) {
 	states, err := m.List()
 	if err != nil {
@@ -149,20 +150,20 @@ func (m Machine) FindNode(name string) (State, component.Node, error) {
 	return State{}, component.Node{}, fmt.Errorf("node %q: %w, there are: %s", name, ErrNotFound, strings.Join(names, ", "))
 }
 
-// lock waits until no one else holds the named lock: machineLock, or a cluster's.
+// lock takes the lock of the given name and waits while another caller holds it. The name is machineLock or that of a cluster.
 func (m Machine) lock(ctx context.Context, name string) (unlock func(), err error) {
 	dir := filepath.Join(m.Home, "locks")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making folder of locks: %w", err)
 	}
 	var waiting func(holder string)
-	if name != machineLock { // which is held for moments
+	if name != machineLock { // no message for machineLock, which is never held for long
 		waiting = func(holder string) { m.Report("waiting for %s, which works on %s ...", holder, name) }
 	}
 	return process.Lock(ctx, filepath.Join(dir, name), waiting)
 }
 
-// allocate gives a new cluster its index and its port and saves it.
+// allocate chooses the index and the forward port of a new cluster, and saves its state.
 func (m Machine) allocate(want component.Cluster, set string) (State, error) {
 	states, err := m.List()
 	if err != nil {
@@ -184,7 +185,7 @@ func (m Machine) allocate(want component.Cluster, set string) (State, error) {
 		_ = listener.Close()
 		return false
 	}
-	const first, step, last = 16000, 256, 32000 // below the ports that the kernel gives to clients
+	const first, step, last = 16000, 256, 32000 // below the kernel's ephemeral port range
 	for want.ForwardPort = first + want.Index; taken(want.ForwardPort); want.ForwardPort += step {
 		if want.ForwardPort > last {
 			return State{}, errors.New("allocating a port on 127.0.0.1: all are taken")
@@ -197,7 +198,7 @@ func (m Machine) allocate(want component.Cluster, set string) (State, error) {
 	return state, m.save(state)
 }
 
-// Names returns the names of all clusters, also of those whose creation or deletion was cut short.
+// Names returns the names of all clusters, including those whose creation or deletion was interrupted.
 func (m Machine) Names() ([]string, error) {
 	entries, err := os.ReadDir(m.clusters())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -13,8 +13,8 @@ import (
 	"liqo.io/playground/node"
 )
 
-// Kubeconfig returns a kubeconfig of an administrator: one that works from this machine, or, if internal, from the
-// nodes and pods of any cluster.
+// Kubeconfig returns an administrator's kubeconfig. If internal is false, it works on this machine, outside all nodes. If internal
+// is true, it works on the nodes and in the pods of every cluster.
 func (m Machine) Kubeconfig(name string, internal bool) ([]byte, error) {
 	state, err := m.Get(name)
 	if err != nil {
@@ -31,17 +31,17 @@ func (m Machine) Kubeconfig(name string, internal bool) ([]byte, error) {
 	return data, nil
 }
 
-// NodeStatus is a node and what it does.
+// NodeStatus is a node together with its current state.
 type NodeStatus struct {
 	component.Node
 	Cluster string `json:"cluster"`
 	Running bool   `json:"running"`
-	// Dir is the node's folder on this machine; its logs are in the folder "log" there.
+	// Dir is the node's folder on this machine. Its subfolder "log" has the node's logs.
 	Dir      string        `json:"dir"`
 	Programs []node.Status `json:"programs,omitempty"`
 }
 
-// Nodes returns the nodes of a cluster, or of all clusters if the name is empty.
+// Nodes returns the status of all nodes of a cluster, or of all clusters if the name is empty.
 func (m Machine) Nodes(name string) ([]NodeStatus, error) {
 	states, err := m.List()
 	if err != nil {
@@ -59,7 +59,7 @@ func (m Machine) Nodes(name string) ([]NodeStatus, error) {
 		for _, n := range state.List() {
 			status := NodeStatus{Node: n, Cluster: state.Name, Dir: m.node(state.Name, n)}
 			if id, err := node.Process(status.Dir); err == nil && id.Alive() {
-				// A node that is just coming up or going down does not answer; it runs all the same.
+				// A node that is starting or stopping does not respond to Control, but its PID 1 is running.
 				status.Running = true
 				status.Programs, _ = node.Control(status.Dir, node.StatusOf, "")
 			}
@@ -69,7 +69,8 @@ func (m Machine) Nodes(name string) ([]NodeStatus, error) {
 	return list, nil
 }
 
-// NodeDir returns the folder of a node: of the named one, or, if that is empty, of the cluster's control plane.
+// NodeDir returns the folder of a node. If clusterName is empty, it searches all clusters for nodeName. If only nodeName is empty,
+// it returns the folder of the cluster's control plane node.
 func (m Machine) NodeDir(clusterName, nodeName string) (string, error) {
 	if clusterName == "" {
 		state, n, err := m.FindNode(nodeName)
@@ -90,7 +91,7 @@ func (m Machine) NodeDir(clusterName, nodeName string) (string, error) {
 	return "", fmt.Errorf("node %q of cluster %q: %w", nodeName, clusterName, ErrNotFound)
 }
 
-// StartNode starts a node that was stopped, with the disk it had.
+// StartNode starts a stopped node with its existing disk.
 func (m Machine) StartNode(ctx context.Context, name string) error {
 	state, n, err := m.FindNode(name)
 	if err != nil {
@@ -110,7 +111,7 @@ func (m Machine) StartNode(ctx context.Context, name string) error {
 	return m.forward(state)
 }
 
-// StopNode ends a node: in good order, or, without grace, as if the plug were pulled. Its disk stays.
+// StopNode stops a node and keeps its disk. With grace, the node's programs can shut down first; otherwise it is like a power failure.
 func (m Machine) StopNode(ctx context.Context, name string, grace bool) error {
 	state, n, err := m.FindNode(name)
 	if err != nil {
@@ -124,7 +125,7 @@ func (m Machine) StopNode(ctx context.Context, name string, grace bool) error {
 	return node.Stop(m.node(state.Name, n), grace, m.internet())
 }
 
-// Component stops, kills or starts a program of a node.
+// Component applies a verb (stop, kill or start) to one program of a node.
 func (m Machine) Component(verb node.Verb, program, nodeName string) error {
 	state, n, err := m.FindNode(nodeName)
 	if err != nil {
@@ -134,7 +135,7 @@ func (m Machine) Component(verb node.Verb, program, nodeName string) error {
 	return err
 }
 
-// Partition cuts, or with heal lets pass again, all traffic between two clusters or nodes.
+// Partition blocks all traffic between a and b, each the name of a cluster or a node. If heal is true, it unblocks that traffic instead.
 func (m Machine) Partition(a, b string, heal bool) error {
 	left, err := m.cables(a)
 	if err != nil {
@@ -161,7 +162,7 @@ func (m Machine) Partition(a, b string, heal bool) error {
 	return m.internet().Cut(pairs)
 }
 
-// HealAll ends all partitions.
+// HealAll removes all partitions.
 func (m Machine) HealAll() error {
 	cuts, err := m.internet().Cuts()
 	if err != nil {
@@ -170,7 +171,7 @@ func (m Machine) HealAll() error {
 	return m.internet().Heal(cuts)
 }
 
-// cables returns the cables of a cluster or of a node.
+// cables returns the names of a node's cable or of all cables of a cluster. A cable is the veth pair of one node.
 func (m Machine) cables(name string) ([]string, error) {
 	state, err := m.Get(name)
 	if errors.Is(err, ErrNotFound) {
@@ -184,7 +185,7 @@ func (m Machine) cables(name string) ([]string, error) {
 	return cables, err
 }
 
-// Partitions returns the pairs of nodes that are cut off from each other, by name.
+// Partitions returns the sorted pairs of names of nodes that are partitioned from each other.
 func (m Machine) Partitions() ([][2]string, error) {
 	cuts, err := m.internet().Cuts()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package component says what a cluster is made of, as data: a Cluster value goes in; addresses, certificates, files,
-// program arguments and manifests come out. It does no input or output, so all of it can be read in golden files.
+// Package component describes as data what a cluster is made of. From a Cluster value it derives addresses, certificates, files,
+// program arguments and manifests. It does no input or output, so golden files can show all of its results.
 package component
 
 import (
@@ -9,78 +9,79 @@ import (
 	"regexp"
 )
 
-// internet is the network all nodes of all clusters are plugged into. Cluster i owns the /24 with i as its third byte:
-// the lower half for its nodes, the upper half for its load balancers.
+// internet is the network that connects all nodes of all clusters. Cluster i owns the /24 with i as its third byte:
+// the lower half is for its nodes, the upper half for its load balancers.
 var internet = netip.MustParsePrefix("172.30.0.0/16")
 
 const (
-	// MaxIndex is the highest cluster index; index 0 holds the router.
+	// MaxIndex is the highest cluster index. The /24 of index 0 contains the router.
 	MaxIndex = 250
-	// MaxNodes is how many nodes a cluster may have.
+	// MaxNodes is the highest number of nodes of a cluster.
 	MaxNodes = 60
-	// APIPort is where the API server listens on the control plane node's address.
+	// APIPort is the port of the API server on the control plane node's address.
 	APIPort = 6443
-	// nodePrefixBits is the length of a node's share of the pod CIDR.
+	// nodePrefixBits is the prefix length of a node's pod CIDR.
 	nodePrefixBits = 24
 )
 
-// Internet returns the network that joins all nodes of all clusters.
+// Internet returns the network that connects all nodes of all clusters.
 func Internet() netip.Prefix { return internet }
 
-// Router returns the address the "internet" itself has: every node's default gateway. It forwards nothing.
+// Router returns the address of the "internet" bridge. It is every node's default gateway, but it forwards no packets.
 func Router() netip.Addr { return internet.Addr().Next() }
 
-// Cluster is everything that decides what a cluster looks like.
+// Cluster is the configuration of a cluster. All its addresses, files and program arguments follow from it.
 type Cluster struct {
-	// Name is a DNS label; the nodes are NAME-1, NAME-2, ...; NAME-1 is the control plane.
+	// Name is a DNS label. The nodes are NAME-1, NAME-2 and so on; NAME-1 is the control plane node.
 	Name string `json:"name"`
-	// Index is unique among the clusters of a machine, from 1 to MaxIndex. Addresses follow from it.
+	// Index is unique among the clusters of a machine, from 1 to MaxIndex. It determines the addresses.
 	Index int `json:"index"`
-	// Nodes counts the control plane node too.
+	// Nodes is the number of nodes, including the control plane node.
 	Nodes int `json:"nodes"`
 	// PodCIDR and ServiceCIDR may be the same in every cluster.
 	PodCIDR     netip.Prefix `json:"podCIDR"`
 	ServiceCIDR netip.Prefix `json:"serviceCIDR"`
-	// ForwardPort is the port on the machine's own loopback that leads to the API server.
+	// ForwardPort is the port on the machine's loopback that forwards to the API server.
 	ForwardPort int `json:"forwardPort"`
-	// ControlPlaneOnly leaves out kubelet, containerd, kube-proxy and CoreDNS: no pod ever runs.
+	// ControlPlaneOnly omits kubelet, containerd, kube-proxy and CoreDNS, so no pod ever runs.
 	ControlPlaneOnly bool `json:"controlPlaneOnly,omitempty"`
-	// FakeNodes is the number of make-believe nodes, whose pods are Ready at once. It needs ControlPlaneOnly.
+	// FakeNodes is the number of fake nodes, whose pods become Ready at once without running. It requires ControlPlaneOnly.
 	FakeNodes int `json:"fakeNodes,omitempty"`
-	// MetricsServer adds metrics-server.
+	// MetricsServer installs metrics-server.
 	MetricsServer bool `json:"metricsServer,omitempty"`
-	// CNI is how pods are joined to their node, PointToPoint if it is empty.
+	// CNI selects how pods are connected to their node: PointToPoint or Bridge. Empty means PointToPoint.
 	CNI string `json:"cni,omitempty"`
-	// Audit makes the API server log every write, without bodies, to audit.log in the node's log folder.
+	// Audit makes the API server log every write request, without bodies, to audit.log in the node's log folder.
 	Audit bool `json:"audit,omitempty"`
-	// PodSecurity is the level of Pod Security for namespaces that say nothing, apart from kube-system; Kubernetes' own default if it is empty.
+	// PodSecurity is the Pod Security level of namespaces without a level of their own, except kube-system. Empty means Kubernetes' default.
 	PodSecurity string `json:"podSecurity,omitempty"`
 }
 
-// How pods are joined to their node. The difference is worth having: the kernel cuts packets that a tunnel wraps at a bridge, and not at a cable.
+// The values of Cluster.CNI. Tests need both: through a veth pair, large tunnel packets pass unsegmented. Through a bridge, the kernel
+// segments them first, because a bridge supports no offloads for encapsulated packets.
 const (
-	// PointToPoint gives each pod a cable and a route, as Calico and kind do.
+	// PointToPoint connects each pod with a veth pair and a route of its own, as Calico and kind do.
 	PointToPoint = "ptp"
-	// Bridge joins the pods of a node, as Flannel and k3s do.
+	// Bridge connects all pods of a node to one bridge, as Flannel and k3s do.
 	Bridge = "bridge"
 )
 
-// Node is one machine of a cluster.
+// Node is one node of a cluster.
 type Node struct {
 	Name    string     `json:"name"`
 	Address netip.Addr `json:"address"`
-	// PodCIDR is this node's share of the cluster's; invalid in a cluster that runs no pods.
+	// PodCIDR is this node's part of the cluster's pod CIDR. It is the zero Prefix in a cluster that runs no pods.
 	PodCIDR netip.Prefix `json:"podCIDR"`
-	// MAC is the hardware address: a node that starts anew keeps it, or its neighbours would look for the old one for a while.
+	// MAC is the MAC address of eth0. A restarted node keeps it, because its neighbors may have it in their ARP caches.
 	MAC string `json:"mac"`
-	// Cable is the interface name of this node's end in the "internet".
+	// Cable is the interface name of the end of the node's veth pair that is in the "internet".
 	Cable        string `json:"cable"`
 	ControlPlane bool   `json:"controlPlane"`
 }
 
 var nameForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$`)
 
-// CheckName says what is wrong with the name of a cluster, or nil. Names become names of folders.
+// CheckName returns an error if name is not a valid cluster name. Names become folder names.
 func CheckName(name string) error {
 	if !nameForm.MatchString(name) {
 		return fmt.Errorf("name %q: want at most 30 lower-case letters, digits and hyphens, a letter first", name)
@@ -88,7 +89,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Lacks says what of the options of another cluster this one does not have, each with both values. Auditing and metrics-server that nobody asks for do no harm.
+// Lacks returns the options in which this cluster does not satisfy want, each with both values. Extra auditing or an extra
+// metrics-server do not count as a difference.
 func (c Cluster) Lacks(want Cluster) []string {
 	var lacks []string
 	differs := func(differ bool, format string, args ...any) {
@@ -114,7 +116,7 @@ func (c Cluster) Lacks(want Cluster) []string {
 	return lacks
 }
 
-// Validate says what is wrong with the cluster, all at once, or nil.
+// Validate returns all errors in the configuration, joined, or nil.
 func (c Cluster) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -162,7 +164,7 @@ func (c Cluster) Validate() error {
 	return errors.Join(errs...)
 }
 
-// List returns the cluster's nodes, the control plane first.
+// List returns the cluster's nodes. The control plane node is the first.
 func (c Cluster) List() []Node {
 	nodes := make([]Node, c.Nodes)
 	for i := range nodes {
@@ -183,23 +185,23 @@ func (c Cluster) List() []Node {
 // ControlPlane returns the node that runs the API server.
 func (c Cluster) ControlPlane() Node { return c.List()[0] }
 
-// LoadBalancers returns the addresses that Services of type LoadBalancer get. They are reachable from all clusters.
+// LoadBalancers returns the address range for Services of type LoadBalancer. It is reachable from all clusters.
 func (c Cluster) LoadBalancers() netip.Prefix {
 	return netip.PrefixFrom(c.address(128), 25)
 }
 
-// DNS returns the address of the cluster's DNS service.
+// DNS returns the cluster IP of the DNS Service.
 func (c Cluster) DNS() netip.Addr { return nth(c.ServiceCIDR, 10, 32).Addr() }
 
-// API returns the address of the Service default/kubernetes.
+// API returns the cluster IP of the Service default/kubernetes.
 func (c Cluster) API() netip.Addr { return nth(c.ServiceCIDR, 1, 32).Addr() }
 
-// Server returns the API server's URL as nodes and pods of any cluster reach it.
+// Server returns the URL of the API server for nodes and pods of any cluster.
 func (c Cluster) Server() string {
 	return "https://" + netip.AddrPortFrom(c.ControlPlane().Address, APIPort).String()
 }
 
-// ForwardServer returns the API server's URL as programs of this machine, outside all nodes, reach it.
+// ForwardServer returns the URL of the API server for programs that run on this machine outside all nodes.
 func (c Cluster) ForwardServer() string { return fmt.Sprintf("https://127.0.0.1:%d", c.ForwardPort) }
 
 func (c Cluster) address(host byte) netip.Addr {
@@ -208,13 +210,13 @@ func (c Cluster) address(host byte) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// hardware makes a locally administered MAC address of an IPv4 address.
+// hardware derives a locally administered MAC address from an IPv4 address.
 func hardware(address netip.Addr) string {
 	b := address.As4()
 	return fmt.Sprintf("02:00:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])
 }
 
-// nth returns the i-th network of the given length inside p.
+// nth returns the i-th subnet of p with the given prefix length, counted from 0.
 func nth(p netip.Prefix, i, bits int) netip.Prefix {
 	b := p.Addr().As4()
 	v := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])

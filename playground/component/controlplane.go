@@ -4,7 +4,7 @@ import "fmt"
 
 const etcdURL = "http://127.0.0.1:2379"
 
-// controlPlane returns what turns a node into the control plane.
+// controlPlane returns the files, programs and credentials of a control plane node.
 func (c Cluster) controlPlane(n Node) (files []File, services []Service, credentials []string) {
 	services = []Service{c.etcd(), c.apiServer(n), c.controllerManager(), scheduler()}
 	if !c.ControlPlaneOnly {
@@ -38,7 +38,7 @@ func (c Cluster) etcd() Service {
 		"--listen-peer-urls=http://127.0.0.1:2380",
 		"--initial-advertise-peer-urls=http://127.0.0.1:2380",
 		"--initial-cluster=" + c.Name + "=http://127.0.0.1:2380",
-		// A killed process loses nothing by this, only a machine that loses its power does.
+		// Without fsync, a killed etcd loses no data. Only a power failure of the machine can lose data.
 		"--unsafe-no-fsync",
 		"--log-level=warn",
 	}}
@@ -97,16 +97,16 @@ func (c Cluster) controllerManager() Service {
 		"--controllers=*,bootstrapsigner,tokencleaner",
 		"--root-ca-file=" + credential("ca.crt"),
 		"--service-account-private-key-file=" + credential("sa.key"),
-		// One key for all signers: kube-apiserver-client, kube-apiserver-client-kubelet, kubelet-serving, legacy-unknown.
+		// All signers share one key: kube-apiserver-client, kube-apiserver-client-kubelet, kubelet-serving and legacy-unknown.
 		"--cluster-signing-cert-file=" + credential("ca.crt"),
 		"--cluster-signing-key-file=" + credential("ca.key"),
 		"--requestheader-client-ca-file=" + credential("front-proxy-ca.crt"),
 		"--cluster-name=" + c.Name,
 		"--service-cluster-ip-range=" + c.ServiceCIDR.String(),
 		"--cluster-cidr=" + c.PodCIDR.String(),
-		// A control plane alone may have more fake nodes than its pod CIDR has /24s, and no node that needs one.
+		// With ControlPlaneOnly, there may be more fake nodes than /24 networks in the pod CIDR, and no node needs a pod CIDR.
 		fmt.Sprintf("--allocate-node-cidrs=%t", !c.ControlPlaneOnly),
-		// The default of 20 requests a second makes it take 5 s to start its controllers.
+		// With the default of 20 requests per second, the controller manager takes 5 s to start its controllers.
 		"--kube-api-qps=200",
 		"--kube-api-burst=400",
 	}}
@@ -116,7 +116,8 @@ func (c Cluster) controllerManager() Service {
 	return s
 }
 
-// cloud gives Services of type LoadBalancer their addresses and claims their volumes.
+// cloud returns the controller that assigns addresses to Services of type LoadBalancer and provisions volumes for
+// PersistentVolumeClaims.
 func (c Cluster) cloud() Service {
 	return Service{Name: "cloud-controller", Args: []string{
 		Self, "cloud-controller",
@@ -157,7 +158,7 @@ func scheduler() Service {
 
 const auditFile = "/etc/playground/audit.yaml"
 
-// Reads are not worth a line: who writes how much is what the log is for.
+// The policy logs no reads, because the log serves to see which client writes how much.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -168,7 +169,7 @@ rules:
 
 const admissionFile = "/etc/playground/admission.yaml"
 
-// What a cluster needs to work at all is let in.
+// kube-system is exempt, because the cluster's own components run there.
 const admissionConfiguration = `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:

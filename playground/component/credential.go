@@ -1,23 +1,23 @@
 package component
 
-// Certificate asks for a key and a certificate, stored as Name.key and Name.crt.
+// Certificate describes a key and a certificate to create, as Name.key and Name.crt.
 type Certificate struct {
 	Name          string
 	CommonName    string
 	Organizations []string
-	// Hosts are names and addresses a server is reached by.
+	// Hosts are the DNS names and IP addresses of a server.
 	Hosts []string
-	// Authority is the Name of the certificate that signs this one; empty makes a new authority.
+	// Authority is the Name of the certificate that signs this one. If it is empty, the certificate becomes a new certificate authority.
 	Authority string
 }
 
-// Kubeconfig asks for a kubeconfig file that holds the named certificate and its key.
+// Kubeconfig describes a kubeconfig file to create with the named certificate and its key.
 type Kubeconfig struct {
 	Name, Cluster, User, Server string
 	Certificate                 string
 }
 
-// Certificates returns all certificates of the cluster, authorities first.
+// Certificates returns all certificates of the cluster. Each authority precedes the certificates that it signs.
 func (c Cluster) Certificates() []Certificate {
 	const masters = "system:masters"
 	list := []Certificate{
@@ -48,7 +48,7 @@ func (c Cluster) Certificates() []Certificate {
 	return list
 }
 
-// Kubeconfigs returns all kubeconfig files of the cluster. "external" is for programs of this machine outside all nodes.
+// Kubeconfigs returns all kubeconfig files of the cluster. "external" is for programs that run on this machine outside all nodes.
 func (c Cluster) Kubeconfigs() []Kubeconfig {
 	list := []Kubeconfig{
 		{Name: "external", User: c.Name + "-admin", Server: c.ForwardServer(), Certificate: "admin"},

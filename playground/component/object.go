@@ -10,18 +10,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Object is something to apply to the API server.
+// Object is a Kubernetes object to apply to the API server.
 type Object struct {
-	// Path is where it lives: "/api/v1/namespaces/kube-system/configmaps/coredns".
+	// Path is the URL path of the object, such as "/api/v1/namespaces/kube-system/configmaps/coredns".
 	Path string
-	// Body is JSON.
+	// Body is the object as JSON.
 	Body []byte
 }
 
 //go:embed manifest
 var manifests embed.FS
 
-// plural names the resource of the kinds that the manifests use.
+// plural returns the resource name of a kind. It knows the kinds that the manifests and NodeObjects use.
 func plural(kind string) (resource string, known bool) {
 	resource, known = map[string]string{
 		"APIService":         "apiservices",
@@ -38,7 +38,7 @@ func plural(kind string) (resource string, known bool) {
 	return resource, known
 }
 
-// NodeObjects returns the Node objects, which must be there before the kubelets come up.
+// NodeObjects returns the Node objects. They must exist before the kubelets start.
 func (c Cluster) NodeObjects() ([]Object, error) {
 	if c.ControlPlaneOnly {
 		return nil, nil
@@ -66,7 +66,7 @@ func (c Cluster) NodeObjects() ([]Object, error) {
 	return objects, nil
 }
 
-// Objects returns everything else a new cluster holds.
+// Objects returns all other objects of a new cluster.
 func (c Cluster) Objects() ([]Object, error) {
 	names := []string{"base"}
 	if !c.ControlPlaneOnly {
@@ -114,7 +114,7 @@ func (c Cluster) render(file string) ([]Object, error) {
 	return objects, nil
 }
 
-// objectOf works out where an object lives.
+// objectOf returns the object with its URL path, derived from apiVersion, kind, namespace and name.
 func objectOf(body []byte) (Object, error) {
 	var o struct {
 		APIVersion string

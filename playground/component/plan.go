@@ -5,67 +5,67 @@ import (
 	"net/netip"
 )
 
-// Folders inside a node. Package node mounts them.
+// Paths inside a node. Package node mounts the folders.
 const (
-	// Set holds what package build made: bin/, cni/ and images/. It is read-only.
+	// Set contains the output of package build: bin/, cni/ and images/. It is read-only.
 	Set = "/opt/playground"
-	// Self is the running playground program.
+	// Self is the executable of the running playground program.
 	Self = "/opt/bin/playground"
-	// Credentials holds the keys, certificates and kubeconfigs that this node may have.
+	// Credentials contains the keys, certificates and kubeconfigs of this node.
 	Credentials = "/etc/kubernetes"
-	// Logs holds one file per program.
+	// Logs contains one log file per program.
 	Logs = "/var/log/playground"
-	// Volumes is where the persistent volumes of a cluster are: the same folder on all its nodes.
+	// Volumes contains the persistent volumes of a cluster. All nodes of the cluster share this folder.
 	Volumes = "/var/lib/playground/volumes"
-	// Runtime is containerd's socket.
+	// Runtime is the path of containerd's socket.
 	Runtime = "/run/containerd/containerd.sock"
 )
 
-// Plan is one node, whole: what package node needs to make it.
+// Plan is everything that package node needs to create one node.
 type Plan struct {
 	Node Node `json:"node"`
-	// Gateway is the default route; Link is the network the node's address is in.
+	// Gateway is the next hop of the default route. Link is the node's address with the prefix length of its network.
 	Gateway netip.Addr   `json:"gateway"`
 	Link    netip.Prefix `json:"link"`
-	// Routes lead to the other nodes' pods.
+	// Routes are the routes to the pods of the other nodes.
 	Routes []Route `json:"routes,omitempty"`
-	// Ruleset is text for "nft -f -", empty for none.
+	// Ruleset is an nftables ruleset for "nft -f -". It may be empty.
 	Ruleset string `json:"ruleset,omitempty"`
-	// Credentials are names of files to place in the folder of that name.
+	// Credentials are the names of the files to copy into the folder Credentials.
 	Credentials []string `json:"credentials"`
 	// Files are written before any program starts.
 	Files []File `json:"files"`
-	// Services are the programs, in the order in which they are started.
+	// Services are the programs, in the order in which they start.
 	Services []Service `json:"services"`
 }
 
-// Route leads to a network through a neighbour.
+// Route is a route to the network To through the neighbor Via.
 type Route struct {
 	To  netip.Prefix `json:"to"`
 	Via netip.Addr   `json:"via"`
 }
 
-// File is a file of a node. None of them is secret.
+// File is a file of a node. Its content is never secret.
 type File struct {
 	Path    string `json:"path"`
 	Content string `json:"content"`
 }
 
-// Service is a program that is started again whenever it ends.
+// Service is a program that the node's supervisor restarts whenever it ends.
 type Service struct {
 	Name string   `json:"name"`
 	Args []string `json:"args"`
-	// Once programs are started again only until they succeed.
+	// Once means that the program is restarted only until it succeeds.
 	Once bool `json:"once,omitempty"`
-	// After names Once services that must have succeeded.
+	// After lists the services with Once set that must have succeeded before the start.
 	After []string `json:"after,omitempty"`
-	// Sockets are unix sockets that must answer before the start.
+	// Sockets are the unix sockets that must accept connections before the start.
 	Sockets []string `json:"sockets,omitempty"`
-	// Get is a resource of the API server that must be there before the start.
+	// Get is a resource that must exist in the API server before the start.
 	Get *Get `json:"get,omitempty"`
 }
 
-// Get asks for a URL as a client with a certificate. Authority, Certificate and Key are files of the node.
+// Get is an HTTPS request with a client certificate. Authority, Certificate and Key are paths of files on the node.
 type Get struct {
 	URL         string `json:"url"`
 	Authority   string `json:"authority"`
@@ -73,7 +73,7 @@ type Get struct {
 	Key         string `json:"key"`
 }
 
-// Plan returns what the named node is made of. It panics for a name the cluster does not have.
+// Plan returns the plan of the named node. It panics if the cluster has no node of that name.
 func (c Cluster) Plan(name string) Plan {
 	nodes := c.List()
 	for _, n := range nodes {

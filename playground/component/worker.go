@@ -8,7 +8,7 @@ const (
 	proxyFile      = "/etc/playground/proxy.yaml"
 )
 
-// worker returns what turns a node into one that runs pods.
+// worker returns the files, programs and credentials of a node that runs pods.
 func (c Cluster) worker(n Node) (files []File, services []Service, credentials []string) {
 	files = []File{
 		{containerdFile, containerdConfiguration},
@@ -19,7 +19,7 @@ func (c Cluster) worker(n Node) (files []File, services []Service, credentials [
 	certificate, key := "kubelet-"+n.Name+".crt", "kubelet-"+n.Name+".key"
 	client := "kubelet-client-" + n.Name
 	credentials = []string{"ca.crt", certificate, key, client + ".crt", client + ".key", client + ".kubeconfig", "proxy.kubeconfig"}
-	// A kubelet that registers itself first would get a pod CIDR other than the one the routes lead to.
+	// Wait for the Node object. A kubelet that registers its node itself may get another pod CIDR than the one in the routes.
 	registered := &Get{
 		URL:         c.Server() + "/api/v1/nodes/" + n.Name,
 		Authority:   credential("ca.crt"),
@@ -51,7 +51,7 @@ func (c Cluster) worker(n Node) (files []File, services []Service, credentials [
 	return files, services, credentials
 }
 
-// images returns the archives every node imports, by their file name without ".tar".
+// images returns the file names, without ".tar", of the image archives that every node imports.
 func (c Cluster) images() []string {
 	images := []string{"pause", "coredns", "testserver", "shell"}
 	if c.MetricsServer {
@@ -60,7 +60,7 @@ func (c Cluster) images() []string {
 	return images
 }
 
-// restrict_oom_score_adj: a machine may lack CAP_SYS_RESOURCE, and runc then fails to lower the score.
+// restrict_oom_score_adj is set because a machine may lack CAP_SYS_RESOURCE. Without it, runc would fail to lower the score.
 const containerdConfiguration = `version = 3
 root = "/var/lib/containerd"
 state = "/run/containerd"
@@ -125,7 +125,7 @@ conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeou
 `, Credentials, c.PodCIDR, n.Name)
 }
 
-// cni is the simplest network that works; the routes between nodes are the node's own.
+// cni returns the CNI configuration of a node: a simple network inside the node. The routes between nodes are in the node's plan.
 func (c Cluster) cni(n Node) string {
 	join := `"type":"ptp"`
 	if c.CNI == Bridge {
@@ -138,7 +138,8 @@ func (c Cluster) cni(n Node) string {
 `, join, n.PodCIDR)
 }
 
-// ruleset hides pods behind their node towards everything that is not a pod of their cluster.
+// ruleset returns the nftables ruleset of a node. It masquerades traffic from pods that leaves through eth0 to any destination other than
+// a pod of the same cluster.
 func (c Cluster) ruleset() string {
 	return fmt.Sprintf(`table ip playground {
   chain postrouting {

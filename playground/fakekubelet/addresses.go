@@ -7,12 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// addresses gives each pod an address of its own. An address that was given back is used again as late as possible, as
-// whoever still remembers its last owner must not meet another pod there.
+// addresses assigns a unique address to each pod. It reuses a freed address as late as possible, because clients that still remember
+// the previous pod must not reach another pod there.
 type addresses struct {
 	prefix netip.Prefix
 	mutex  sync.Mutex
-	last   netip.Addr // given last, always one that next returns
+	last   netip.Addr // assigned last; always an address that next can return
 	taken  map[netip.Addr]bool
 	byPod  map[types.UID]netip.Addr
 }
@@ -22,7 +22,7 @@ func newAddresses(prefix netip.Prefix) *addresses {
 	return &addresses{prefix: prefix, last: prefix.Addr().Next(), taken: map[netip.Addr]bool{}, byPod: map[types.UID]netip.Addr{}}
 }
 
-// keep notes that a pod has an address, unless another pod has it.
+// keep records that a pod has an address. It does nothing if the pod already has one or another pod has this address.
 func (a *addresses) keep(pod types.UID, address netip.Addr) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -32,7 +32,7 @@ func (a *addresses) keep(pod types.UID, address netip.Addr) {
 	a.taken[address], a.byPod[pod] = true, address
 }
 
-// of returns the pod's address, a new one if it has none. It is false if all are taken.
+// of returns the pod's address and assigns one if necessary. It returns false if no address is free.
 func (a *addresses) of(pod types.UID) (netip.Addr, bool) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -51,7 +51,8 @@ func (a *addresses) of(pod types.UID) (netip.Addr, bool) {
 	}
 }
 
-// next goes round the prefix, leaving out the first address as the network's own and the last as its broadcast address.
+// next returns the address after the given one and wraps around at the end of the prefix. It skips the network address and the
+// broadcast address.
 func (a *addresses) next(address netip.Addr) netip.Addr {
 	address = address.Next()
 	if !a.prefix.Contains(address.Next()) {
@@ -60,7 +61,7 @@ func (a *addresses) next(address netip.Addr) netip.Addr {
 	return address
 }
 
-// free gives the pod's address back.
+// free releases the pod's address.
 func (a *addresses) free(pod types.UID) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()

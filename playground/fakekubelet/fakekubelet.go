@@ -1,8 +1,8 @@
-// Package fakekubelet plays the kubelets of any number of nodes that do not exist, for tests of scale: pods scheduled there
-// become Running and Ready at once, with the status a kubelet would report, and nothing runs.
+// Package fakekubelet simulates the kubelets of any number of fake nodes, for scale tests. Pods scheduled to a fake node become Running and
+// Ready at once, with the status that a kubelet would report, but no container runs.
 //
-// A pod costs one write when it starts and one when it is deleted; a node costs one lease renewal every 20 s.
-// All state is in the API server, so the process may be restarted at any time, also with another number of nodes.
+// A pod causes one write when it starts and one when it is deleted. A node causes one lease renewal every 20 s.
+// All state is in the API server, so the process may be restarted at any time, even with a different number of nodes.
 package fakekubelet
 
 import (
@@ -24,39 +24,40 @@ import (
 )
 
 const (
-	// NodeLabel is on every fake node; its value is the name prefix.
+	// NodeLabel is a label of every fake node. Its value is the name prefix.
 	NodeLabel = "playground.local/fakekubelet"
-	// CompleteAfter is the annotation that makes a pod succeed: a duration since its start, such as "2s". It has no effect on
-	// a pod with restart policy Always, which a kubelet would start again.
+	// CompleteAfter is a pod annotation that makes the pod succeed after a duration since its start, such as "2s". It has no effect on a pod
+	// with restart policy Always, because a kubelet would restart its containers.
 	CompleteAfter = "playground.local/complete-after"
 )
 
-// Config says which nodes Run plays. Nodes and one of Kubeconfig and RestConfig are needed.
+// Config configures Run. Nodes, and either Kubeconfig or RestConfig, are required.
 type Config struct {
-	// Kubeconfig is the path of a kubeconfig file with administrator's rights.
+	// Kubeconfig is the path of a kubeconfig file with cluster administrator rights.
 	Kubeconfig string
 	// RestConfig is used instead of Kubeconfig if it is set.
 	RestConfig *rest.Config
-	// Nodes is their number. Nodes with the same NamePrefix from an earlier, larger run are deleted.
+	// Nodes is the number of fake nodes. Run deletes surplus nodes with the same NamePrefix, left by an earlier run with more nodes.
 	Nodes int
-	// NamePrefix gives the names: NamePrefix-0, NamePrefix-1 and so on; "fake" if empty.
+	// NamePrefix is the prefix of the node names: NamePrefix-0, NamePrefix-1 and so on. Empty means "fake".
 	NamePrefix string
-	// PodCIDR is where pod addresses come from; 10.192.0.0/12 if it is not set. No route leads there.
+	// PodCIDR contains the pod addresses. If it is not set, it is 10.192.0.0/12. These addresses are not reachable.
 	PodCIDR netip.Prefix
-	// CPU, Memory and Pods are what each node can allocate; 32, 256Gi and 110 if they are zero.
+	// CPU, Memory and Pods are the allocatable resources of each node. Their defaults are 32, 256Gi and 110.
 	CPU, Memory resource.Quantity
 	Pods        int
-	// Labels and Taints are put on nodes when they are made. Without a taint any pod may come.
+	// Labels and Taints are set on nodes when they are created. Without a taint, the scheduler may place any pod there.
 	Labels map[string]string
 	Taints []corev1.Taint
-	// QPS limits requests per second; zero means no limit.
+	// QPS limits the requests per second; zero means no limit.
 	QPS float32
-	// Logger is slog.Default() if nil.
+	// Logger receives the log. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// Run makes the nodes and plays their kubelets until ctx ends, and then returns nil. The nodes stay, and become NotReady
-// as if their power was cut. Errors are those of the configuration; an API server that does not answer is waited for.
+// Run creates the nodes and simulates their kubelets until ctx ends, and then returns nil. The nodes remain and become NotReady, as after a
+// power failure. Run waits for an API server that does not respond. It fails only if the configuration is invalid or the informers cannot
+// be set up.
 func Run(ctx context.Context, config Config) error {
 	config, client, err := prepare(config)
 	if err != nil {
@@ -93,7 +94,7 @@ func Run(ctx context.Context, config Config) error {
 	return <-failed
 }
 
-// prepare checks the configuration, fills in defaults and makes the client.
+// prepare validates the configuration, sets defaults and creates the client.
 func prepare(config Config) (Config, kubernetes.Interface, error) {
 	config.NamePrefix = cmp.Or(config.NamePrefix, "fake")
 	config.Pods = cmp.Or(config.Pods, 110)
@@ -127,7 +128,7 @@ func prepare(config Config) (Config, kubernetes.Interface, error) {
 	}
 	settings := rest.CopyConfig(config.RestConfig)
 	settings.UserAgent = "playground-fakekubelet"
-	// Protobuf costs the API server about half of what JSON does.
+	// The API server needs about half as much CPU time for Protobuf as for JSON.
 	settings.ContentType = "application/vnd.kubernetes.protobuf"
 	settings.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	settings.QPS, settings.Burst = -1, 0

@@ -14,22 +14,22 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// nodeNetwork is where node addresses come from: the range that RFC 2544 sets aside for benchmarks.
+// nodeNetwork contains the node addresses. RFC 2544 reserves this range for benchmarks.
 var nodeNetwork = netip.MustParsePrefix("198.18.0.0/15")
 
-// maxNodes is how many addresses nodeNetwork has, rounded down.
+// maxNodes is the highest number of nodes: the number of addresses in nodeNetwork, rounded down.
 const maxNodes = 100_000
 
 func nodeName(prefix string, index int) string { return fmt.Sprintf("%s-%d", prefix, index) }
 
-// nodeAddress returns the address of a node; it leads nowhere.
+// nodeAddress returns the address of a node. It is not reachable.
 func nodeAddress(index int) netip.Addr {
 	first := nodeNetwork.Addr().As4()
 	number := index + 1
 	return netip.AddrFrom4([4]byte{first[0], first[1] + byte(number>>16), byte(number >> 8), byte(number)})
 }
 
-// nodeOf returns a node as its kubelet would register it.
+// nodeOf returns the Node object that a kubelet would register.
 func nodeOf(config Config, version string, index int, now time.Time) *corev1.Node {
 	name := nodeName(config.NamePrefix, index)
 	labels := map[string]string{
@@ -46,7 +46,8 @@ func nodeOf(config Config, version string, index int, now time.Time) *corev1.Nod
 	}
 }
 
-// nodeStatus returns the status of a healthy node. Conditions that are right already keep their times, and those of others stay.
+// nodeStatus returns the status of a healthy node. Correct conditions keep their timestamps. Conditions that a kubelet does not set
+// stay unchanged.
 func nodeStatus(config Config, version string, index int, before corev1.NodeStatus, now time.Time) corev1.NodeStatus {
 	status := *before.DeepCopy()
 	status.Capacity = corev1.ResourceList{
@@ -96,10 +97,10 @@ func nodeStatus(config Config, version string, index int, before corev1.NodeStat
 	return status
 }
 
-// leaseSeconds is how long a heartbeat counts, as with a real kubelet.
+// leaseSeconds is the lease duration in seconds, the same as for a real kubelet.
 const leaseSeconds = 40
 
-// leaseOf returns the heartbeat of a node; it goes away with the node.
+// leaseOf returns the Lease of a node. Its owner is the node, so it is garbage-collected with the node.
 func leaseOf(node *corev1.Node, now time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{

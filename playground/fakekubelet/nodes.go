@@ -19,22 +19,22 @@ import (
 )
 
 const (
-	// renewEvery leaves a node one missed renewal before the 50 s of the node controller are over, and halves the writes
-	// of a real kubelet.
+	// renewEvery is the period of lease renewals. One renewal may fail before the 50 s grace period of the node lifecycle controller ends.
+	// A real kubelet renews twice as often.
 	renewEvery = 20 * time.Second
-	// nodeWorkers is how many nodes are made at a time.
+	// nodeWorkers is the number of nodes that are processed concurrently.
 	nodeWorkers = 8
 )
 
-// nodes keeps the Node objects and their leases.
+// nodes creates and updates the Node objects and their leases.
 type nodes struct {
 	client  kubernetes.Interface
 	config  Config
 	version string
-	index   map[string]int // by name
+	index   map[string]int // index of each node by name
 
-	// made has an entry for every node that was seen or made in this run, nil once it was deleted: it is not made again, because
-	// a kubelet registers its node once.
+	// made has an entry for every node that was observed or created in this run. The entry is nil if the node was deleted since. Such a node is
+	// not recreated, because a kubelet registers its node only once. mutex guards made and leases.
 	mutex  sync.Mutex
 	made   map[string]*corev1.Node
 	leases map[string]*coordinationv1.Lease
@@ -48,13 +48,13 @@ func newNodes(client kubernetes.Interface, config Config, version string) *nodes
 	return n
 }
 
-// address returns the address of a node that is played here.
+// address returns the address of a fake node. It returns false if the name is not that of a fake node.
 func (n *nodes) address(name string) (netip.Addr, bool) {
 	index, ok := n.index[name]
 	return nodeAddress(index), ok
 }
 
-// run makes the nodes, deletes those that are too many, repairs their status and renews their leases until ctx ends.
+// run creates the nodes, deletes surplus nodes, restores their status and renews their leases until ctx ends.
 func (n *nodes) run(ctx context.Context) error {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 10*time.Second))
 	defer context.AfterFunc(ctx, queue.ShutDown)()
@@ -114,7 +114,7 @@ func (n *nodes) run(ctx context.Context) error {
 	return nil
 }
 
-// sync brings one node to what it must be. The node is nil if the watch does not know it.
+// sync reconciles one node. node is nil if the informer's cache does not contain it.
 func (n *nodes) sync(ctx context.Context, name string, node *corev1.Node) error {
 	index, wanted := n.index[name]
 	if !wanted {
@@ -170,12 +170,12 @@ func (n *nodes) remember(name string, node *corev1.Node) {
 	n.made[name] = node
 }
 
-// renewAll renews the leases one after the other, spread evenly over time.
+// renewAll renews the leases one after the other, evenly distributed over renewEvery, until ctx ends.
 func (n *nodes) renewAll(ctx context.Context) {
 	if n.config.Nodes == 0 {
 		return
 	}
-	// Waking up less often than 20 times a second keeps an idle process idle.
+	// Renew in batches, so that the ticker fires at most 20 times a second. This keeps the CPU usage low.
 	batch := 1 + n.config.Nodes*int(50*time.Millisecond)/int(renewEvery)
 	ticker := time.NewTicker(renewEvery * time.Duration(batch) / time.Duration(n.config.Nodes))
 	defer ticker.Stop()
@@ -201,7 +201,7 @@ func (n *nodes) renewAll(ctx context.Context) {
 	}
 }
 
-// renew writes the heartbeat of a node, over the last one if that is known.
+// renew updates the lease of a node, or creates it if no earlier lease is known.
 func (n *nodes) renew(ctx context.Context, node *corev1.Node) error {
 	leases := n.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	want := leaseOf(node, time.Now())
@@ -219,8 +219,8 @@ func (n *nodes) renew(ctx context.Context, node *corev1.Node) error {
 		want.ResourceVersion = last.ResourceVersion
 		written, err = leases.Update(ctx, want, metav1.UpdateOptions{})
 	}
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		written = nil // someone else wrote or removed it: the next round starts from what is there
+	if err != nil {
+		written = nil // clients return an empty lease with an error. The next renewal reads the lease again
 	}
 	n.mutex.Lock()
 	n.leases[node.Name] = written

@@ -18,10 +18,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// podWorkers is how many pods are written at a time; more do not make an API server on few cores faster.
+// podWorkers is the number of pods that are processed concurrently. More workers do not help if the API server has few CPU cores.
 const podWorkers = 16
 
-// pods plays the life of the pods that are bound to the fake nodes.
+// pods simulates the lifecycle of the pods that are bound to the fake nodes.
 type pods struct {
 	client    kubernetes.Interface
 	config    Config
@@ -33,7 +33,7 @@ func newPods(client kubernetes.Interface, config Config, nodes *nodes) *pods {
 	return &pods{client: client, config: config, nodes: nodes, addresses: newAddresses(config.PodCIDR)}
 }
 
-// run answers every change of a pod until ctx ends.
+// run reconciles pods after each change until ctx ends.
 func (p *pods) run(ctx context.Context) error {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](50*time.Millisecond, 10*time.Second))
 	defer context.AfterFunc(ctx, queue.ShutDown)()
@@ -54,7 +54,7 @@ func (p *pods) run(ctx context.Context) error {
 			p.addresses.free(pod.UID)
 		}
 	}
-	// The addresses that pods have must be known before the first new one is given.
+	// Record the addresses of existing pods before the event handler runs, so that no new pod gets one of them.
 	factory.Start(ctx.Done())
 	defer factory.Shutdown()
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
@@ -110,7 +110,7 @@ func (p *pods) run(ctx context.Context) error {
 	return nil
 }
 
-// withoutManagedFields saves about a third of the memory of a pod; the API server keeps them when a write lacks them.
+// withoutManagedFields removes the managed fields, about a third of a pod's memory. The API server keeps them if an update lacks them.
 func withoutManagedFields(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		pod.ManagedFields = nil
@@ -123,8 +123,7 @@ func (p *pods) ours(pod *corev1.Pod) bool {
 	return ok
 }
 
-// sync does the next thing for one pod and returns after how long there is something to do without a change of the pod;
-// zero means never.
+// sync reconciles one pod. It returns the delay until the next sync that is due without a change of the pod; zero means none.
 func (p *pods) sync(ctx context.Context, pod *corev1.Pod, now time.Time) (time.Duration, error) {
 	if pod.DeletionTimestamp != nil {
 		return 0, p.end(ctx, pod, now)
@@ -145,8 +144,8 @@ func (p *pods) sync(ctx context.Context, pod *corev1.Pod, now time.Time) (time.D
 	return 0, nil
 }
 
-// end removes a pod that is being deleted. One that a finalizer keeps gets its final status first, because the owner of the
-// finalizer, such as the Job controller, wants to see how the pod ended.
+// end deletes a pod that has a deletion timestamp. If a finalizer blocks the deletion, end first writes the final status. The owner of the
+// finalizer, such as the Job controller, needs to see how the pod ended.
 func (p *pods) end(ctx context.Context, pod *corev1.Pod, now time.Time) error {
 	if len(pod.Finalizers) > 0 && !ended(pod) {
 		status, err := p.status(pod, now)
@@ -158,7 +157,7 @@ func (p *pods) end(ctx context.Context, pod *corev1.Pod, now time.Time) error {
 		}
 	}
 	if ptr.Deref(pod.DeletionGracePeriodSeconds, 1) == 0 {
-		return nil // asked before; now it is up to the finalizers
+		return nil // end already deleted it; only finalizers block it now
 	}
 	err := p.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: ptr.To(int64(0)),
@@ -183,7 +182,7 @@ func (p *pods) status(pod *corev1.Pod, now time.Time) (corev1.PodStatus, error) 
 	return statusOf(pod, now, host, address), nil
 }
 
-// write writes the status if it is another one. It replaces the version that was looked at and no newer one.
+// write updates the pod's status if it differs. It fails with a conflict if the pod has changed since it was read.
 func (p *pods) write(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
 	if apiequality.Semantic.DeepEqual(pod.Status, status) {
 		return nil
@@ -192,7 +191,7 @@ func (p *pods) write(ctx context.Context, pod *corev1.Pod, status corev1.PodStat
 	changed.Status = status
 	_, err := p.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, &changed, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
-		p.addresses.free(pod.UID) // its deletion may have been seen before the address was taken
+		p.addresses.free(pod.UID) // the informer may have reported the deletion before this address was assigned
 		return nil
 	}
 	if err != nil {

@@ -10,10 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// statusOf returns the status a kubelet would report for a pod at this time. All containers run and are ready; init containers
-// have done their work. A pod with the annotation CompleteAfter succeeds when its time has come, and one that is being deleted
-// fails by SIGTERM. Times of what has happened before stay as they are, so that the status of an unchanged pod is its own.
-// A pod that has ended stays as it is.
+// statusOf returns the status that a kubelet would report for a pod at time now. All containers are running and ready, and all init
+// containers have completed. A pod with the annotation CompleteAfter succeeds after that duration. A pod that is being deleted fails, as
+// after SIGTERM. Timestamps of earlier events stay, so an unchanged pod gets the same status again. A pod in a final phase keeps its status.
 func statusOf(pod *corev1.Pod, now time.Time, host, address netip.Addr) corev1.PodStatus {
 	status := *pod.Status.DeepCopy()
 	if ended(pod) {
@@ -55,13 +54,13 @@ func statusOf(pod *corev1.Pod, now time.Time, host, address netip.Addr) corev1.P
 	return status
 }
 
-// ended says whether a pod's phase is final.
+// ended reports whether a pod's phase is final.
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// completion returns when a pod started at this time succeeds, if it ever does. The start is known to the second, and a pod must not
-// end early, so the time is counted from the end of that second.
+// completion returns the time at which a pod that started at start succeeds, or false if it never does. Kubernetes stores the start time in
+// whole seconds. The duration counts from the end of that second, so that a pod never ends early.
 func completion(pod *corev1.Pod, start time.Time) (time.Time, bool) {
 	text, ok := pod.Annotations[CompleteAfter]
 	if !ok || pod.Spec.RestartPolicy == corev1.RestartPolicyAlways {
@@ -74,7 +73,7 @@ func completion(pod *corev1.Pod, start time.Time) (time.Time, bool) {
 	return start.Truncate(time.Second).Add(time.Second + after), true
 }
 
-// stage is where a pod is in its life.
+// stage is the point in the pod's lifecycle that the new status describes. phase, reason and exit (the exit code) apply to the containers too.
 type stage struct {
 	pod    *corev1.Pod
 	now    metav1.Time
@@ -83,7 +82,7 @@ type stage struct {
 	exit   int32
 }
 
-// containers returns the statuses of containers. Init containers are done, except those that run beside the others.
+// containers returns the statuses of containers. Init containers have completed, except sidecar containers (restart policy Always).
 func (s stage) containers(list []corev1.Container, before []corev1.ContainerStatus, init bool) []corev1.ContainerStatus {
 	if len(list) == 0 {
 		return nil
@@ -122,7 +121,7 @@ func (s stage) container(c *corev1.Container, previous corev1.ContainerStatus, o
 		started = previous.State.Terminated.StartedAt
 	}
 	if previous.State.Running != nil && previous.Image != c.Image {
-		// A kubelet answers a new image with a new container.
+		// A kubelet restarts a container whose image has changed.
 		status.RestartCount++
 		status.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			Reason: "Completed", StartedAt: started, FinishedAt: s.now, ContainerID: previous.ContainerID,
@@ -149,7 +148,7 @@ func (s stage) container(c *corev1.Container, previous corev1.ContainerStatus, o
 	return status
 }
 
-// conditions returns the pod's conditions with those of a kubelet brought up to date.
+// conditions returns the pod's conditions after updating those that a kubelet sets.
 func (s stage) conditions(before []corev1.PodCondition) []corev1.PodCondition {
 	running := s.phase == corev1.PodRunning
 	ready, reason := running, ""

@@ -1,4 +1,4 @@
-// Package host looks at the machine the clusters run on: what it lacks, and the few settings of it that must change.
+// Package host checks this machine for the programs that clusters require, and raises the few kernel limits that clusters need.
 package host
 
 import (
@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// need is a program and the Debian package that has it.
+// need is a required program and the Debian package that contains it.
 type need struct{ program, pkg string }
 
-// Require says what is missing to run clusters, and how to get it.
+// Require returns an error if this machine cannot run clusters. The error lists what is missing and how to install it.
 func Require() error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("clusters need Linux, and this is %s", runtime.GOOS)
@@ -28,7 +28,7 @@ func Require() error {
 	return programs([]need{{"runc", "runc"}, {"nft", "nftables"}, {"busybox", "busybox-static"}, {"mount", "mount"}}, exec.LookPath)
 }
 
-// RequireBuild says what is missing to build programs and images.
+// RequireBuild returns an error if a program required to build programs and images is missing.
 func RequireBuild() error { return programs([]need{{"busybox", "busybox-static"}}, exec.LookPath) }
 
 func programs(needs []need, look func(string) (string, error)) error {
@@ -45,12 +45,12 @@ func programs(needs []need, look func(string) (string, error)) error {
 		strings.Join(missing, ", "), strings.Join(pkgs, " "))
 }
 
-// limits are the machine-wide settings that many clusters outgrow, and what they need. One cluster uses 21 inotify instances.
+// limits returns the minimum value for each machine-wide limit that many clusters would exceed. One cluster uses 21 inotify instances.
 func limits() map[string]int {
 	return map[string]int{"fs/inotify/max_user_instances": 8192, "fs/inotify/max_user_watches": 1 << 20}
 }
 
-// Raise raises the limits that are too low, and notes in the file record what they were.
+// Raise raises the limits that are too low. It first saves their original values in the file record.
 func Raise(record string) error {
 	before := map[string]int{}
 	if data, err := os.ReadFile(record); err == nil {
@@ -86,7 +86,8 @@ func Raise(record string) error {
 	return nil
 }
 
-// Restore puts the limits back to what the record says, those that are still as Raise left them, and names them.
+// Restore resets the limits to the values in the file record and removes the file. It skips limits whose current value is not the one that
+// Raise set. It returns the restored settings as NAME=VALUE, sorted.
 func Restore(record string) ([]string, error) {
 	data, err := os.ReadFile(record)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +107,7 @@ func Restore(record string) ([]string, error) {
 			return nil, err
 		}
 		if have != limits()[name] {
-			continue // someone else has changed it since
+			continue // another program has changed it since
 		}
 		if err := write(name, value); err != nil {
 			return nil, err

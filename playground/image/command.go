@@ -52,7 +52,7 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// WriteFile writes the image to a file, which appears only once it is whole.
+// WriteFile writes the image to a file atomically.
 func WriteFile(name string, spec Spec) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
@@ -72,7 +72,7 @@ func WriteFile(name string, spec Spec) (err error) {
 	return nil
 }
 
-// parseFile reads one argument of the command.
+// parseFile parses one file argument of the command.
 func parseFile(arg string) (File, error) {
 	if link, ok := strings.CutPrefix(arg, "link="); ok {
 		name, target, found := strings.Cut(link, ":")

@@ -1,8 +1,8 @@
 // Package image writes container images as OCI archives, without a container engine.
 //
-// An image is one uncompressed layer made of static files. The same Spec and the same file contents give the same bytes:
-// entries are sorted, owned by root and dated at the Unix epoch. The archive can be imported with
-// "ctr -n k8s.io images import FILE" or by any program that reads the OCI image layout, version 1.0.0.
+// An image has one uncompressed layer with the given files. The same Spec and the same file contents always give the same bytes:
+// entries are sorted, owned by root and dated at the Unix epoch. "ctr -n k8s.io images import FILE" can import the archive, and so can
+// any program that reads the OCI image layout, version 1.0.0.
 package image
 
 import (
@@ -21,48 +21,48 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Spec is a whole image.
+// Spec describes a complete image.
 type Spec struct {
-	// Name is the full reference with a tag, as pods write it: "registry.local/echo:v1".
+	// Name is the full image reference with a tag, as in a pod's spec: "registry.local/echo:v1".
 	Name string
-	// Entrypoint and Cmd are the argument vectors a pod's command and args replace.
+	// Entrypoint and Cmd are the argument vectors that a pod's command and args override.
 	Entrypoint, Cmd []string
-	// Env holds "NAME=value" entries. Without a PATH entry one with the usual bin folders is added.
+	// Env contains "NAME=value" entries. If there is no PATH entry, one with the usual bin folders is added.
 	Env []string
 	// User is "UID" or "UID:GID", or a name from /etc/passwd; empty means root.
 	User string
-	// Architecture is a GOARCH value; empty means that of the running program.
+	// Architecture is a GOARCH value; empty means the architecture of the running program.
 	Architecture string
-	// Files are the contents. Parent folders, /tmp, /etc/passwd, /etc/group and /etc/nsswitch.conf come by themselves
-	// and give way to entries of the same path.
+	// Files are the files of the image. Parent folders and the usual folders and files, such as /tmp, /etc/passwd, /etc/group and
+	// /etc/nsswitch.conf, are added automatically. An entry of the same path replaces them.
 	Files []File
 }
 
-// File is one entry of an image. At most one of Source, Content and Link is set; with none of them the entry is an empty file,
-// or a folder if Mode says so.
+// File is one entry of an image. At most one of Source, Content and Link is set. If none is set, the entry is a folder if Mode has
+// fs.ModeDir, otherwise an empty file.
 type File struct {
-	// Path is absolute and clean: "/bin/echo".
+	// Path is an absolute, clean path, such as "/bin/echo".
 	Path string
 	// Source is the path of a regular file on this machine. It must not change while the image is written.
 	Source string
-	// Content is the file's content itself.
+	// Content is the content of the file.
 	Content []byte
-	// Mode holds the permission bits and fs.ModeDir for a folder. Zero means 0755 for Source, 0644 for Content.
+	// Mode contains the permission bits, and fs.ModeDir for a folder. Zero means 0755 with Source, otherwise 0644. Links ignore it.
 	Mode fs.FileMode
 	// Link is the target of a symbolic link.
 	Link string
 }
 
-// epoch dates every entry, so that time does not change the bytes.
+// epoch is the modification time of every entry, so that the bytes do not depend on the time of the build.
 var epoch = time.Unix(0, 0).UTC()
 
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// nameForm asks for a host, a path and a tag: without a host a container runtime would look in a public registry.
+// nameForm requires a host, a path and a tag. Without a host, a container runtime would assume a public registry.
 var nameForm = regexp.MustCompile(`^([a-z0-9.-]+\.[a-z0-9.-]+|localhost)(:[0-9]+)?(/[a-z0-9._-]+)+:([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})$`)
 
-// Write writes the image to w as a tar archive holding an OCI image layout.
-// It reads each Source twice, first for the digest, so that no layer is held in memory.
+// Write writes the image to w as a tar archive in OCI image layout.
+// It reads each Source twice, the first time for the digest, so that it never holds a layer in memory.
 func Write(w io.Writer, spec Spec) error {
 	match := nameForm.FindStringSubmatch(spec.Name)
 	if match == nil {
@@ -70,7 +70,7 @@ func Write(w io.Writer, spec Spec) error {
 	}
 	tag := match[4]
 	if tag == "latest" {
-		// kubelet would try to pull it at every start, and there is no registry to pull from.
+		// By default, kubelet would try to pull this tag at every container start, and there is no registry.
 		return fmt.Errorf("naming image %q: a tag other than latest is needed", spec.Name)
 	}
 	entries, err := layout(spec.Files)
@@ -91,7 +91,7 @@ func Write(w io.Writer, spec Spec) error {
 	return nil
 }
 
-// document is a small file of the layout.
+// document is a small file of the OCI image layout.
 type document struct {
 	name string
 	data []byte
@@ -129,7 +129,7 @@ func describe(spec Spec, tag string, layer ocispec.Descriptor) ([]document, erro
 	}
 	manifest.Platform = &platform
 	manifest.Annotations = map[string]string{
-		// containerd takes the whole name from its own annotation; the standard one holds only the tag.
+		// containerd reads the full name from its own annotation; the standard annotation contains only the tag.
 		"io.containerd.image.name": spec.Name,
 		ocispec.AnnotationRefName:  tag,
 	}
@@ -153,7 +153,7 @@ func describe(spec Spec, tag string, layer ocispec.Descriptor) ([]document, erro
 	}, nil
 }
 
-// blob encodes a value and names it by its digest.
+// blob encodes a value as JSON and returns it as a document named by its digest.
 func blob(mediaType string, value any) (ocispec.Descriptor, document, error) {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -176,7 +176,7 @@ func withPath(env []string) []string {
 	return append([]string{defaultPath}, env...)
 }
 
-// writeArchive writes the documents and then the layer, which it checks against its digest while it streams.
+// writeArchive writes the documents and then the layer. It verifies the layer's digest while it writes.
 func writeArchive(w io.Writer, documents []document, layer ocispec.Descriptor, entries []File) error {
 	archive := tar.NewWriter(w)
 	for _, d := range documents {

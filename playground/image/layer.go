@@ -16,8 +16,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// base holds what programs expect to find in any image: the users, the order of name lookups, a folder for temporary files,
-// and the places a runtime mounts over.
+// base returns the entries that programs and container runtimes expect in any image: users and groups, the name lookup configuration,
+// a folder for temporary files, and mount points.
 func base() []File {
 	return []File{
 		{Path: "/dev", Mode: fs.ModeDir | 0o755},
@@ -32,7 +32,7 @@ func base() []File {
 	}
 }
 
-// layout completes the files with the base and all parent folders, gives each its mode and sorts by path.
+// layout adds the base entries and all parent folders to the files, sets each entry's mode, and sorts the entries by path.
 func layout(files []File) ([]File, error) {
 	all := map[string]File{}
 	for _, f := range files {
@@ -76,7 +76,7 @@ func layout(files []File) ([]File, error) {
 	return entries, nil
 }
 
-// normal checks one entry and fills in its mode.
+// normal validates one entry and sets its mode.
 func normal(f File) (File, error) {
 	if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path || f.Path == "/" {
 		return f, errors.New("want a clean absolute path")
@@ -105,7 +105,7 @@ func normal(f File) (File, error) {
 	return f, nil
 }
 
-// digestLayer returns the descriptor of the layer that writeLayer makes of the entries.
+// digestLayer returns the descriptor of the layer that writeLayer produces from the entries.
 func digestLayer(entries []File) (ocispec.Descriptor, error) {
 	digester := digest.Canonical.Digester()
 	size := &counter{}
@@ -158,7 +158,7 @@ func writeSource(layer *tar.Writer, name string, mode int64, source string) erro
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // the file was only read, so an error has no effect
 	info, err := file.Stat()
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func header(name string, kind byte, mode, size int64) *tar.Header {
 	return &tar.Header{Typeflag: kind, Name: name, Mode: mode, Size: size, ModTime: epoch, Format: tar.FormatPAX}
 }
 
-// tarMode turns the bits of package fs into those of the tar format, which are the ones of Unix.
+// tarMode converts mode bits of package fs to those of the tar format, which are the Unix mode bits.
 func tarMode(mode fs.FileMode) int64 {
 	bits := int64(mode.Perm())
 	if mode&fs.ModeSetuid != 0 {

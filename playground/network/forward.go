@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// dialers is how many connections can be under way to being established at once.
+// dialers is the number of connections that can be in the process of being established at the same time.
 const dialers = 4
 
 type request struct {
@@ -18,8 +18,8 @@ type request struct {
 	result  chan net.Conn
 }
 
-// Forward accepts connections on the listener, which is in the caller's network namespace, and leads each to the address
-// inside the "internet". It returns when the context ends or the listener fails.
+// Forward accepts connections on the listener in the caller's network namespace and forwards each to the address inside the "internet".
+// It returns nil when the context ends, or an error if the listener fails.
 func (i Internet) Forward(ctx context.Context, listener net.Listener, address string, log *slog.Logger) error {
 	requests := make(chan request)
 	for range dialers {
@@ -52,7 +52,7 @@ func (i Internet) Forward(ctx context.Context, listener net.Listener, address st
 	}
 }
 
-// dial lives on one thread inside the "internet". A connection belongs to the namespace it was made in for good.
+// dial establishes connections from one thread inside the "internet". A socket stays in the network namespace in which it was created.
 func (i Internet) dial(ctx context.Context, requests <-chan request, ready chan<- error, log *slog.Logger) {
 	runtime.LockOSThread()
 	if err := i.enter(); err != nil {
@@ -65,7 +65,7 @@ func (i Internet) dial(ctx context.Context, requests <-chan request, ready chan<
 		case <-ctx.Done():
 			return
 		case r := <-requests:
-			// An IPv4 address literal: the dial happens on this thread and no other.
+			// The address is an IPv4 literal, so no resolver runs and the socket is created on this thread.
 			conn, err := net.DialTimeout("tcp4", r.address, 5*time.Second)
 			if err != nil {
 				log.Warn("cannot connect", "address", r.address, "error", err)
@@ -78,7 +78,7 @@ func (i Internet) dial(ctx context.Context, requests <-chan request, ready chan<
 func join(a, b *net.TCPConn) {
 	done := make(chan struct{}, 2)
 	pass := func(to, from *net.TCPConn) {
-		_, _ = io.Copy(to, from) // either side may hang up at any time; that is not an error
+		_, _ = io.Copy(to, from) // either side may close the connection at any time; that is not an error
 		_ = to.CloseWrite()
 		done <- struct{}{}
 	}

@@ -1,5 +1,5 @@
-// Package network makes the "internet" that joins all nodes: a network namespace with one bridge, the cables that lead
-// into it, and what cuts them. Nothing of it is visible in the machine's own network namespace.
+// Package network creates the "internet" that connects all nodes: a network namespace with one bridge. It also manages the cables
+// (veth pairs) between nodes and bridge, and the partitions. None of it is visible in the machine's own network namespace.
 package network
 
 import (
@@ -20,13 +20,13 @@ import (
 
 const bridge = "br0"
 
-// Internet is the namespace, held by a mount on a file.
+// Internet is the network namespace, kept alive by a bind mount on a file.
 type Internet struct {
-	// Path of the file.
+	// Path is the path of that file.
 	Path string
 }
 
-// Ensure makes the namespace and its bridge unless they are there.
+// Ensure creates the namespace and its bridge if they do not exist. It can be called repeatedly.
 func (i Internet) Ensure() error {
 	if !i.exists() {
 		if err := i.create(); err != nil {
@@ -45,7 +45,7 @@ func (i Internet) Ensure() error {
 	return nil
 }
 
-// exists reports whether the file is a mounted namespace, not just a file.
+// exists reports whether a network namespace is mounted on the file.
 func (i Internet) exists() bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(i.Path, &fs) == nil && fs.Type == unix.NSFS_MAGIC
@@ -60,7 +60,7 @@ func (i Internet) create() error {
 	}
 	result := make(chan error)
 	go func() {
-		// The thread is never unlocked, so that it ends with the goroutine and takes the foreign namespace with it.
+		// The thread is never unlocked, so the runtime destroys it, and its network namespace with it, when the goroutine ends.
 		runtime.LockOSThread()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			result <- err
@@ -71,7 +71,7 @@ func (i Internet) create() error {
 	return <-result
 }
 
-// equip runs inside the namespace.
+// equip sets up the loopback interface and the bridge. It runs inside the namespace.
 func equip() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -98,7 +98,7 @@ func equip() error {
 	return netlink.LinkSetUp(br)
 }
 
-// Remove lets the namespace go. It is gone once its last cable is.
+// Remove unmounts the namespace and removes its file. The kernel destroys the namespace once its last user is gone.
 func (i Internet) Remove() error {
 	for i.exists() {
 		if err := unix.Unmount(i.Path, unix.MNT_DETACH); err != nil {
@@ -111,7 +111,7 @@ func (i Internet) Remove() error {
 	return nil
 }
 
-// Do runs f on a thread that is inside the namespace. What f starts is inside too; goroutines it starts are not.
+// Do runs f on a thread inside the namespace. Processes that f starts are inside too; goroutines that f starts are not.
 func (i Internet) Do(f func() error) error {
 	result := make(chan error)
 	go func() {
@@ -125,7 +125,7 @@ func (i Internet) Do(f func() error) error {
 	return <-result
 }
 
-// enter moves the calling thread, which must be locked, into the namespace.
+// enter moves the calling thread into the namespace. The caller must have locked the thread.
 func (i Internet) enter() error {
 	handle, err := netns.GetFromPath(i.Path)
 	if err != nil {
@@ -138,7 +138,8 @@ func (i Internet) enter() error {
 	return nil
 }
 
-// Plug makes a cable from the bridge to the namespace of a process, where its end is called eth0 and has the MAC address.
+// Plug creates a cable (veth pair) from the bridge to the network namespace of process pid. The end in that namespace is called eth0 and has
+// the given MAC address.
 func (i Internet) Plug(cable, mac string, pid int) error {
 	hardware, err := net.ParseMAC(mac)
 	if err != nil {
@@ -170,7 +171,7 @@ func (i Internet) Plug(cable, mac string, pid int) error {
 	return nil
 }
 
-// Unplug removes a cable, if it is there. The kernel does it by itself, but later, when a node's namespace goes.
+// Unplug removes a cable if it exists. The kernel also removes it with the node's network namespace, but only some time later.
 func (i Internet) Unplug(cable string) error {
 	if !i.exists() {
 		return nil
@@ -195,7 +196,7 @@ func (i Internet) Unplug(cable string) error {
 	return nil
 }
 
-// run starts a program with text as its input; the error holds what it said.
+// run starts a program with input as its standard input. The error contains what the program wrote to its standard error.
 func run(input, name string, args ...string) error {
 	_, err := output(input, name, args...)
 	return err

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Every frame that the bridge passes on is looked at, so a cut hits established connections and ARP as well.
-// Cables rather than addresses decide, because pods of all clusters may have the same addresses.
+// The rule checks every frame that the bridge forwards, so a cut also stops established connections and ARP.
+// It matches cables rather than addresses because pods of different clusters may have the same addresses.
 const table = `add table bridge playground
 add set bridge playground cut { type ifname . ifname; }
 add chain bridge playground forward { type filter hook forward priority 0; policy accept; }
@@ -18,13 +18,13 @@ flush chain bridge playground forward
 add rule bridge playground forward meta iifname . meta oifname @cut drop
 `
 
-// Pair is two cables between which nothing passes.
+// Pair is a pair of cables between which all traffic is dropped.
 type Pair struct{ A, B string }
 
-// Cut stops all traffic between each pair, both ways. It is idempotent.
+// Cut drops all traffic between each pair of cables, in both directions. It is idempotent.
 func (i Internet) Cut(pairs []Pair) error { return i.change("add", pairs) }
 
-// Heal ends the cuts of the given pairs, those that there are.
+// Heal removes the cuts of the given pairs. It ignores pairs that are not cut.
 func (i Internet) Heal(pairs []Pair) error {
 	now, err := i.Cuts()
 	if err != nil {
@@ -51,7 +51,7 @@ func (i Internet) change(verb string, pairs []Pair) error {
 	return nil
 }
 
-// Cuts returns the pairs that are cut, each once, sorted.
+// Cuts returns the pairs that are cut, sorted, each pair once.
 func (i Internet) Cuts() ([]Pair, error) {
 	if !i.exists() {
 		return nil, nil

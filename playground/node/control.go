@@ -13,13 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// controlSocket is inside the node, where only root can reach it.
+// controlSocket is the path of the control socket inside the node. Only root can connect to it.
 const controlSocket = "/run/playground.sock"
 
-// Verb is what can be done to a program of a running node.
+// Verb is an operation on a program of a running node.
 type Verb string
 
-// The verbs. Stop holds until Start; a killed program is started again by itself.
+// The verbs. A stopped program stays stopped until StartIt. The supervisor restarts a killed program.
+// StatusOf needs no program: it only reads the status of all programs.
 const (
 	StatusOf Verb = "status"
 	StopIt   Verb = "stop"
@@ -37,7 +38,8 @@ type reply struct {
 	Programs []Status `json:"programs,omitempty"`
 }
 
-// Control asks the node whose folder is dir. The answer lists all its programs as they are afterwards.
+// Control sends a verb for one program to the node whose folder is dir. It returns the status of all programs of the node after the
+// operation.
 func Control(dir string, verb Verb, program string) ([]Status, error) {
 	id, err := Process(dir)
 	if err != nil {
@@ -65,7 +67,7 @@ func Control(dir string, verb Verb, program string) ([]Status, error) {
 	return r.Programs, nil
 }
 
-// listen answers on the control socket.
+// listen opens the control socket and serves requests in the background.
 func (s *supervisor) listen(socket string) error {
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -150,8 +152,8 @@ func (s *supervisor) obey(o order) error {
 	return nil
 }
 
-// end asks a program that is no longer wanted to end, kills it if it has not in time, and returns once it is stopped, or
-// wanted again. The lock is held, but not while waiting.
+// end stops a program that is no longer wanted. It sends SIGTERM, and SIGKILL if the program is still running after patience. It returns
+// once the program is stopped or wanted again, or the node shuts down. The caller holds s.mu; end releases it while it waits.
 func (s *supervisor) end(p *program) {
 	if pid := p.status.PID; pid != 0 {
 		_ = unix.Kill(pid, unix.SIGTERM)

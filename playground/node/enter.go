@@ -13,14 +13,14 @@ import (
 	"liqo.io/playground/cgroup"
 )
 
-// Streams are a program's input and outputs.
+// Streams are the standard input, output and error of a program.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
 }
 
-// Exec runs a program in all namespaces and in the control group of the node whose folder is dir. The calling process joins
-// the group for good. The error is an *exec.ExitError if the program failed.
+// Exec runs a program in all namespaces and in the control group of the node whose folder is dir. The calling process moves into
+// that control group permanently. If the program fails, the error is an *exec.ExitError.
 func Exec(dir string, args []string, streams Streams) error {
 	spec, err := Load(dir)
 	if err != nil {
@@ -39,12 +39,12 @@ func Exec(dir string, args []string, streams Streams) error {
 	}
 	result := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the runtime destroys the thread when the goroutine ends
 		if err := enter(id.PID); err != nil {
 			result <- fmt.Errorf("entering node %s: %w", spec.Node.Name, err)
 			return
 		}
-		_ = os.Setenv("PATH", path) // both for finding the program and for the program itself
+		_ = os.Setenv("PATH", path) // for finding the program and for the program itself
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Dir = "/"
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err
@@ -57,14 +57,14 @@ func Exec(dir string, args []string, streams Streams) error {
 	return <-result
 }
 
-// enter moves the calling thread into the namespaces of a process; its children will be in the PID namespace too.
+// enter moves the calling thread into the namespaces of a process. Only new child processes enter the PID namespace.
 func enter(pid int) error {
 	handle, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(handle) }()
-	// A thread that shares its root and working folder with others may not change its mounts.
+	// setns(2) rejects a mount namespace for a thread that shares its root and working directory with other threads.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return err
 	}

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// secondStage marks the run of Init that has its cgroup namespace.
+// secondStage is the environment variable that marks the second stage of Init, which runs in the node's cgroup namespace.
 const secondStage = "PLAYGROUND_NODE_STAGE=2"
 
 const path = "/opt/playground/bin:/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Init is PID 1 of a node. It returns only when the node is to end.
+// Init runs as PID 1 of a node. It returns nil after SIGTERM or SIGINT, or an error if the node cannot start.
 func Init(specPath string) error {
 	dir := filepath.Dir(specPath)
 	if os.Getenv("PLAYGROUND_NODE_STAGE") != "2" {
@@ -62,8 +62,9 @@ func Init(specPath string) error {
 	return nil
 }
 
-// firstStage waits until the control group and the cable are in place and starts the program anew in a cgroup namespace:
-// a namespace takes as its root the groups its maker is in, and only a new program is wholly inside it.
+// firstStage waits until the node's control group and cable are ready. Then it creates a cgroup namespace and executes this program again.
+// The root of a cgroup namespace is the control group of the process that creates it. Only one thread calls unshare, so the exec is
+// needed to move the whole process into the namespace.
 func firstStage() error {
 	if word, err := io.ReadAll(os.Stdin); err != nil || string(word) != "go" {
 		return errors.New("waiting for the start: whoever starts this node has gone")
@@ -84,7 +85,7 @@ func writeFiles(spec Spec) error {
 		if err := os.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
 			return err
 		}
-		// A link, as /etc/resolv.conf often is, must not be followed.
+		// Remove the old file first, so that WriteFile does not follow a symbolic link. /etc/resolv.conf is often one.
 		if err := os.Remove(f.Path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -95,7 +96,7 @@ func writeFiles(spec Spec) error {
 	return unix.Sethostname([]byte(spec.Node.Name))
 }
 
-// load gives a ruleset to nft.
+// load applies an nftables ruleset with nft.
 func load(ruleset string) error {
 	cmd := exec.Command("nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(ruleset)

@@ -13,8 +13,8 @@ import (
 	"liqo.io/playground/component"
 )
 
-// mountAll turns a copy of this machine's mounts into a node's own. Programs and libraries stay those of the machine;
-// /etc is laid over; /var, /opt, /tmp and /run are the node's.
+// mountAll changes a copy of this machine's mounts into the node's own mounts. Programs and libraries stay those of the machine.
+// /etc is an overlay over the machine's /etc. /var, /opt, /tmp and /run belong to the node.
 func mountAll(spec Spec) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("leaving the machine's mounts: %w", err)
@@ -38,7 +38,7 @@ func mountAll(spec Spec) error {
 			return err
 		}
 	}
-	// Opened before the first of them covers another: the machine's /var may hold all of them.
+	// Open all sources before the first mount, because a mount can cover the source of another one. For example, all may be below /var.
 	binds, err := open([]bind{
 		{in(optional), "/opt", false},
 		{spec.Set, component.Set, true},
@@ -76,7 +76,8 @@ func mount(source, target, kind string, flags uintptr, data string) error {
 	return nil
 }
 
-// sysctls shows programs the kernel settings they insist on, and keeps them from changing the machine's.
+// sysctls makes /proc/sys show the values that kubelet requires, and makes its folders kernel, vm and fs read-only to protect the
+// machine's settings.
 func sysctls(dir string) error {
 	for name, value := range map[string]string{"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"} {
 		file := filepath.Join(dir, filepath.Base(name))
@@ -104,7 +105,7 @@ type bind struct {
 	readOnly       bool
 }
 
-// open replaces each source by a name that stays valid when its path gets covered.
+// open replaces each source by its path in /proc/self/fd, which stays valid when another mount covers the original path.
 func open(binds []bind) ([]bind, error) {
 	for i, b := range binds {
 		fd, err := unix.Open(b.source, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -138,7 +139,7 @@ func (b bind) mount() error {
 	return mount("", b.target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
 }
 
-// folders makes what the programs expect to find.
+// folders creates the folders and links that the node's programs expect.
 func folders() error {
 	for _, dir := range []string{
 		"/run/netns", "/run/lock", "/run/containerd", "/var/lib/containerd", "/var/lib/kubelet", "/var/lib/etcd", "/var/lib/cni",

@@ -1,5 +1,5 @@
-// Package node makes a machine of a cluster out of namespaces, a control group and a folder, and is the machine's first
-// process: it mounts, wires, and keeps the programs of the plan running.
+// Package node runs one machine of a cluster, made of Linux namespaces, a control group and a folder. It also contains PID 1 of that
+// machine: it sets up mounts and network, and supervises the programs of the plan.
 package node
 
 import (
@@ -21,22 +21,22 @@ import (
 	"liqo.io/playground/process"
 )
 
-// Spec is a node and where on this machine it keeps its things.
+// Spec describes a node and the places on this machine that it uses.
 type Spec struct {
 	component.Plan
-	// Dir is the node's folder: its disk, logs and credentials.
+	// Dir is the node's folder, which holds its disk, logs and credentials.
 	Dir string `json:"dir"`
-	// Set is the folder of programs and images that package build made.
+	// Set is the folder of programs and images that package build produced.
 	Set string `json:"set"`
 	// Volumes is the folder of the cluster's persistent volumes.
 	Volumes string `json:"volumes"`
 	// Group is the name of the node's control group.
 	Group string `json:"group"`
-	// Hierarchies are those of this machine.
+	// Hierarchies are the cgroup hierarchies of this machine.
 	Hierarchies []cgroup.Hierarchy `json:"hierarchies"`
 }
 
-// The folders inside Dir.
+// The folders and files inside Dir.
 const (
 	logs        = "log"
 	credentials = "kubernetes"
@@ -50,7 +50,8 @@ const (
 	specFile    = "node.json"
 )
 
-// Start makes the node run. The credentials are copied from the folder pki. A node that runs already is left alone.
+// Start starts a node and returns once its control socket responds. It copies the credentials from the folder pki. It does nothing if
+// the node is already running.
 func Start(spec Spec, pki string, internet network.Internet) error {
 	id, err := process.Load(filepath.Join(spec.Dir, pidFile))
 	if err != nil {
@@ -93,7 +94,7 @@ func prepare(spec Spec, pki string) error {
 	if err != nil {
 		return err
 	}
-	// Whole or not at all: without it the node could not be stopped.
+	// Write the file atomically: Stop cannot stop a node without it.
 	file := filepath.Join(spec.Dir, specFile)
 	if err := os.WriteFile(file+".new", data, 0o600); err != nil {
 		return err
@@ -101,7 +102,7 @@ func prepare(spec Spec, pki string) error {
 	return os.Rename(file+".new", file)
 }
 
-// start brings up PID 1 and lets it go on only when its control group and its cable are in place.
+// start starts PID 1 of the node. PID 1 waits on its standard input until its control group and its cable are ready.
 func start(spec Spec, internet network.Internet) (err error) {
 	group := cgroup.Group{Hierarchies: spec.Hierarchies, Name: spec.Group}
 	if err := group.Make(); err != nil {
@@ -161,7 +162,7 @@ func start(spec Spec, internet network.Internet) (err error) {
 	return await(spec.Dir, ended)
 }
 
-// await returns once the node answers.
+// await returns once the node responds on its control socket. It fails if PID 1 ends, or after one minute.
 func await(dir string, ended <-chan error) error {
 	const limit = time.Minute
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -183,10 +184,10 @@ func await(dir string, ended <-chan error) error {
 	}
 }
 
-// Process returns PID 1 of the node whose folder is dir. It may not be alive.
+// Process returns the identity of PID 1 of the node whose folder is dir. The process may have ended.
 func Process(dir string) (process.ID, error) { return process.Load(filepath.Join(dir, pidFile)) }
 
-// Load reads the spec a node was last started with.
+// Load returns the Spec that the node was last started with.
 func Load(dir string) (Spec, error) {
 	var spec Spec
 	data, err := os.ReadFile(filepath.Join(dir, specFile))
@@ -199,12 +200,12 @@ func Load(dir string) (Spec, error) {
 	return spec, nil
 }
 
-// Stop ends the node whose folder is dir; its disk stays. With grace its programs are asked to end first, otherwise
-// it is as if the plug were pulled. A node that does not run is fine.
+// Stop stops the node whose folder is dir and keeps its disk. With grace, the node's programs get SIGTERM and time to end first.
+// Without grace, it is like a power failure. Stopping a node that is not running is not an error.
 func Stop(dir string, grace bool, internet network.Internet) error {
 	spec, err := Load(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it was never started
+		return nil // the node was never started
 	}
 	if err != nil {
 		return err
@@ -217,7 +218,7 @@ func Stop(dir string, grace bool, internet network.Internet) error {
 		if err := id.Signal(unix.SIGTERM); err != nil {
 			return err
 		}
-		_ = id.Wait(shutdown + 2*time.Second) // what does not end by then is killed
+		_ = id.Wait(shutdown + 2*time.Second) // End kills the rest
 	}
 	if err := id.End(20 * time.Second); err != nil {
 		return fmt.Errorf("stopping node %s: %w", spec.Node.Name, err)

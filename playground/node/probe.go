@@ -13,7 +13,7 @@ import (
 	"liqo.io/playground/component"
 )
 
-// ready reports whether what the program needs is there now.
+// ready reports whether the program may start: its sockets accept connections and the API server returns the resource in Get.
 func (p *program) ready() bool {
 	for _, socket := range p.Sockets {
 		conn, err := net.DialTimeout("unix", socket, time.Second)
@@ -35,7 +35,7 @@ func (p *program) ready() bool {
 	return p.probe.ok()
 }
 
-// probe asks for one URL again and again.
+// probe checks one URL repeatedly with the same client.
 type probe struct {
 	client *http.Client
 	url    string

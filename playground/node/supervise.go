@@ -17,47 +17,47 @@ import (
 )
 
 const (
-	// shutdown is how long programs have to end when the node is asked to.
+	// shutdown is how long programs have to end after SIGTERM when the node shuts down.
 	shutdown = 4 * time.Second
-	// patience is how long one program has to end when it is stopped.
+	// patience is how long a single program has to end after SIGTERM when it is stopped.
 	patience = 5 * time.Second
-	// A program that ends is started again after shortPause, or longPause if it had hardly begun.
+	// A program that ends is restarted after shortPause if it ran for more than 5 s, otherwise after longPause.
 	shortPause = 200 * time.Millisecond
 	longPause  = time.Second
 )
 
-// State is what a program does.
+// State is the state of a program.
 type State string
 
 // The states of a program.
 const (
-	Waiting State = "waiting" // for what it needs
+	Waiting State = "waiting" // its prerequisites are not ready yet
 	Running State = "running"
-	Pausing State = "pausing" // it ended and will be started again
-	Stopped State = "stopped" // by hand
-	Done    State = "done"    // it was to run once
+	Pausing State = "pausing" // it ended and will be restarted
+	Stopped State = "stopped" // the user stopped it
+	Done    State = "done"    // it runs only once and succeeded
 )
 
-// Status is one program of a node.
+// Status is the current status of one program of a node.
 type Status struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
-	// PID is the number inside the node, 0 if it doesn't run.
+	// PID is the process ID inside the node's PID namespace, or 0 if the program is not running.
 	PID int `json:"pid,omitempty"`
-	// Starts counts how often it was started.
+	// Starts counts how often the program was started.
 	Starts int `json:"starts"`
 }
 
-// supervisor keeps the programs of a node running and collects every process that ends, as PID 1 has to.
+// supervisor keeps the programs of a node running. As PID 1, it also reaps every process that ends.
 type supervisor struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
 	programs []*program
 	children map[int]*program
 	ending   bool
-	// logs is the folder of the programs' logs.
+	// logs is the folder of the programs' log files.
 	logs string
-	// ended gets a signal when processes have ended.
+	// ended receives SIGCHLD after processes have ended.
 	ended chan os.Signal
 }
 
@@ -66,7 +66,7 @@ type program struct {
 	status Status
 	wanted bool
 	exit   syscall.WaitStatus
-	// probe remembers the client of Get.
+	// probe is the HTTP client for Get, created at its first use.
 	probe *probe
 }
 
@@ -93,7 +93,7 @@ func (s *supervisor) start() {
 	}
 }
 
-// collect takes in all processes that have ended. One signal may stand for many.
+// collect reaps all processes that have ended. One SIGCHLD may stand for several of them.
 func (s *supervisor) collect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,8 @@ func (s *supervisor) collect() {
 	}
 }
 
-// keep is the life of one program.
+// keep supervises one program until the node shuts down: it starts the program, waits for its end and restarts it. It returns earlier if
+// the program runs only once and has succeeded.
 func (s *supervisor) keep(p *program) {
 	for {
 		if !s.await(p) {
@@ -136,11 +137,11 @@ func (s *supervisor) keep(p *program) {
 	}
 }
 
-// pause waits before a program is started again, but not if it isn't wanted any more.
+// pause waits before a program is restarted. It returns early if the program is no longer wanted or the node shuts down.
 func (s *supervisor) pause(p *program, long time.Duration) {
 	end := time.Now().Add(long)
 	wake := time.AfterFunc(long, func() {
-		s.mu.Lock() // so that it can't come between a look at the clock and the wait
+		s.mu.Lock() // prevents a lost wake-up between the time check and the wait below
 		defer s.mu.Unlock()
 		s.changed.Broadcast()
 	})
@@ -153,7 +154,7 @@ func (s *supervisor) pause(p *program, long time.Duration) {
 	}
 }
 
-// await returns once the program is wanted and has all it needs, or false if the node ends.
+// await returns true once the program is wanted and its prerequisites are ready. It returns false if the node shuts down.
 func (s *supervisor) await(p *program) bool {
 	for {
 		s.mu.Lock()
@@ -177,7 +178,7 @@ func (s *supervisor) await(p *program) bool {
 	}
 }
 
-// done reports whether the named programs, which run once, have done so.
+// done reports whether the named programs, which run only once, have succeeded.
 func (s *supervisor) done(names []string) bool {
 	for _, p := range s.programs {
 		if slices.Contains(names, p.Name) && p.status.State != Done {
@@ -187,8 +188,8 @@ func (s *supervisor) done(names []string) bool {
 	return true
 }
 
-// launch starts the program with its output in its log. The lock is held over the start, so that collect can't
-// see it end before it is known.
+// launch starts the program and appends its output to its log. It holds the lock while it starts the program, so that collect cannot reap
+// the process before children contains it.
 func (s *supervisor) launch(p *program) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +222,7 @@ func (s *supervisor) launch(p *program) error {
 	return nil
 }
 
-// waitFor waits until the program has ended and reports whether it succeeded.
+// waitFor waits until the program has ended and reports whether it exited with code 0.
 func (s *supervisor) waitFor(p *program) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +243,7 @@ func (s *supervisor) set(p *program, state State) {
 	s.changed.Broadcast()
 }
 
-// shutdown asks every program to end and waits a while. What is left ends with PID 1.
+// shutdown sends SIGTERM to every program and waits up to the constant shutdown for them to end. The kernel kills the rest when PID 1 exits.
 func (s *supervisor) shutdown() {
 	s.mu.Lock()
 	s.ending = true

@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// wire sets up the node's own network; its cable is in place already.
+// wire configures the node's network: addresses, routes, sysctls and the nftables ruleset. eth0, the node's end of its cable, already exists.
 func wire(spec Spec) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -66,14 +66,14 @@ func forwarding() error {
 		"net.ipv4.ip_forward":             "1",
 		"net.ipv4.conf.all.rp_filter":     "0",
 		"net.ipv4.conf.default.rp_filter": "0",
-		// Without it Services do not work between pods of one node: frames between ports of the CNI's bridge would
-		// bypass the firewall, and with it the way back of address translation.
+		// Services between pods of one node need this setting with the bridge plugin. Without it, frames between ports of the CNI bridge
+		// bypass netfilter, so replies are not translated back (reverse NAT).
 		"net.bridge.bridge-nf-call-iptables": "1",
 	} {
 		file := "/proc/sys/" + strings.ReplaceAll(name, ".", "/")
 		err := os.WriteFile(file, []byte(value), 0o644)
 		if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(name, "net.bridge") {
-			continue // a machine without bridge filtering needs none
+			continue // the kernel has no bridge netfilter, so bridged frames need no setting
 		}
 		if err != nil {
 			return fmt.Errorf("setting %s: %w", name, err)

@@ -1,4 +1,4 @@
-// Command pause holds the namespaces of a pod: it is PID 1 of a pod's sandbox, does nothing, buries orphans and ends at
+// Command pause keeps the namespaces of a pod alive. It is PID 1 of the pod's sandbox, reaps orphaned processes, and exits on
 // SIGTERM or SIGINT.
 package main
 
@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	debug.SetGCPercent(-1) // nothing is allocated after this point, so the collector would only cost memory
+	debug.SetGCPercent(-1) // garbage collection would only use memory, because nothing is allocated from here on
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCHLD)
 	for received := range signals {
@@ -21,7 +21,7 @@ func main() {
 	}
 }
 
-// reap collects every ended child. One SIGCHLD may stand for many of them.
+// reap reaps all child processes that have ended. One SIGCHLD may stand for several of them.
 func reap() {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)

@@ -1,5 +1,5 @@
-// Package pki makes the keys, certificates and kubeconfigs that a cluster asks for. Files that exist already are kept,
-// so that a creation that was cut short can go on.
+// Package pki creates the keys, certificates and kubeconfigs of a cluster. It keeps existing keys and certificates, so that an interrupted
+// creation of a cluster can resume. It always rewrites kubeconfigs.
 package pki
 
 import (
@@ -23,10 +23,10 @@ import (
 	"liqo.io/playground/component"
 )
 
-// lifetime is longer than any playground lives.
+// lifetime is the validity period of certificates. Ten years exceed the life of any playground cluster.
 const lifetime = 10 * 365 * 24 * time.Hour
 
-// Write makes everything that is missing in the folder dir.
+// Write creates all missing keys and certificates in the folder dir, and writes the kubeconfigs.
 func Write(dir string, certificates []component.Certificate, kubeconfigs []component.Kubeconfig) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making folder %s: %w", dir, err)
@@ -57,7 +57,7 @@ func exists(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// issue writes the key first: a certificate in place means that both are whole.
+// issue creates a key and a certificate. It writes the key first, so an existing certificate file means that both files are complete.
 func issue(dir string, want component.Certificate) error {
 	key, err := newKey(filepath.Join(dir, want.Name+".key"))
 	if err != nil {
@@ -190,7 +190,7 @@ current-context: %[1]s
 `, k.Cluster, k.Server, k.User, parts[0], parts[1], parts[2]))
 }
 
-// place writes a secret file that appears whole or not at all.
+// place writes a secret file atomically, readable only by root.
 func place(name string, data []byte) error {
 	if err := os.WriteFile(name+".new", data, 0o600); err != nil {
 		return err

@@ -11,11 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockPause is how long Lock rests before it tries again: the kernel's own wait could not be ended by a context.
+// lockPause is how long Lock waits between attempts. Lock polls because a context cannot interrupt a blocking flock(2).
 const lockPause = 20 * time.Millisecond
 
-// Lock takes the lock that a file stands for, and waits as long as another process, or another caller in this one, holds it. waiting is
-// called once, if there is a wait, with the process that holds the lock: its ID and command. The lock ends with unlock, or with the process.
+// Lock locks the named file with flock(2). It waits while another process, or another caller in this process, holds the lock. If it has to
+// wait, it calls waiting once with a description of the holder: its process ID and command line. The lock ends when unlock is called or
+// the process ends. The error wraps ctx.Err() if ctx ends first.
 func Lock(ctx context.Context, name string, waiting func(holder string)) (unlock func(), err error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -45,19 +46,19 @@ func Lock(ctx context.Context, name string, waiting func(holder string)) (unlock
 	}
 }
 
-// sign writes into a lock who holds it. That is for people: a lock without it is as good.
+// sign writes the process ID and command line of the holder into the lock file. They only serve messages to users, so errors are ignored.
 func sign(file *os.File) {
 	if file.Truncate(0) == nil {
 		_, _ = file.WriteAt(fmt.Appendf(nil, "process %d (%s)", os.Getpid(), strings.Join(os.Args, " ")), 0)
 	}
 }
 
-// holder is who signed a lock.
+// holder returns the description that sign wrote into a lock file.
 func holder(file *os.File) string {
-	text := make([]byte, 300) // as much of a command as a line takes
+	text := make([]byte, 300) // enough of a command line for one line of output
 	n, _ := file.ReadAt(text, 0)
 	if n == 0 {
-		return "another command" // it has taken the lock this very moment
+		return "another command" // the holder has just taken the lock and not written its description yet
 	}
 	return string(text[:n])
 }

@@ -1,5 +1,5 @@
-// Package process knows running processes by number and start time, so that a number that has been given to another
-// process is never signalled.
+// Package process identifies running processes by process ID, start time and boot. This makes sure that a signal never reaches another
+// process that has reused the process ID.
 package process
 
 import (
@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ID is one process, for ever.
+// ID identifies one process uniquely, also after its process ID has been reused.
 type ID struct {
 	PID int `json:"pid"`
 	// Start is the start time in clock ticks since boot.
 	Start uint64 `json:"start"`
-	// Boot is the identity of the boot.
+	// Boot is the ID of the boot, from /proc/sys/kernel/random/boot_id.
 	Boot string `json:"boot"`
 }
 
@@ -42,13 +42,13 @@ func Of(pid int) (ID, error) {
 	return ID{pid, start, boot}, nil
 }
 
-// stat reads the state letter and the start time.
+// stat reads the state letter and the start time from /proc/PID/stat.
 func stat(pid int) (state byte, start uint64, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, 0, err
 	}
-	// The second field is the program's name in parentheses and may hold anything.
+	// Skip the second field: it is the program's name in parentheses and may contain any character.
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
 	if len(fields) < 20 {
 		return 0, 0, errors.New("/proc stat is too short")
@@ -57,7 +57,7 @@ func stat(pid int) (state byte, start uint64, err error) {
 	return fields[0][0], start, err
 }
 
-// Alive reports whether the process runs. One that has ended and waits to be collected does not.
+// Alive reports whether the process is running. A zombie is not alive.
 func (id ID) Alive() bool {
 	if id.PID <= 0 {
 		return false
@@ -69,7 +69,7 @@ func (id ID) Alive() bool {
 	return err == nil && start == id.Start && state != 'Z' && state != 'X'
 }
 
-// Signal signals the process if it is still the same one.
+// Signal sends a signal to the process. It does nothing if the process has ended.
 func (id ID) Signal(signal unix.Signal) error {
 	if !id.Alive() {
 		return nil
@@ -82,7 +82,7 @@ func (id ID) Signal(signal unix.Signal) error {
 		return fmt.Errorf("opening process %d: %w", id.PID, err)
 	}
 	defer func() { _ = unix.Close(handle) }()
-	// Looked at again: from here on the handle can't come to mean another process.
+	// Check again now that the pidfd is open: from here on it cannot refer to another process.
 	if !id.Alive() {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (id ID) Signal(signal unix.Signal) error {
 	return nil
 }
 
-// Wait waits until the process has ended.
+// Wait waits until the process has ended. It returns an error after timeout.
 func (id ID) Wait(timeout time.Duration) error {
 	for deadline := time.Now().Add(timeout); id.Alive(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -102,7 +102,7 @@ func (id ID) Wait(timeout time.Duration) error {
 	return nil
 }
 
-// End kills the process and waits until it has ended.
+// End kills the process with SIGKILL and waits until it has ended. It returns an error after timeout.
 func (id ID) End(timeout time.Duration) error {
 	if err := id.Signal(unix.SIGKILL); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (id ID) End(timeout time.Duration) error {
 	return id.Wait(timeout)
 }
 
-// Save writes the identity to a file.
+// Save writes the identity to a file atomically.
 func (id ID) Save(name string) error {
 	data, err := json.Marshal(id)
 	if err != nil {
@@ -122,7 +122,7 @@ func (id ID) Save(name string) error {
 	return os.Rename(name+".new", name)
 }
 
-// Load reads an identity; a file that is not there gives the zero ID, which is not alive.
+// Load reads an identity from a file. If the file does not exist, it returns the zero ID, which is not alive.
 func Load(name string) (ID, error) {
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,19 +16,19 @@ import (
 	"time"
 )
 
-// part is what one service of an application says: who answered for it, and what the services that it needs have said.
+// part is the response of one service of an application: the identity of the responding pod, and the responses of the services that it needs.
 type part struct {
-	// Service is the name it was asked under, empty for the one that was asked first.
+	// Service is the host name under which the service was called. It is empty in the response of the first service.
 	Service string `json:"service,omitempty"`
 	identity
-	// Address is the one it was reached under, HOST:PORT.
+	// Address is the local address of the connection, HOST:PORT.
 	Address string `json:"address,omitempty"`
-	// Error says why there is no answer, or none that is whole.
+	// Error is the reason why the service sent no valid response.
 	Error string `json:"error,omitempty"`
 	Needs []part `json:"needs,omitempty"`
 }
 
-// whole tells whether every service that was needed has answered.
+// whole reports whether this service and all services below it in the tree responded.
 func (p part) whole() bool {
 	if p.Error != "" {
 		return false
@@ -55,8 +55,8 @@ func (p part) tree(b *strings.Builder, indent string) {
 	}
 }
 
-// app serves one service of an application. It asks all the services that it needs, by name, and answers with the whole tree: as JSON if the
-// client accepts that, with status 502 if one of them did not answer. /healthz is about itself alone.
+// app serves one service of an application. For each request, it calls all services in -needs and responds with the whole tree of responses.
+// The response is JSON if the client accepts that, otherwise text. Its status is 502 if any service failed. /healthz calls no other service.
 func app(ctx context.Context, args []string, log io.Writer) error {
 	flags := flag.NewFlagSet("app", flag.ContinueOnError)
 	listen := flags.String("listen", ":8080", "address to serve on")
@@ -75,7 +75,7 @@ func app(ctx context.Context, args []string, log io.Writer) error {
 	}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	logger.Info("serving", "protocol", "http", "address", listener.Addr().String())
-	// A new connection each time, so that whoever is behind a name now is asked.
+	// Use a new connection for each request, so that it reaches the pod that the name currently leads to.
 	client := &http.Client{Timeout: *timeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	server := &http.Server{Handler: self.app(client, list(*needs)), ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
@@ -90,7 +90,7 @@ func app(ctx context.Context, args []string, log io.Writer) error {
 	return server.Shutdown(finish)
 }
 
-// whoAmI names this copy of the server.
+// whoAmI returns the identity of this server.
 func whoAmI() (identity, error) {
 	self := identity{Pod: os.Getenv("POD_NAME"), Node: os.Getenv("NODE_NAME"), Cluster: os.Getenv("CLUSTER_NAME")}
 	if self.Pod != "" {
@@ -131,7 +131,7 @@ func (i identity) app(client *http.Client, needs []string) http.Handler {
 	return mux
 }
 
-// ask returns what a service says; one that does not answer is an answer too.
+// ask calls a service and returns its response. If the call fails, the returned part contains the error.
 func ask(ctx context.Context, client *http.Client, authority string) part {
 	said := part{}
 	err := func() error {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// get prints the answer of each URL over a new connection.
+// get requests each URL over a new connection and prints the response bodies.
 func get(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("get", flag.ContinueOnError)
 	timeout := flags.Duration("timeout", 3*time.Second, "time for one request in all")
@@ -36,7 +36,7 @@ func get(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// fetch copies an answer to out and returns its status.
+// fetch copies a response body to out and returns the status code. It sends data, if any, with POST.
 func fetch(ctx context.Context, client *http.Client, url, data string, out io.Writer) (int, error) {
 	method, body := http.MethodGet, io.Reader(nil)
 	if data != "" {
@@ -57,17 +57,17 @@ func fetch(ctx context.Context, client *http.Client, url, data string, out io.Wr
 	return response.StatusCode, nil
 }
 
-// probed is the outcome of one URL.
+// probed is the result of requesting one URL.
 type probed struct {
 	URL          string  `json:"url"`
 	Milliseconds float64 `json:"milliseconds"`
-	// Status is that of HTTP; Answer is the body, at most its first 64 KiB. Error says why there is no answer.
+	// Status is the HTTP status code. Answer is the response body, at most its first 64 KiB. Error is the reason for a failure.
 	Status int    `json:"status,omitempty"`
 	Answer string `json:"answer,omitempty"`
 	Error  string `json:"error,omitempty"`
 }
 
-// probe gets all URLs at once, each over a new connection, and prints the outcomes in the order of the arguments.
+// probe requests all URLs at once, each over a new connection. It prints the results in the order of the arguments.
 func probe(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("probe", flag.ContinueOnError)
 	timeout := flags.Duration("timeout", 3*time.Second, "time for one request in all")
@@ -98,7 +98,7 @@ func probe(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// bounded keeps the first 64 KiB of what is written to it.
+// bounded keeps the first 64 KiB that are written to it and discards the rest.
 type bounded struct{ strings.Builder }
 
 func (b *bounded) Write(p []byte) (int, error) {
@@ -106,7 +106,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// udp sends one datagram and prints the answer. There is no second try: a lost packet is a result.
+// udp sends one datagram and prints the response. It does not retry, because a lost packet is a result.
 func udp(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("udp", flag.ContinueOnError)
 	timeout := flags.Duration("timeout", 2*time.Second, "time to wait for the answer")
@@ -120,7 +120,7 @@ func udp(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	// Closing wakes the read at SIGTERM as well as at the deadline.
+	// Closing the connection unblocks the read at SIGTERM as well as at the deadline.
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	if _, err := conn.Write([]byte(flags.Arg(1))); err != nil {
 		return fmt.Errorf("sending to %s: %w", flags.Arg(0), err)
@@ -156,7 +156,7 @@ func lookup(ctx context.Context, names []string, out io.Writer) error {
 	return nil
 }
 
-// sleep waits; a signal ends it early and is no failure.
+// sleep waits for the given duration. A signal ends it early without an error.
 func sleep(ctx context.Context, text string) error {
 	if text == "infinity" {
 		<-ctx.Done()

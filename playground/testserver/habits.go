@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// habit returns the arguments for a program that was called under another name: people type curl and jq, and this program does what they
-// mostly mean by it.
+// habit returns the arguments for run. If the program was called as curl or jq, it puts that name first. This supports the most common
+// uses of these tools.
 func habit(program string, args []string) []string {
 	if name := filepath.Base(program); name == "curl" || name == "jq" {
 		return append([]string{name}, args...)
@@ -22,7 +22,7 @@ func habit(program string, args []string) []string {
 	return args
 }
 
-// headers are given as "NAME: VALUE", repeated.
+// headers is the value of a repeatable flag of the form "NAME: VALUE".
 type headers http.Header
 
 func (h headers) String() string { return "" }
@@ -36,7 +36,7 @@ func (h headers) Set(text string) error {
 	return nil
 }
 
-// curl prints the answer of each URL, whatever its status. Without a scheme it is http.
+// curl prints the response body of each URL, whatever its status. A URL without a scheme uses http.
 func curl(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("curl", flag.ContinueOnError)
 	header := headers{}
@@ -70,7 +70,7 @@ func curl(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// jq prints JSON from its input for people. It knows the filter "." only.
+// jq formats JSON from its input for people. It supports only the filter ".".
 func jq(args []string, in io.Reader, out io.Writer) error {
 	if len(args) != 1 || args[0] != "." {
 		return fmt.Errorf("%w; jq knows the filter . only", errUsage)

@@ -1,26 +1,26 @@
-// Command testserver is the workload of tests: an echo server over HTTP and UDP, a source of streams, the clients for them, and the few
-// commands a test wants to run in a container that has no shell.
+// Command testserver is the workload of tests: an echo server over HTTP and UDP, a source of data streams, and the clients for them. It also has
+// the few commands that a test needs in a container without a shell.
 //
 //	testserver [serve] [-http :8080,:9090] [-udp :5353] [-stream :9000]
 //	                                                      echo until SIGTERM; the default
-//	testserver get [-timeout 3s] [-data TEXT] URL...      print each answer; fails on the first error or status above 399
-//	testserver probe [-timeout 3s] URL...                 get all at once and print one line of JSON for each; failures are results
-//	testserver udp [-timeout 2s] HOST:PORT MESSAGE        send one datagram and print the answer
+//	testserver get [-timeout 3s] [-data TEXT] URL...      print each response body; fails on the first error or status above 399
+//	testserver probe [-timeout 3s] URL...                 request all at once and print one line of JSON for each; failures are results
+//	testserver udp [-timeout 2s] HOST:PORT MESSAGE        send one datagram and print the response
 //	testserver stream [-for 10s] [-rate N] [-stall 100ms] [-reconnect] HOST:9000
-//	                                                      receive as fast as can be, or N bytes a second, until the time is over or
-//	                                                      SIGTERM, and print throughput and every stall as JSON
+//	                                                      receive as fast as possible, or N bytes per second, until the time is over or
+//	                                                      SIGTERM, and print the throughput and every stall as JSON
 //	testserver rtt [-count 1000] [-interval 0] [-udp] HOST:9000
 //	                                                      measure round trips and print their distribution as JSON
-//	testserver app [-listen :8080] [-needs HOST:PORT,...]  a service of an application, with what those say that it needs
-//	testserver curl [-s] [-H 'NAME: VALUE'] URL...        print each answer, for people
-//	testserver jq .                                       print JSON from its input, for people
+//	testserver app [-listen :8080] [-needs HOST:PORT,...]  serve one service of an application, which calls the services in -needs
+//	testserver curl [-s] [-H 'NAME: VALUE'] URL...        print each response body, for people
+//	testserver jq .                                       format the JSON of the standard input for people
 //	testserver lookup NAME...                             print the addresses of each name
-//	testserver sleep DURATION|infinity                    wait, or until SIGTERM
+//	testserver sleep DURATION|infinity                    wait for this duration or until SIGTERM
 //	testserver cat FILE...                                print files
 //	testserver write FILE TEXT                            write a file
 //	testserver exit CODE                                  end with this exit code
 //
-// Called curl or jq, it is that. It exits with 1 when a command fails and with 2 when the command line makes no sense.
+// If it is called under the name curl or jq, it runs that command. It exits with 1 if a command fails and with 2 if the command line is invalid.
 package main
 
 import (
@@ -36,16 +36,16 @@ import (
 	"syscall"
 )
 
-// errUsage marks a command line that makes no sense.
+// errUsage is the error for an invalid command line.
 var errUsage = errors.New("usage: testserver serve|app|get|curl|jq|probe|udp|stream|rtt|lookup|sleep|cat|write|exit [ARGUMENTS]")
 
-// exitCode is the outcome of the command exit.
+// exitCode is the error of the command exit. It makes the program exit with that code.
 type exitCode int
 
 func (c exitCode) Error() string { return "exit " + strconv.Itoa(int(c)) }
 
 func main() {
-	// PID 1 has no default signal handling: without this a pod would be killed only after its grace period.
+	// The kernel ignores signals to PID 1 that have no handler. Without this handler, a pod would end only after its grace period.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	err := run(ctx, habit(os.Args[0], os.Args[1:]), os.Stdout)
 	stop()
@@ -63,7 +63,7 @@ func main() {
 	}
 }
 
-// run does one command and writes its result to out.
+// run runs one command and writes its result to out.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
 		args = slices.Concat([]string{"serve"}, args)

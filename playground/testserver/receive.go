@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// stall is a time in which nothing arrived.
+// stall is a period in which no data arrived.
 type stall struct {
-	// At is when it ended, or the stream did.
+	// At is the end of the stall: the time when data arrived again or the measurement ended.
 	At           time.Time `json:"at"`
 	Milliseconds float64   `json:"milliseconds"`
 }
 
-// reception is what came of receiving a stream.
+// reception is the result of receiving a stream.
 type reception struct {
 	Bytes         int64   `json:"bytes"`
 	Seconds       float64 `json:"seconds"`
 	BitsPerSecond float64 `json:"bitsPerSecond"`
-	// Longest is the longest time between two reads that brought something, the time before the first and after the last included.
+	// Longest is the longest time between two reads that returned data. It includes the times before the first and after the last read.
 	Longest float64 `json:"longestStallMilliseconds"`
-	// Stalls are those of at least the threshold, in order.
+	// Stalls are the stalls that lasted at least the threshold, in order of time.
 	Stalls []stall `json:"stalls"`
-	// Breaks are the errors that ended a connection before its time, such as a reset.
+	// Breaks are the errors that ended a connection early, such as a reset.
 	Breaks []string `json:"breaks"`
 }
 
-// meter measures what arrives; its times are monotonic.
+// meter measures received data. It uses monotonic times.
 type meter struct {
 	reception
 	threshold   time.Duration
@@ -40,7 +40,7 @@ type meter struct {
 }
 
 func newMeter(threshold time.Duration, now time.Time) *meter {
-	// Empty lists, not null: whoever reads the JSON counts them.
+	// Use empty lists, so that the JSON contains [] instead of null and its readers can count the entries.
 	return &meter{reception: reception{Stalls: []stall{}, Breaks: []string{}}, threshold: threshold, began: now, last: now}
 }
 
@@ -68,8 +68,8 @@ func (m *meter) end(now time.Time) reception {
 	return m.reception
 }
 
-// receive reads a stream until its time is over or a signal comes, and prints what it measured. A connection that breaks is counted; with
-// -reconnect another one goes on, otherwise it is the end, which is no failure of the command: the result says so.
+// receive reads a stream until its duration ends or a signal arrives, and prints the measurement. It records each broken connection. With
+// -reconnect, it then connects again; otherwise, it stops. A broken connection is not an error of the command, because the result shows it.
 func receive(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("stream", flag.ContinueOnError)
 	duration := flags.Duration("for", 10*time.Second, "how long; 0 until SIGTERM")
@@ -83,7 +83,7 @@ func receive(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// Before the time begins to run: what is measured is never shorter than what was asked for.
+	// Start the meter before the timer, so that the measurement is never shorter than the requested duration.
 	meter := newMeter(*threshold, time.Now())
 	if *duration > 0 {
 		var cancel context.CancelFunc
@@ -109,7 +109,7 @@ func receive(ctx context.Context, args []string, out io.Writer) error {
 // drain reads until the connection breaks or ctx ends.
 func drain(ctx context.Context, conn net.Conn, meter *meter) error {
 	defer func() { _ = conn.Close() }()
-	// A deadline in the past wakes the read.
+	// A deadline in the past unblocks the read.
 	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
 	buffer := make([]byte, chunk)
 	for {
@@ -134,7 +134,7 @@ func dialStream(ctx context.Context, address string, rate int64) (net.Conn, erro
 	return conn, nil
 }
 
-// dialAgain tries until it is answered or ctx ends.
+// dialAgain retries to connect every 50 ms until it succeeds or ctx ends.
 func dialAgain(ctx context.Context, address string, rate int64) (net.Conn, error) {
 	for {
 		conn, err := dialStream(ctx, address, rate)

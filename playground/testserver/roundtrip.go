@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// trips is what came of measuring round trips; times are in microseconds.
+// trips is the result of measuring round trips. Times are in microseconds.
 type trips struct {
 	Protocol string `json:"protocol"`
 	Sent     int    `json:"sent"`
-	// Lost datagrams were not answered in time; over TCP nothing is lost.
+	// Lost is the number of datagrams without a response in time. Over TCP, it is always 0.
 	Lost int     `json:"lost"`
 	Min  float64 `json:"minMicroseconds"`
 	P50  float64 `json:"p50Microseconds"`
@@ -27,10 +27,11 @@ type trips struct {
 	Max  float64 `json:"maxMicroseconds"`
 }
 
-// patience is how long a datagram's answer is waited for.
+// patience is how long to wait for the response to a datagram. Over TCP, the limit is ten times as long.
 const patience = time.Second
 
-// roundTrips sends a few bytes to the stream port of a server, waits until they come back, and so on: one at a time over one connection.
+// roundTrips measures round trips to the stream port of a server, one at a time over one connection. For each, it sends 16 bytes and waits
+// until the server has sent them back.
 func roundTrips(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("rtt", flag.ContinueOnError)
 	count := flags.Int("count", 1000, "how many")
@@ -78,7 +79,7 @@ func roundTrips(ctx context.Context, args []string, out io.Writer) error {
 	return json.NewEncoder(out).Encode(result)
 }
 
-// trip sends a number and waits for it; a late answer to an earlier question is passed over.
+// trip sends a number and waits until the server has sent it back. It skips late responses to earlier requests.
 func trip(conn net.Conn, number uint64) (time.Duration, error) {
 	var question, answer [16]byte
 	binary.BigEndian.PutUint64(question[:], number)
@@ -114,7 +115,7 @@ func trip(conn net.Conn, number uint64) (time.Duration, error) {
 	}
 }
 
-// quantile of sorted values, by the nearest rank; 0 of none.
+// quantile returns the q-quantile of sorted values by the nearest-rank method, or 0 if there are no values.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0

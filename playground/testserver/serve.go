@@ -17,25 +17,25 @@ import (
 	"time"
 )
 
-// identity says which copy of the server answers.
+// identity identifies the server instance that responds.
 type identity struct {
-	// Pod is $POD_NAME, or else the host name, which in a pod is the pod's name.
+	// Pod is $POD_NAME, or the host name if that is not set. In a pod, the host name is normally the pod's name.
 	Pod string `json:"pod"`
-	// Node is $NODE_NAME, empty if that is not set.
+	// Node is $NODE_NAME, or empty if that is not set.
 	Node string `json:"node,omitempty"`
-	// Cluster is $CLUSTER_NAME, empty if that is not set.
+	// Cluster is $CLUSTER_NAME, or empty if that is not set.
 	Cluster string `json:"cluster,omitempty"`
 }
 
-// caller is what /whoami says: who asked whom.
+// caller is the response of /whoami: the server's identity and both addresses of the connection.
 type caller struct {
 	identity
-	// Remote is the client as the server sees it, Local the address the client reached, both HOST:PORT.
+	// Remote is the client's address as the server sees it. Local is the server's address that the client reached. Both are HOST:PORT.
 	Remote string `json:"remote"`
 	Local  string `json:"local"`
 }
 
-// answer is what the HTTP echo says about a request.
+// answer is the HTTP echo's description of a request.
 type answer struct {
 	caller
 	Method string              `json:"method"`
@@ -67,7 +67,7 @@ func (a answer) text() string {
 	return b.String()
 }
 
-// serve listens on all wanted ports and echoes until ctx ends. A port that cannot be opened is an error.
+// serve listens on all requested ports and serves until ctx ends. It returns an error if it cannot open a port.
 func serve(ctx context.Context, args []string, log io.Writer) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	web := flags.String("http", ":8080", "HTTP addresses, separated by commas; empty for none")
@@ -110,7 +110,7 @@ func serve(ctx context.Context, args []string, log io.Writer) error {
 			return fmt.Errorf("listening for streams: %w", err)
 		}
 		defer func() { _ = listener.Close() }()
-		// The same number for both protocols, also where the system has chosen it.
+		// UDP uses the port number of the TCP listener, even if the system chose that number.
 		conn, err := net.ListenPacket("udp", listener.Addr().String())
 		if err != nil {
 			return fmt.Errorf("listening for round trips: %w", err)
@@ -143,11 +143,15 @@ func list(addresses string) []string {
 	return strings.FieldsFunc(addresses, func(r rune) bool { return r == ',' })
 }
 
-// maxBytes bounds the answer of /bytes.
+// maxBytes is the size limit of a /bytes response.
 const maxBytes = 1 << 30
 
-// handler answers /healthz with "ok", /bytes?n=N with N bytes, /whoami with the caller's address and this server as JSON, and everything else with the request itself, as JSON if the
-// client accepts only that, followed by the request's body.
+// handler returns the HTTP handler of the echo server:
+//   - /healthz responds with "ok".
+//   - /bytes?n=N responds with N bytes.
+//   - /whoami responds with the addresses of the connection and the identity of this server, as JSON.
+//   - Everything else responds with a description of the request, as text followed by the request's body. If the client accepts only JSON,
+//     the description is JSON and the body is omitted.
 func handler(self identity, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) {
@@ -162,7 +166,7 @@ func handler(self identity, logger *slog.Logger) http.Handler {
 		logger.Info("request", "method", r.Method, "url", r.URL.String(), "remote", r.RemoteAddr)
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
-		// A client that leaves early is its own affair.
+		// Ignore the error: the client may close the connection early.
 		_, _ = io.CopyN(w, zeros{}, n)
 	})
 	mux.HandleFunc("/whoami", func(w http.ResponseWriter, r *http.Request) {
@@ -179,7 +183,7 @@ func handler(self identity, logger *slog.Logger) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		// HTTP/1 answers would otherwise cut the request's body off once they begin.
+		// Otherwise, an HTTP/1 server stops reading the request's body when it starts to respond.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		fmt.Fprint(w, said.text())
 		if r.ContentLength != 0 {
@@ -190,7 +194,7 @@ func handler(self identity, logger *slog.Logger) http.Handler {
 	return mux
 }
 
-// asked tells who sent the request to which address of ours.
+// asked returns the client's address, the local address of the connection and the identity of this server.
 func (i identity) asked(r *http.Request) caller {
 	said := caller{identity: i, Remote: r.RemoteAddr}
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
@@ -206,7 +210,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// echo answers every datagram with one line about it until the connection is closed.
+// echo responds to every datagram with one line that describes it, until the connection is closed.
 func echo(conn net.PacketConn, self identity, logger *slog.Logger) error {
 	buffer := make([]byte, 65536)
 	for {
@@ -215,7 +219,7 @@ func echo(conn net.PacketConn, self identity, logger *slog.Logger) error {
 			return err
 		}
 		logger.Info("datagram", "bytes", n, "remote", from.String())
-		// The answer is short whatever came in, so that it fits in one datagram.
+		// Limit the message, so that the response fits into one datagram.
 		line := fmt.Sprintf("pod: %s remote: %s bytes: %d message: %q\n", self.Pod, from, n, buffer[:min(n, 512)])
 		if _, err := conn.WriteTo([]byte(line), from); err != nil {
 			logger.Warn("answering a datagram failed", "remote", from.String(), "error", err)

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// The first line of a connection says what the client wants of it.
+// The first line that a client sends on a connection selects the service.
 const (
-	wantSource = "source" // followed by a number: bytes per second without end, 0 for as many as the path takes
-	wantEcho   = "echo"   // every byte comes back
+	wantSource = "source" // followed by a number: bytes per second to send without end; 0 means as fast as possible
+	wantEcho   = "echo"   // the server sends every byte back
 )
 
-// beat is how often a paced source sends.
+// beat is the sending interval of a stream with a limited rate.
 const beat = 10 * time.Millisecond
 
-// chunk is how much is sent and received at once: large enough that the calls cost little.
+// chunk is the number of bytes sent or received per system call. It is large enough to keep the overhead per call low.
 const chunk = 256 << 10
 
 // stream serves connections until the listener is closed.
@@ -33,7 +33,7 @@ func stream(ctx context.Context, listener net.Listener) error {
 		go func() {
 			defer func() { _ = conn.Close() }()
 			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-			// How a connection ends is what the client measures.
+			// Ignore the error, because the client measures how a connection ends.
 			_ = serveStream(ctx, conn)
 		}()
 	}
@@ -68,7 +68,7 @@ func flood(conn net.Conn) error {
 	}
 }
 
-// pace sends rate bytes a second. What could not be sent in time is not made up for: the stream has a speed, not a schedule.
+// pace sends rate bytes per second. After a delay, it does not catch up, because the rate is a limit for every moment and not an average.
 func pace(ctx context.Context, conn net.Conn, rate int64) error {
 	data := make([]byte, max(1, rate*int64(beat)/int64(time.Second)))
 	tick := time.NewTicker(beat)
@@ -85,7 +85,7 @@ func pace(ctx context.Context, conn net.Conn, rate int64) error {
 	}
 }
 
-// bounce sends every datagram back as it came until the connection is closed.
+// bounce sends every datagram back unchanged until the connection is closed.
 func bounce(conn net.PacketConn) error {
 	buffer := make([]byte, 65536)
 	for {
@@ -94,8 +94,8 @@ func bounce(conn net.PacketConn) error {
 			return err
 		}
 		if err != nil {
-			continue // an ICMP error about an earlier answer
+			continue // an ICMP error caused by an earlier response
 		}
-		_, _ = conn.WriteTo(buffer[:n], from) // a lost answer is what the client measures
+		_, _ = conn.WriteTo(buffer[:n], from) // ignore the error, because the client measures lost responses
 	}
 }
