@@ -50,7 +50,7 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 	}
 	if err == nil {
 		if err := undo.lock.Release(ctx); err != nil {
-			c.Warn("The lock of the installation is not given back, which ends by itself: %v", err)
+			c.Warn("The lock of the installation could not be released; it expires by itself: %v", err)
 		}
 		if ready.upgrades != "" && ready.upgrades != ready.chart.AppVersion() {
 			c.Info("Upgraded from version %s to %s", ready.upgrades, ready.chart.AppVersion())
@@ -64,7 +64,7 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 		return fmt.Errorf("%w\nTaking it back failed too: %w", err, rollbackErr)
 	}
 	if releaseErr := undo.lock.Release(ctx); releaseErr != nil {
-		c.Warn("The lock of the installation is not given back, which ends by itself: %v", releaseErr)
+		c.Warn("The lock of the installation could not be released; it expires by itself: %v", releaseErr)
 	}
 	if undo.applied != nil && !undo.applied.Fresh() {
 		return fmt.Errorf("%w\nEverything was taken back: version %s is at work as before", err, ready.upgrades)
@@ -145,7 +145,7 @@ func (u *undoing) acquire(ctx context.Context, step *console.Step, ready *prepar
 		return ctx, err
 	}
 	if lock.From != "" {
-		u.Warn("The lock of %s, taken at %s, is not renewed any more: it was killed, and what it left half done is finished first", lock.From, lock.FromSince.UTC().Format(time.RFC3339))
+		u.Warn("The lock of %s, acquired at %s, is no longer renewed: that command was killed. What it left unfinished is completed first", lock.From, lock.FromSince.UTC().Format(time.RFC3339))
 		u.release.Abandoned = true
 	}
 	revision, err := u.release.Revision()

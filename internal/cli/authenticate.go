@@ -14,7 +14,7 @@ func (a *app) authenticateCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "authenticate",
 		Aliases: []string{"auth"},
-		Short:   "Make the local cluster known to a provider",
+		Short:   "Authenticate the local cluster with a provider",
 		Long: "Do the handshake with the remote cluster, the provider: the first part of peer. Afterwards the local cluster may\n" +
 			"ask it for resources (create resourceslice).",
 		Example: example(`
@@ -25,7 +25,7 @@ func (a *app) authenticateCommand() *cobra.Command {
 	remote := remoteFlags(command.Flags())
 	auth.add(command.Flags())
 	a.addDryRun(command.Flags())
-	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
@@ -54,7 +54,7 @@ func (a *app) unauthenticateCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "unauthenticate",
 		Aliases: []string{"unauth"},
-		Short:   "Take the identity with a provider back",
+		Short:   "Revoke the identity issued by a provider",
 		Long: "Undo authenticate: the remote cluster forgets the local one. It fails while resources of the remote cluster are in\n" +
 			"use; unpeer gives them back first.",
 		Example: example(`
@@ -64,8 +64,8 @@ func (a *app) unauthenticateCommand() *cobra.Command {
 	}
 	remote := remoteFlags(command.Flags())
 	a.addDryRun(command.Flags())
-	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
-	command.Flags().BoolVar(&wait, "wait", true, "Wait until the last objects are gone too; what has to happen in order is always waited for")
+	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
+	command.Flags().BoolVar(&wait, "wait", true, "Also wait until the last objects are deleted; steps that others depend on are always waited for")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()

@@ -146,7 +146,7 @@ func (a *app) createConfigurationCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "configuration",
 		Aliases: []string{"config", "conf"},
-		Short:   "Tell the address ranges of a peer",
+		Short:   "Create the Configuration with the CIDRs of a peer",
 		Long: "Create a Configuration: tell this cluster the address ranges of a peer's pods and the peer's external CIDR, as that cluster\n" +
 			"knows them. Its name is the peer's cluster ID.",
 		Example: example(`
@@ -184,10 +184,10 @@ func (a *app) createConfigurationCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	a.addPeerFlag(command, &peer)
-	flags.StringSliceVar(&remote.Pod, "pod-cidr", nil, "Pod CIDRs of the peer, as its pods have them (required)")
+	flags.StringSliceVar(&remote.Pod, "pod-cidr", nil, "Pod CIDRs of the peer, as configured there (required)")
 	flags.StringSliceVar(&remote.External, "external-cidr", nil, "External CIDR of the peer (required)")
-	flags.BoolVar(&wait, "wait", false, "Wait until the ranges have a place in this cluster")
-	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait")
+	flags.BoolVar(&wait, "wait", false, "Wait until the CIDRs are remapped in this cluster")
+	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait")
 	output.add(flags, "Only print the object, do not create it")
 	a.addDryRun(flags)
 	required(command, "pod-cidr", "external-cidr")
@@ -234,7 +234,7 @@ func (a *app) generateConfigurationCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "configuration",
 		Aliases: []string{"config", "conf"},
-		Short:   "Print this cluster's address ranges, to be applied in a peer",
+		Short:   "Generate the Configuration of this cluster, to be applied on a peer",
 		Long: "Print the Configuration that tells a peer the address ranges of this cluster. It holds no secret. It goes into the peer's tenant\n" +
 			"namespace for this cluster, which has to exist there.",
 		Example: example(`

@@ -77,7 +77,7 @@ func (a *app) sliceCommand(of sliceVerb) *cobra.Command {
 	})
 	flags := command.Flags()
 	flags.StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
-	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait until it is in effect")
+	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait until it takes effect")
 	a.addDryRun(flags)
 	required(command, "remote-cluster-id")
 	return command

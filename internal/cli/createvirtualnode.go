@@ -38,7 +38,7 @@ func (a *app) createVirtualNodeCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "virtualnode NAME",
 		Aliases: kindVirtualNode.aliases,
-		Short:   "Make a node that stands for a provider",
+		Short:   "Create a virtual node for a provider",
 		Long: "Create a VirtualNode, and so a node of that name: from a ResourceSlice that was granted, whose amounts and classes it takes, or\n" +
 			"from the kubeconfig of a Secret in the tenant namespace and the amounts and classes given.",
 		Example: example(`
@@ -67,23 +67,23 @@ func (a *app) createVirtualNodeCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringVar(&o.provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
-	flags.StringVar(&o.slice, "resource-slice-name", "", "The granted ResourceSlice to make the node of")
-	flags.StringVar(&o.secret, "kubeconfig-secret-name", "", "The Secret with the kubeconfig to use, in the tenant namespace")
-	flags.BoolVar(&o.createNode, "create-node", true, "Make a Node; without one there is only what is reflected")
+	flags.StringVar(&o.slice, "resource-slice-name", "", "Granted ResourceSlice from which the node takes its resources")
+	flags.StringVar(&o.secret, "kubeconfig-secret-name", "", "Secret in the tenant namespace with the kubeconfig to use")
+	flags.BoolVar(&o.createNode, "create-node", true, "Create a Node; without a Node, Liqo only reflects resources and offloads no pods")
 	flags.BoolVar(&o.disableNetworkCheck, "disable-network-check", false, "Keep the Node Ready while the network to the provider is down")
 	flags.StringVar(&o.template, "vk-options-template", "", "VkOptionsTemplate of the virtual kubelet, namespace/name (default: that of the installation)")
 	o.resources = resourceFlags{cpu: "2", memory: "4Gi", pods: "110"}
-	flags.StringVar(&o.resources.cpu, "cpu", o.resources.cpu, "CPU of the node; with a ResourceSlice that one's")
-	flags.StringVar(&o.resources.memory, "memory", o.resources.memory, "Memory of the node; with a ResourceSlice that one's")
-	flags.StringVar(&o.resources.pods, "pods", o.resources.pods, "Number of pods of the node; with a ResourceSlice that one's")
+	flags.StringVar(&o.resources.cpu, "cpu", o.resources.cpu, "CPU of the node (default with a ResourceSlice: what it grants)")
+	flags.StringVar(&o.resources.memory, "memory", o.resources.memory, "Memory of the node (default with a ResourceSlice: what it grants)")
+	flags.StringVar(&o.resources.pods, "pods", o.resources.pods, "Number of pods of the node (default with a ResourceSlice: what it grants)")
 	flags.StringToStringVar(&o.resources.others, "resource", nil, "Any other resource of the node (name=quantity,...)")
 	flags.StringSliceVar(&o.storage, "storage-classes", nil, "Storage classes of the provider that may be used, the first is the default")
 	flags.StringSliceVar(&o.ingress, "ingress-classes", nil, "Ingress classes of the provider that may be used, the first is the default")
 	flags.StringSliceVar(&o.loadBalancers, "load-balancer-classes", nil, "Load-balancer classes of the provider that may be used, the first is the default")
 	flags.StringToStringVar(&o.labels, "labels", nil, "Labels of the node (key=value,...)")
 	flags.StringToStringVar(&o.nodeSelector, "node-selector", nil, "Labels of the provider's nodes that its pods may run on (key=value,...)")
-	flags.StringVar(&o.runtimeClass, "runtime-class-name", "", "Runtime class of its pods in the provider")
-	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long to wait until the node is Ready")
+	flags.StringVar(&o.runtimeClass, "runtime-class-name", "", "RuntimeClass of the offloaded pods in the provider")
+	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "Maximum time to wait until the node is Ready")
 	o.output.add(flags, "Only print the object, do not create it")
 	a.addDryRun(flags)
 	required(command, "remote-cluster-id")

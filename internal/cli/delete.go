@@ -18,7 +18,7 @@ import (
 func (a *app) deleteCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "delete",
-		Short: "Delete single objects",
+		Short: "Delete individual resources",
 		Long:  "Delete the objects that a peering is made of, one by one.",
 		Example: example(`
 			# End the tunnel to milan
@@ -75,8 +75,8 @@ func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
 	}
 	a.addDryRun(command.Flags())
 	addIgnoreNotFound(command.Flags(), &ignore)
-	command.Flags().BoolVar(&wait, "wait", true, "Wait until it is gone")
-	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait")
+	command.Flags().BoolVar(&wait, "wait", true, "Wait until the resource is deleted")
+	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait")
 	return command
 }
 

@@ -21,7 +21,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find out what is wrong, and what to do about it",
+		Short: "Diagnose problems and print their cures",
 		Long: "Check every component, certificate, permission, connection, version and address range of the installation and its peerings, and\n" +
 			"print for each problem the evidence and the cure: causes first, the worst at the top, and under each cause what it leads to. With the\n" +
 			"kubeconfig of a peer it checks both clusters, and whether what each knows of the other is true. The exit code is 1 when something fails; warnings\n" +
@@ -39,7 +39,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	flags := command.Flags()
 	remote := remoteFlags(flags)
 	output.add(flags, "Print all findings for programs")
-	flags.DurationVar(&timeout, "timeout", time.Minute, "How long to look in all")
+	flags.DurationVar(&timeout, "timeout", time.Minute, "Maximum time for all checks")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := output.validate(); err != nil {
 			return err

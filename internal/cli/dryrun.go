@@ -16,7 +16,7 @@ import (
 // reports the same problems in the same words. The API servers validate each write, with permissions and admission, but persist nothing.
 // Each write is printed as a line. A dry run does not wait, and asks the user nothing.
 func (a *app) addDryRun(flags *pflag.FlagSet) {
-	flags.BoolVar(&a.dryRun, "dry-run", false, "Have the API server check each change and tell it, and make none")
+	flags.BoolVar(&a.dryRun, "dry-run", false, "Validate every change on the API server and print it, without applying anything")
 }
 
 // plannedAddress stands for an address that is not assigned yet. It is reserved for documentation (RFC 5737).
@@ -101,8 +101,8 @@ func (c *planner) tell(format string, args ...any) {
 // rehearsed prints the last line of a dry run that succeeded.
 func (a *app) rehearsed() {
 	if a.changes.Load() == 0 {
-		a.console().Info("Dry run: there is nothing to change")
+		a.console().Info("Dry run: no changes needed")
 		return
 	}
-	a.console().Info("Dry run: nothing hinders these changes; none was made")
+	a.console().Info("Dry run succeeded: no changes applied")
 }

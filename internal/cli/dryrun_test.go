@@ -59,7 +59,7 @@ func TestDryRunOnAPIServer(t *testing.T) {
 		"create nonce --remote-cluster-id paris":                                                                   "Secret liqo-nonce in namespace liqo-tenant-paris would be created, which can be checked once its namespace exists",
 		"create nonce --remote-cluster-id Paris":                                                                   "ERRO  creating Namespace /liqo-tenant-Paris",
 		"drain tenant turin":                                                                                       "Tenant turin in namespace tenant-of-turin would be changed: spec.tenantCondition",
-		"uncordon tenant turin":                                                                                    "INFO  Dry run: there is nothing to change",
+		"uncordon tenant turin":                                                                                    "INFO  Dry run: no changes needed",
 		"cordon rs gpu --remote-cluster-id turin":                                                                  "ResourceSlice gpu in namespace tenant-of-turin would be changed: metadata.annotations[liqo.io/cordon]",
 		"generate peering-user --consumer-cluster-id turin --tls-compatibility-mode=false":                         "CertificateSigningRequest liqo-peer-user-turin would be changed: approval",
 	} {
@@ -96,7 +96,7 @@ func (n networks) rehearse() {
 			"(remote, dry run) GatewayServer rome in namespace liqo-tenant-rome would be deleted", "(local, dry run) Namespace liqo-tenant-milan would be deleted",
 		},
 	} {
-		n.has(n.must(n.both(command+" --dry-run")), append(wants, " INFO  Dry run: nothing hinders these changes; none was made\n")...)
+		n.has(n.must(n.both(command+" --dry-run")), append(wants, " INFO  Dry run succeeded: no changes applied\n")...)
 	}
 	if diff := cmp.Diff(rome, everything(t, n.rome)) + cmp.Diff(milan, everything(t, n.milan)); diff != "" {
 		t.Error("something was written:", diff)

@@ -23,7 +23,7 @@ import (
 func (a *app) forceCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "force",
-		Short: "Give up what another cluster should have a say in",
+		Short: "Undo things without contacting the peer",
 		Long:  "Do in the local cluster alone what takes two: for clusters that are gone for good.",
 		Example: example(`
 			# The cluster milan will never come back
@@ -35,7 +35,7 @@ func (a *app) forceUnpeerCommand() *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "unpeer CLUSTER-ID",
-		Short: "Forget a cluster that is gone for good",
+		Short: "Unpeer without contacting the peer",
 		Long: "Remove everything in the local cluster that belongs to a peering with another one, in both directions, without asking that one:\n" +
 			"virtual nodes and their pods, identities, what it was granted and runs here, the network between the two, and the tenant\n" +
 			"namespace. Where the other cluster still answers, run unpeer: this command leaves what is over there where it is.",
@@ -73,7 +73,7 @@ func (a *app) forceUnpeerCommand() *cobra.Command {
 		}),
 	}
 	a.addDryRun(command.Flags())
-	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	return command
 }
 

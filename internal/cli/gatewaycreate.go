@@ -25,7 +25,7 @@ func (a *app) createGatewayServerCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "gatewayserver [NAME]",
 		Aliases: []string{"server", "gws"},
-		Short:   "Make the end of a tunnel that a peer dials",
+		Short:   "Create the server side of a tunnel",
 		Long: "Create a GatewayServer: the end of a tunnel that a peer dials. Its name is the peer's cluster ID unless another is given. The peer\n" +
 			"makes the other end with create gatewayclient, and each has to be told the key of the other (generate publickey).",
 		Example: example(`
@@ -73,8 +73,8 @@ func (a *app) createGatewayServerCommand() *cobra.Command {
 	f.template.add(flags, "", serverTemplates, networkingv1beta1.ServerTemplateDefault)
 	f.add(flags, createServerFlags)
 	flags.IntVar(&mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: what the path allows)")
-	flags.BoolVar(&wait, "wait", false, "Wait until the address to dial is known, and tell it")
-	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait")
+	flags.BoolVar(&wait, "wait", false, "Wait for the address of the gateway server and print it")
+	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait")
 	output.add(flags, "Only print the object, do not create it")
 	a.addDryRun(flags)
 	oneOf(command, "service-type", "LoadBalancer", "NodePort", "ClusterIP")
@@ -91,7 +91,7 @@ func (a *app) createGatewayClientCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "gatewayclient [NAME]",
 		Aliases: []string{"client", "gwc"},
-		Short:   "Make the end of a tunnel that dials a peer",
+		Short:   "Create the client side of a tunnel",
 		Long: "Create a GatewayClient: the end of a tunnel that dials the GatewayServer of a peer, at the address in that one's status. Its name is\n" +
 			"the peer's cluster ID unless another is given. Each side has to be told the key of the other (generate publickey).",
 		Example: example(`
@@ -148,7 +148,7 @@ func (a *app) createGatewayClientCommand() *cobra.Command {
 	flags.StringVar(&f.protocol, "protocol", string(corev1.ProtocolUDP), "Protocol of the tunnel, which is UDP")
 	flags.IntVar(&mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: what the path allows)")
 	flags.BoolVar(&wait, "wait", false, "Wait until the tunnel is connected")
-	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait")
+	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait")
 	output.add(flags, "Only print the object, do not create it")
 	a.addDryRun(flags)
 	required(command, "addresses", "port")

@@ -22,7 +22,7 @@ func gatewayKind(name string) (objectKind, error) {
 func (a *app) generateCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "generate",
-		Short: "Print what a peer has to be told",
+		Short: "Generate manifests to apply on the peer",
 		Long:  "Print objects of this cluster that are to be applied in another one, for administrators who have access to one cluster each.",
 		Example: example(`
 			# Run in rome, to be applied in milan
@@ -47,5 +47,5 @@ func addGenerateFlags(flags *pflag.FlagSet, output *outputFlag, namespace *strin
 
 // addTimeout registers --timeout with a command that mostly reads and waits little.
 func addTimeout(flags *pflag.FlagSet, timeout *time.Duration) {
-	flags.DurationVar(timeout, "timeout", time.Minute, "How long to wait in all")
+	flags.DurationVar(timeout, "timeout", time.Minute, "Maximum time for the whole command")
 }

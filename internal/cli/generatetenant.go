@@ -24,7 +24,7 @@ func (a *app) generateTenantCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "tenant",
 		Aliases: kindTenant.aliases,
-		Short:   "Print this cluster's application for admission, to be applied in a provider",
+		Short:   "Generate the Tenant of this cluster, to be applied on a provider",
 		Long: "Print the Tenant by which this cluster, the consumer, is admitted by a provider: its public key, a certificate request and the\n" +
 			"provider's nonce, signed. It holds no secret. It goes into the provider's tenant namespace for this cluster.",
 		Example: example(`
@@ -109,7 +109,7 @@ func (a *app) generateIdentityCommand() *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "identity",
-		Short: "Print the identity that this cluster grants, to be applied in a consumer",
+		Short: "Generate the Identity of a consumer, to be applied on that consumer",
 		Long: "Print the Identity that this cluster, the provider, grants to a consumer whose Tenant it admitted. It holds no secret: only who\n" +
 			"has the private key of the Tenant can use it. It goes into the consumer's tenant namespace for this cluster.",
 		Example: example(`
@@ -187,7 +187,7 @@ func (a *app) getKubeconfigCommand() *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "kubeconfig IDENTITY",
-		Short: "Print the kubeconfig of an identity that a provider granted",
+		Short: "Print the kubeconfig of an Identity issued by a provider",
 		Long: "Print the kubeconfig by which this cluster, the consumer, talks to a provider as one of its identities. It holds a private key.\n" +
 			"The identity of the control plane is controlplane- and the provider's cluster ID, that of a ResourceSlice resourceslice- and its name.",
 		Example: example(`

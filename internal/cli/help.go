@@ -36,7 +36,7 @@ Use "{{.Root.CommandPath}} options" for the flags of every command.
 func (a *app) optionsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
-		Short: "List the flags that every command has",
+		Short: "List the flags of all commands",
 		Long:  "List the flags that every command has. They choose the cluster, the user and the namespace, as those of kubectl do.",
 		Example: example(`
 			%[1]s options`),

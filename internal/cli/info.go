@@ -98,7 +98,7 @@ func (a *app) infoCommand() *cobra.Command {
 	var o infoOptions
 	command := &cobra.Command{
 		Use:   "info",
-		Short: "Show what the local cluster is, and its peerings",
+		Short: "Show the local cluster and its peerings",
 		Long: "Show the local cluster: health, identity, address ranges and peerings. For people and scripts: what the cluster is and has.\n" +
 			"status shows whether its parts run, doctor what is wrong with it and what cures that, kubectl get foreignclusters the peerings as\n" +
 			"objects to watch and wait for.",
@@ -161,7 +161,7 @@ func (o *infoOptions) print(c *cluster, info any, boxes func() error) error {
 // unread warns that a part of the output is missing because it could not be read. The rest of the output is still valid.
 func (c *cluster) unread(what string, err error) {
 	if err != nil {
-		c.Warn("Not shown, or not complete: %s: %v", what, err)
+		c.Warn("Missing or incomplete: %s: %v", what, err)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestInfoWithoutWhatIsRefused(t *testing.T) {
 			t.Errorf("%s: code %d: %s", command, ran.code, ran.said)
 		}
 		for of, what := range refused {
-			if !strings.Contains(ran.said, "Not shown, or not complete: "+what+": ") {
+			if !strings.Contains(ran.said, "Missing or incomplete: "+what+": ") {
 				t.Errorf("%s without %s: %s", command, of, ran.said)
 			}
 		}

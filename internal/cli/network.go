@@ -68,9 +68,9 @@ type networkCommonFlags struct {
 }
 
 func (f *networkCommonFlags) add(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "How long to wait in all")
-	flags.BoolVar(&f.wait, "wait", false, "Wait for the end: until the tunnel is connected, or everything is gone")
-	flags.BoolVar(&f.skipValidation, "skip-validation", false, "Do not look first whether both clusters can do it")
+	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
+	flags.BoolVar(&f.wait, "wait", false, "Wait until the tunnel is connected, or everything is deleted")
+	flags.BoolVar(&f.skipValidation, "skip-validation", false, "Skip the check whether both clusters can be connected")
 }
 
 func (a *app) networkCommand() *cobra.Command {
@@ -93,7 +93,7 @@ func (a *app) networkConnectCommand(common *networkCommonFlags) *cobra.Command {
 	var o networkOptions
 	command := &cobra.Command{
 		Use:   "connect",
-		Short: "Make a tunnel between two clusters",
+		Short: "Create a tunnel between two clusters",
 		Long: "Connect the networks of the local and the remote cluster: tell each the address ranges of the other, and make a tunnel whose\n" +
 			"server is in the remote cluster and whose client is in the local one. What exists already stays as it is, unless a flag asks\n" +
 			"for something else; what is missing is made. So it can be run again at any point.",
@@ -112,7 +112,7 @@ func (a *app) networkConnectCommand(common *networkCommonFlags) *cobra.Command {
 	o.add(command)
 	o.server.template.add(flags, "gw-server-", serverTemplates, networkingv1beta1.ServerTemplateDefault)
 	o.client.add(flags, "gw-client-", clientTemplates, networkingv1beta1.ClientTemplateDefault)
-	flags.BoolVar(&o.keysNotShared, "disable-sharing-keys", false, "Do not tell each cluster the key of the other's gateway")
+	flags.BoolVar(&o.keysNotShared, "disable-sharing-keys", false, "Do not exchange the public keys of the gateways")
 	a.addDryRun(flags)
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), common.timeout)
@@ -149,7 +149,7 @@ func (a *app) networkConnectCommand(common *networkCommonFlags) *cobra.Command {
 func (a *app) networkDisconnectCommand(common *networkCommonFlags) *cobra.Command {
 	return a.networkRemovalCommand(common, &cobra.Command{
 		Use:   "disconnect",
-		Short: "Take a tunnel between two clusters down",
+		Short: "Delete the tunnel between two clusters",
 		Long: "Take the tunnel between the local and the remote cluster down: the gateways and their keys are deleted in both. The address ranges\n" +
 			"stay known and keep their places, so that connecting again gives every pod the address it had.",
 		Example: example(`
@@ -193,7 +193,7 @@ func (a *app) networkRemovalCommand(common *networkCommonFlags, command *cobra.C
 func (a *app) networkRotateKeysCommand(common *networkCommonFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "rotate-keys",
-		Short: "Give this cluster's end of a tunnel new keys",
+		Short: "Replace the keys of this cluster's side of a tunnel",
 		Long: "Give the gateway of the local cluster a new pair of keys. The remote cluster is told the new public key first and lets both in until\n" +
 			"the new one is used, so nothing is interrupted. It waits until the tunnel works with the new keys. To change the keys of the other\n" +
 			"end, run it with the clusters exchanged.",

@@ -28,7 +28,7 @@ func (a *app) networkExplainCommand(common *networkCommonFlags) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "explain SOURCE TARGET",
-		Short: "Tell every hop and rewrite of a packet between two pods, and where its way is broken",
+		Short: "Show every hop and address translation between two pods, and where the path is broken",
 		Long: "Follow a packet from one pod to another and its answer back, through the plans that the nodes and gateways on the way carry out:\n" +
 			"under which address each sees the other, which host rewrites what, and, where the way is broken, which object is the reason\n" +
 			"and what cures it. The exit code is 1 where it is broken. No packet is sent and nothing is changed.\n\n" +
@@ -53,7 +53,7 @@ func (a *app) networkExplainCommand(common *networkCommonFlags) *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringArrayVar(&remotes, "remote-kubeconfig", nil, "Path to the kubeconfig of another cluster; repeated for each")
-	flags.StringVarP(&directory, "directory", "f", "", "Read the objects from manifests below this directory, and ask no cluster")
+	flags.StringVarP(&directory, "directory", "f", "", "Read the objects from the manifests in this directory instead of from clusters")
 	output.add(flags, "Print the explanation in this format")
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := output.validate(); err != nil {

@@ -18,7 +18,7 @@ import (
 func (a *app) createCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "create",
-		Short: "Create single objects",
+		Short: "Create individual resources",
 		Long:  "Create the objects that a peering is made of, one by one.",
 		Example: example(`
 			# Ask an authenticated provider for resources
@@ -31,7 +31,7 @@ func (a *app) createCommand() *cobra.Command {
 func (a *app) getCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "get",
-		Short: "Print single values",
+		Short: "Print individual values",
 		Long:  "Print values that a peering made by hand needs.",
 		Example: example(`
 			# The nonce that the cluster rome has to sign
@@ -45,7 +45,7 @@ func (a *app) createNonceCommand() *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "nonce",
-		Short: "Make the nonce that a consumer has to sign",
+		Short: "Create the nonce that a consumer signs",
 		Long:  "Make the nonce that a consumer has to sign before the local cluster, the provider, admits it.",
 		Example: example(`
 			# Run on the provider
@@ -80,7 +80,7 @@ func (a *app) createNonceCommand() *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
-	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	output.add(command.Flags(), "Only print the object, do not create it")
 	a.addDryRun(command.Flags())
 	required(command, "remote-cluster-id")
@@ -93,7 +93,7 @@ func (a *app) getNonceCommand() *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "nonce",
-		Short: "Print the nonce that a consumer has to sign",
+		Short: "Print the nonce that a consumer signs",
 		Long:  "Print the nonce that a consumer has to sign before the local cluster, the provider, admits it.",
 		Example: example(`
 			# Run on the provider

@@ -25,7 +25,7 @@ import (
 func (a *app) offloadCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "offload",
-		Short: "Extend namespaces to other clusters",
+		Short: "Offload namespaces to other clusters",
 		Long:  "Extend parts of the local cluster to the clusters it is peered with.",
 		Example: example(`
 			# Pods of this namespace may run in every provider
@@ -39,7 +39,7 @@ type namespaceChoice struct {
 }
 
 func (n *namespaceChoice) add(command *cobra.Command) {
-	command.Flags().StringVar(&n.selector, "ns-selector", "", "Choose the namespaces by their labels instead of by name")
+	command.Flags().StringVar(&n.selector, "ns-selector", "", "Select the namespaces by label instead of by name")
 }
 
 func (n *namespaceChoice) validate(args []string) error {
@@ -185,7 +185,7 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "namespace NAME...",
 		Aliases: []string{"ns", "namespaces"},
-		Short:   "Extend namespaces to other clusters",
+		Short:   "Offload namespaces to other clusters",
 		Long: "Extend namespaces to the clusters the local one is peered with: every selected provider gets a twin namespace, and\n" +
 			"new pods may be scheduled on its virtual nodes. Pods that exist already stay where they are. For a namespace that is\n" +
 			"offloaded already, only the settings on the command line change; a selector that leaves out clusters where the namespace\n" +
@@ -247,9 +247,9 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 	flags.StringVar(&o.pods, "pod-offloading-strategy", string(offloadingv1beta1.PodsLocalAndRemote), "Where pods may run: Local, Remote or LocalAndRemote")
 	flags.StringVar(&o.mapping, "namespace-mapping-strategy", string(offloadingv1beta1.DefaultName),
 		"Name of the twin namespace: DefaultName (the name and the ID of this cluster), EnforceSameName or SelectedName")
-	flags.StringVar(&o.twin, "remote-namespace-name", "", "Name of the twin namespace with the strategy SelectedName")
-	flags.StringArrayVarP(&o.selectors, "selector", "l", nil, "Labels of the virtual nodes to choose; repeated, each is an alternative; '' stands for all (default: all)")
-	flags.DurationVar(&o.timeout, "timeout", 20*time.Second, "How long to wait in all")
+	flags.StringVar(&o.twin, "remote-namespace-name", "", "Name of the remote namespace, with the strategy SelectedName")
+	flags.StringArrayVarP(&o.selectors, "selector", "l", nil, "Label selector of the virtual nodes; may be repeated, each is an alternative; '' selects all (default: all)")
+	flags.DurationVar(&o.timeout, "timeout", 20*time.Second, "Maximum time for the whole command")
 	o.choice.add(command)
 	o.output.add(flags, "Only print the object, do not create it")
 	a.addDryRun(flags)

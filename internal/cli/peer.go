@@ -120,11 +120,11 @@ func (a *app) peerCommand() *cobra.Command {
 
 // add registers the flags of all commands that peer.
 func (o *peerOptions) add(flags *pflag.FlagSet) {
-	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "How long to wait in all")
-	flags.BoolVar(&o.networkingDisabled, "networking-disabled", false, "Make no network between the clusters")
-	flags.BoolVar(&o.createResourceSlice, "create-resource-slice", true, "Ask the provider for resources")
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "Maximum time for the whole command")
+	flags.BoolVar(&o.networkingDisabled, "networking-disabled", false, "Do not connect the networks of the clusters")
+	flags.BoolVar(&o.createResourceSlice, "create-resource-slice", true, "Request resources from the provider by a ResourceSlice")
 	flags.StringVar(&o.class, "resource-slice-class", defaultClass, "Class of the ResourceSlice")
-	flags.BoolVar(&o.createNode, "create-virtual-node", true, "Make a virtual node out of the resources")
+	flags.BoolVar(&o.createNode, "create-virtual-node", true, "Create a virtual node with the granted resources")
 	o.resources.add(flags)
 }
 
@@ -132,7 +132,7 @@ func (o *peerOptions) add(flags *pflag.FlagSet) {
 func (o *peerOptions) addBoth(command *cobra.Command) {
 	flags := command.Flags()
 	o.add(flags)
-	flags.BoolVar(&o.network.skipValidation, "skip-validation", false, "Do not look first whether the networks of both clusters can be connected")
+	flags.BoolVar(&o.network.skipValidation, "skip-validation", false, "Skip the check whether the networks of both clusters can be connected")
 	flags.StringVar(&o.location, "gw-server-service-location", locationProvider, "Where the gateway server runs: Provider or Consumer")
 	oneOf(command, "gw-server-service-location", locationProvider, locationConsumer)
 	o.network.add(command)

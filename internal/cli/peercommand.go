@@ -60,11 +60,11 @@ func (a *app) generatePeerCommandCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.BoolVar(&o.onlyCommand, "only-command", false, "Print the command and nothing else")
-	flags.DurationVar(&o.lifetime, "token-lifetime", 24*time.Hour, "How long the token can be used")
-	flags.StringVar(&o.consumer, "consumer-cluster-id", "", "Cluster ID of the only cluster that may use the token (default: the first that does)")
-	flags.StringVar(&o.url, "auth-url", "", "Where the consumer reaches the authentication service (default: what its Service says)")
-	flags.BoolVar(&o.trusted, "trusted-certificate", false, "The consumer trusts the certificate shown there anyway: that of an Ingress, for instance")
+	flags.BoolVar(&o.onlyCommand, "only-command", false, "Print only the command")
+	flags.DurationVar(&o.lifetime, "token-lifetime", 24*time.Hour, "Lifetime of the token")
+	flags.StringVar(&o.consumer, "consumer-cluster-id", "", "Cluster ID of the only cluster that may use the token (default: the first cluster that uses it)")
+	flags.StringVar(&o.url, "auth-url", "", "URL under which the consumer reaches the authentication service (default: address of its Service)")
+	flags.BoolVar(&o.trusted, "trusted-certificate", false, "The consumer already trusts the certificate of that URL, for example that of an Ingress")
 	a.addDryRun(flags)
 	return command
 }

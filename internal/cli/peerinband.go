@@ -12,7 +12,7 @@ func (a *app) peerInBandCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "in-band",
 		Aliases: []string{"ib"},
-		Short:   "Peer through the tunnel alone: no API server needs to be reachable",
+		Short:   "Peer through the tunnel, where the API server of the provider is not reachable directly",
 		Long: "Peer the local cluster, the consumer, with the remote one, the provider, so that what their control planes say to each other goes\n" +
 			"through the tunnel: only the gateways have to reach each other. It is peer --in-band. Running it again goes on where it stopped.",
 		Example: example(`
@@ -26,7 +26,7 @@ func (a *app) peerInBandCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	remote := remoteFlags(flags)
-	flags.BoolVar(&o.bidirectional, "bidirectional", false, "Peer the remote cluster with the local one too")
+	flags.BoolVar(&o.bidirectional, "bidirectional", false, "Also peer the remote cluster with the local one")
 	o.addBoth(command)
 	a.addDryRun(flags)
 	o.auth.addForce(flags)

@@ -41,7 +41,7 @@ func (a *app) generatePeeringUserCommand() *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "peering-user",
-		Short: "Print a kubeconfig that is good for peering one consumer with this cluster, and for nothing else",
+		Short: "Generate a kubeconfig that allows one consumer to peer with this cluster, and nothing else",
 		Long: "Make a user of this cluster, the provider, that may peer one consumer with it and nothing else, and print its kubeconfig. The\n" +
 			"consumer's administrator gives it to peer, unpeer, network connect and network disconnect as --remote-kubeconfig. It has no right\n" +
 			"to make gateways: the networks are connected by the two control planes, once the consumer is authenticated. The user lives until\n" +
@@ -67,8 +67,8 @@ func (a *app) generatePeeringUserCommand() *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&consumer, "consumer-cluster-id", "", "Cluster ID of the consumer (required)")
-	command.Flags().StringVar(&rsa, "tls-compatibility-mode", "auto", "Use an RSA key, for API servers that know no other: auto (as the cluster's own keys), true or false")
-	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	command.Flags().StringVar(&rsa, "tls-compatibility-mode", "auto", "Use an RSA key, for API servers that support no other: auto (like the keys of the cluster), true or false")
+	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	a.addDryRun(command.Flags())
 	required(command, "consumer-cluster-id")
 	oneOf(command, "tls-compatibility-mode", "auto", "true", "false")
@@ -85,7 +85,7 @@ func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 	}
 	if !u.rehearses() {
 		u.Warn("Whoever has the kubeconfig can peer cluster %s with this one, until liqoctl delete peering-user --consumer-cluster-id %s", u.consumer, u.consumer)
-		u.Warn("The kubeconfig holds a private key and is printed only now: keep it safe, and hand it over on a safe way")
+		u.Warn("The kubeconfig holds a private key and is printed only now: store it safely and hand it over by a safe channel")
 		u.Warn("It is good for cluster %s alone: another consumer needs another peering user", u.consumer)
 	}
 	var err error
@@ -247,7 +247,7 @@ func (a *app) deletePeeringUserCommand() *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "peering-user",
-		Short: "Take the rights of a peering user away",
+		Short: "Delete a peering user and its rights",
 		Long:  "Take the rights of the peering user for a consumer away; its kubeconfig is worth nothing any more. A peering made with it stays.",
 		Example: example(`
 			%[1]s delete peering-user --consumer-cluster-id rome`),

@@ -49,7 +49,7 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&i.url, "auth-url", "", "URL of the provider's authentication service (required)")
 	flags.StringVar(&i.id, "cluster-id", "", "Cluster ID of the provider (required)")
-	flags.StringVar(&i.token, "auth-token", "", "Token that the provider's administrator made (required)")
+	flags.StringVar(&i.token, "auth-token", "", "Token from the administrator of the provider (required)")
 	required(command, "auth-url", "cluster-id", "auth-token")
 	o.add(flags)
 	a.addDryRun(flags)

@@ -83,7 +83,7 @@ func (a *app) createPublicKeyCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "publickey",
 		Aliases: []string{"pk", "pkey"},
-		Short:   "Tell the key of a peer's gateway",
+		Short:   "Create the PublicKey of a peer's gateway",
 		Long: "Create a PublicKey: tell this cluster the WireGuard public key of a peer's gateway, without which the peer is not let in.\n" +
 			"Its name is the peer's cluster ID.",
 		Example: example(`
@@ -130,7 +130,7 @@ func (a *app) generatePublicKeyCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "publickey",
 		Aliases: []string{"pk", "pkey"},
-		Short:   "Print the key of a gateway, to be applied in the peer",
+		Short:   "Generate the PublicKey of a gateway, to be applied on the peer",
 		Long: "Print the PublicKey that tells a peer the WireGuard public key of this cluster's gateway. It holds no secret. It goes into the\n" +
 			"peer's tenant namespace for this cluster, which has to exist there.",
 		Example: example(`
@@ -170,7 +170,7 @@ func (a *app) generatePublicKeyCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&gatewayType, "gateway-type", "", "What the gateway is in this cluster: server or client (required)")
+	flags.StringVar(&gatewayType, "gateway-type", "", "Role of the gateway in this cluster: server or client (required)")
 	flags.StringVar(&name, "gateway-name", "", "Name of the GatewayServer or GatewayClient, usually the peer's cluster ID (required)")
 	addGenerateFlags(flags, &output, &namespace, &timeout)
 	required(command, "gateway-type", "gateway-name")

@@ -132,7 +132,7 @@ func (a *app) createResourceSliceCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "resourceslice NAME",
 		Aliases: []string{"rs", "rslice"},
-		Short:   "Ask a provider for resources",
+		Short:   "Request resources from a provider",
 		Long: "Create a ResourceSlice: ask the provider for resources, which become a virtual node of the same name.\n" +
 			"Amounts that are not given are the provider's choice.",
 		Example: example(`

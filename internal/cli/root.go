@@ -103,7 +103,7 @@ func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:         "liqoctl",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: programName(os.Args)},
-		Short:       "Peer Kubernetes clusters and run pods of one in another",
+		Short:       "Peer Kubernetes clusters and run pods of one cluster in another",
 		Long: "liqoctl installs Liqo, peers clusters, offloads namespaces, and shows and undoes all that.\n\n" +
 			"It follows the conventions of kubectl: KUBECONFIG, --kubeconfig and --context choose the local cluster,\n" +
 			"--remote-kubeconfig and --remote-context the other one of a peering.",

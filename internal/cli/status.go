@@ -40,7 +40,7 @@ func (a *app) statusCommand() *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "status",
-		Short: "Show whether the installation works",
+		Short: "Show the health of the installation",
 		Long: "Show the parts of the installation in the local cluster and whether each runs, and what the cluster tells its peers: its identity,\n" +
 			"address ranges and endpoints. With --verbose also the images. For the administrator of the installation: info shows what the cluster\n" +
 			"is and its peerings, doctor what is wrong and what cures that, kubectl get foreignclusters the peerings as objects to wait for.",

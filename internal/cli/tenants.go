@@ -61,7 +61,7 @@ var (
 func (a *app) cordonCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "cordon",
-		Short: "Grant nothing more",
+		Short: "Stop granting new resources to a tenant",
 		Long:  "Run in a provider: leave what was granted as it is, and grant nothing more.",
 		Example: example(`
 			# Nothing more for the consumer rome
@@ -72,7 +72,7 @@ func (a *app) cordonCommand() *cobra.Command {
 func (a *app) uncordonCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "uncordon",
-		Short: "Undo cordon",
+		Short: "Resume granting resources to a tenant",
 		Long:  "Run in a provider: undo cordon.",
 		Example: example(`
 			# The consumer rome may ask for resources again
@@ -83,7 +83,7 @@ func (a *app) uncordonCommand() *cobra.Command {
 func (a *app) drainCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "drain",
-		Short: "Take back what was granted",
+		Short: "Revoke the resources granted to a tenant",
 		Long:  "Run in a provider: take back what was granted.",
 		Example: example(`
 			# Everything from the consumer rome
@@ -94,7 +94,7 @@ func (a *app) drainCommand() *cobra.Command {
 func (a *app) activateCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "activate",
-		Short: "Undo drain and cordon",
+		Short: "Grant a drained tenant its resources again",
 		Long:  "Run in a provider: undo drain and cordon.",
 		Example: example(`
 			# The consumer rome is let in again
@@ -151,7 +151,7 @@ func (a *app) tenantCommand(of admission) *cobra.Command {
 		ValidArgsFunction: a.names(kindTenant),
 	}
 	a.addDryRun(command.Flags())
-	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait until it is in effect")
+	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait until it takes effect")
 	return command
 }
 

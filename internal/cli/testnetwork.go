@@ -37,7 +37,7 @@ type testNetworkOptions struct {
 func (a *app) testCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "test",
-		Short: "Check that what was set up works",
+		Short: "Run end-to-end checks",
 		Long:  "Check that what was set up works, with pods of its own.",
 		Example: example(`
 			# Do pods of all clusters reach each other?

@@ -87,7 +87,7 @@ func (a *app) uninstallCommand() *cobra.Command {
 		},
 	}
 	command.Flags().BoolVar(&purge, "purge", false, "Remove the custom resource definitions and the namespaces too")
-	command.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "How long to wait in all")
+	command.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "Maximum time for the whole command")
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "Tell what would be removed, and remove nothing")
 	return command
 }
@@ -279,7 +279,7 @@ func (a *app) uninstall(ctx context.Context, c *cluster, purge bool) error {
 		ctx = held
 		defer func() {
 			if err := lock.Release(ctx); err != nil {
-				c.Warn("The lock of the installation is not given back, which ends by itself: %v", err)
+				c.Warn("The lock of the installation could not be released; it expires by itself: %v", err)
 			}
 		}()
 	}

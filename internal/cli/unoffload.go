@@ -19,7 +19,7 @@ import (
 func (a *app) unoffloadCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "unoffload",
-		Short: "Take namespaces back from other clusters",
+		Short: "Stop offloading namespaces",
 		Long:  "Undo offload.",
 		Example: example(`
 			# The pods of this namespace come back
@@ -33,7 +33,7 @@ func (a *app) unoffloadNamespaceCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "namespace NAME...",
 		Aliases: []string{"ns", "namespaces"},
-		Short:   "Take namespaces back from other clusters",
+		Short:   "Stop offloading namespaces",
 		Long: "Undo offload namespace: the twin namespaces are removed with everything in them, and the pods that ran there are\n" +
 			"created anew here by their controllers.",
 		Example: example(`
@@ -68,7 +68,7 @@ func (a *app) unoffloadNamespaceCommand() *cobra.Command {
 			return local.unoffload(ctx, names)
 		},
 	}
-	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
+	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	choice.add(command)
 	a.addDryRun(command.Flags())
 	return command

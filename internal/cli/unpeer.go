@@ -22,7 +22,7 @@ func (a *app) unpeerCommand() *cobra.Command {
 	var wait, deleteNamespaces bool
 	command := &cobra.Command{
 		Use:   "unpeer [NAME]",
-		Short: "Undo a peering: the provider's resources are given back",
+		Short: "Undo a peering and release the resources of the provider",
 		Long: "Undo peer: the virtual nodes of the remote cluster are drained and removed, then the remote cluster forgets the\n" +
 			"local one, and the network between them is removed. Pods that run there move back where their namespace and\n" +
 			"selectors let them. Running it again goes on where it stopped.\n\n" +
@@ -43,8 +43,8 @@ func (a *app) unpeerCommand() *cobra.Command {
 	flags := command.Flags()
 	remote := remoteFlags(flags)
 	a.addDryRun(flags)
-	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait in all")
-	flags.BoolVar(&wait, "wait", true, "Wait until the last objects are gone too; what has to happen in order is always waited for")
+	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
+	flags.BoolVar(&wait, "wait", true, "Also wait until the last objects are deleted; steps that others depend on are always waited for")
 	flags.BoolVar(&deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {

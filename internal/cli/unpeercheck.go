@@ -83,7 +83,7 @@ func (c *cluster) halfDone(provider string, err error) error {
 func (c *cluster) left(ctx context.Context, peer string) string {
 	namespace, err := c.findTenantNamespace(ctx, peer)
 	if err != nil {
-		c.Warn("What is left of the peering with %s is not known: %v", peer, err)
+		c.Warn("Reading what is left of the peering with %s failed: %v", peer, err)
 		return ""
 	}
 	if namespace == "" {
@@ -92,7 +92,7 @@ func (c *cluster) left(ctx context.Context, peer string) string {
 	text := "namespace " + namespace
 	network, err := c.remainsOf(ctx, peer, false)
 	if err != nil {
-		c.Warn("What is left of the network with %s is not known: %v", peer, err)
+		c.Warn("Reading what is left of the network with %s failed: %v", peer, err)
 		return text
 	}
 	var names []string
@@ -125,7 +125,7 @@ func (p *pair) tellLeft(ctx context.Context, command string) error {
 		}
 	}
 	if len(all) > 0 {
-		p.local.Info("Left: %s. This removes it: %s", strings.Join(all, ", "), command)
+		p.local.Info("Left: %s. To remove it, run: %s", strings.Join(all, ", "), command)
 	}
 	return nil
 }

@@ -167,7 +167,7 @@ func TestUnpeerSaysWhatItLeaves(t *testing.T) {
 		return out
 	}
 	cure := func(said string) string {
-		_, after, found := strings.Cut(said, "This removes it: liqoctl ")
+		_, after, found := strings.Cut(said, "To remove it, run: liqoctl ")
 		if !found {
 			t.Fatalf("no cure in %s", said)
 		}

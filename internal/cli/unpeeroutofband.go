@@ -31,7 +31,7 @@ func (a *app) unpeerOutOfBandCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "out-of-band [NAME]",
 		Aliases: []string{"oob"},
-		Short:   "Undo a peering from here, without the provider's kubeconfig",
+		Short:   "Undo a peering without the kubeconfig of the provider",
 		Long: "Undo peer from the local cluster alone: its virtual nodes of the provider are drained and removed, then its control plane tells\n" +
 			"the provider that the peering is over, which takes back there what it was granted. A peering in the other direction stays.\n\n" +
 			"Without NAME it is the only provider, if there is one. It waits for the provider to be told. One that is gone for good is given\n" +
@@ -49,8 +49,8 @@ func (a *app) unpeerOutOfBandCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	a.addDryRun(flags)
-	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long to wait in all")
-	flags.BoolVar(&o.wait, "wait", true, "Wait until the last objects are gone too; what has to happen in order is always waited for")
+	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
+	flags.BoolVar(&o.wait, "wait", true, "Also wait until the last objects are deleted; steps that others depend on are always waited for")
 	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespace of the local cluster too")
 	return command
 }
@@ -72,8 +72,8 @@ func (a *app) unpeerInBandCommand() *cobra.Command {
 	flags := command.Flags()
 	remote := remoteFlags(flags)
 	a.addDryRun(flags)
-	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long to wait in all")
-	flags.BoolVar(&o.wait, "wait", true, "Wait until the last objects are gone too; what has to happen in order is always waited for")
+	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
+	flags.BoolVar(&o.wait, "wait", true, "Also wait until the last objects are deleted; steps that others depend on are always waited for")
 	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
@@ -194,7 +194,7 @@ func (c *cluster) resign(ctx context.Context, provider, namespace string, used b
 	network := strings.Contains(left, " with ")
 	if !o.deleteNamespaces {
 		if left != "" {
-			c.Info("Left: %s. This removes it: %s", left, purge)
+			c.Info("Left: %s. To remove it, run: %s", left, purge)
 		}
 		if network {
 			c.Info("The other end of that network is left in cluster %s. With access to both clusters, this removes all of it: "+
