@@ -1,36 +1,37 @@
-// Package api holds the strings that every concern shares: label and annotation keys of peering objects, the names that
-// are derived from a cluster ID, and the categories of the custom resources. The kinds live in the packages below it, one per API
-// group and version; strings that belong to a single kind stand beside that kind.
+// Package api holds the strings that several API groups share: label and annotation keys of peering objects, and names that are derived
+// from a cluster ID.
+//
+// The subpackages define the kinds, one package per API group and version. A string that belongs to a single kind is declared next to it.
 package api
 
-// Labels found on more than one kind.
+// Labels that more than one kind carries.
 const (
-	// LabelRemoteClusterID names the other cluster of a peering; every lookup by cluster goes through it.
+	// LabelRemoteClusterID is the cluster ID of the peer. Every lookup of objects by cluster selects this label.
 	LabelRemoteClusterID = "liqo.io/remote-cluster-id"
 	// LabelTenantNamespace marks (with "true") a namespace that holds the objects of one peering.
 	LabelTenantNamespace = "liqo.io/tenant-namespace"
-	// LabelReplication is "true" on an object to be copied to the cluster in LabelRemoteID, "false" on the copy.
+	// LabelReplication is "true" on an object that is replicated to the cluster in LabelRemoteID, and "false" on its copy there.
 	LabelReplication = "liqo.io/replication"
-	// LabelRemoteID is the destination of a replicated object, on the source.
+	// LabelRemoteID (on the source of a replicated object) is the ID of the destination cluster.
 	LabelRemoteID = "liqo.io/remoteID"
-	// LabelOriginID is the source cluster of a replicated object, on the copy.
+	// LabelOriginID (on the copy of a replicated object) is the ID of the source cluster.
 	LabelOriginID = "liqo.io/originID"
 	// LabelReplicated is "true" on the copy of a replicated object.
 	LabelReplicated = "liqo.io/replicated"
-	// LabelType tells virtual nodes, and what belongs to them, from ordinary ones; see TypeVirtualNode.
+	// LabelType distinguishes virtual nodes, and the objects that belong to them, from ordinary nodes; see TypeVirtualNode.
 	LabelType = "liqo.io/type"
-	// LabelVirtualNode names the VirtualNode that a Deployment or Pod of a virtual kubelet serves.
+	// LabelVirtualNode (on the Deployment and Pods of a virtual kubelet) is the name of its VirtualNode.
 	LabelVirtualNode = "liqo.io/virtual-node"
-	// LabelManaged is on every object of an installation, made by the chart or at run time.
+	// LabelManaged ("true") marks the objects that Liqo created, through the chart or at run time.
 	LabelManaged = "liqo.io/managed"
-	// LabelWebhookSkip ("true") keeps an object away from the admission webhooks.
+	// LabelWebhookSkip ("true") exempts an object from the admission webhooks. This version neither sets nor reads it.
 	LabelWebhookSkip = "liqo.io/webhook-skip"
-	// LabelResourceSliceName names the ResourceSlice that an Identity or VirtualNode was made for.
+	// LabelResourceSliceName (on an Identity or VirtualNode) is the name of the ResourceSlice that it was created for.
 	LabelResourceSliceName = "liqo.io/resourceslice-name"
 
-	// LabelOrigin is the cluster ID a reflected object comes from.
+	// LabelOrigin is the ID of the cluster that a reflected object was copied from.
 	LabelOrigin = "offloading.liqo.io/origin"
-	// LabelDestination is the cluster ID a reflected object was sent to.
+	// LabelDestination is the ID of the cluster that a reflected object was copied to.
 	LabelDestination = "offloading.liqo.io/destination"
 )
 
@@ -44,34 +45,35 @@ const (
 	TypeVirtualNode = "virtual-node"
 )
 
-// AnnotationRemoteTenantNamespace (on a kubeconfig Secret) is the tenant namespace in the cluster that the kubeconfig leads to.
+// AnnotationRemoteTenantNamespace (on a kubeconfig Secret) is the tenant namespace in the cluster that the kubeconfig gives access to.
 const AnnotationRemoteTenantNamespace = "liqo.io/remote-tenant-namespace"
 
 // Annotations of the controller manager's own objects.
 const (
-	// AnnotationUninstalling ("true" on the controller manager's Deployment) relaxes checks while an installation goes away.
+	// AnnotationUninstalling ("true" on the controller manager's Deployment) relaxes checks during an uninstallation. This version neither
+	// sets nor reads it.
 	AnnotationUninstalling = "liqo.io/uninstalling"
 )
 
 // Names and namespaces of an installation.
 const (
-	// Namespace is where Liqo is installed unless the user says otherwise.
+	// Namespace is the default namespace of an installation.
 	Namespace = "liqo"
 	// StorageNamespace holds the real volumes behind the virtual storage class.
 	StorageNamespace = "liqo-storage"
 	// TenantNamespacePrefix precedes the remote cluster ID in the default name of a tenant namespace.
 	TenantNamespacePrefix = "liqo-tenant-"
-	// ClusterIDConfigMap holds this cluster's ID under ClusterIDKey.
+	// ClusterIDConfigMap is the name of the ConfigMap that holds the ID of the local cluster under ClusterIDKey.
 	ClusterIDConfigMap = "liqo-clusterid-configmap"
 	// ClusterIDKey is the key of the cluster ID in ClusterIDConfigMap.
 	ClusterIDKey = "CLUSTER_ID"
 )
 
-// TenantNamespace is the default name of the namespace that holds the peering with a cluster.
+// TenantNamespace returns the default name of the namespace that holds the objects of the peering with a cluster.
 func TenantNamespace(remoteClusterID string) string { return TenantNamespacePrefix + remoteClusterID }
 
-// TaintVirtualNode keeps pods that did not ask for it off virtual nodes; its value is True, its effect NoExecute.
+// TaintVirtualNode is the key of the taint of virtual nodes: only pods that tolerate it run there. Its value is True, its effect NoExecute.
 const TaintVirtualNode = "virtual-node.liqo.io/not-allowed"
 
-// FieldManager owns the fields that reflection writes in a remote cluster.
+// FieldManager is the field manager with which reflection writes objects, in the local and in the remote cluster.
 const FieldManager = "reflection.liqo.io"

@@ -1,5 +1,5 @@
-// Command reference keeps what is said of the chart's values in one place, the comments of values.yaml: it writes them into the schema, and makes
-// the page of the documentation from both. Run it by "make generate".
+// Command reference documents the chart's values. The comments of values.yaml are the only source of their descriptions: the command writes
+// these into values.schema.json and generates the documentation page from both files. "make generate" runs it.
 package main
 
 import (
@@ -61,7 +61,7 @@ func run(chart, into string) error {
 	return nil
 }
 
-// read parses a file of YAML, which JSON is too.
+// read parses a YAML file and returns its content. It also reads JSON, because JSON is a subset of YAML.
 func read(name string) (*yaml.Node, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {

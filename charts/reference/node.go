@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// get returns the value of a key of a mapping, nil where there is none.
+// get returns the value of a key in a mapping, nil if the mapping lacks the key or the node is no mapping.
 func get(mapping *yaml.Node, key string) *yaml.Node {
 	if mapping == nil || mapping.Kind != yaml.MappingNode {
 		return nil
@@ -21,7 +21,7 @@ func get(mapping *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// set puts a value under a key of a mapping, at its end where the key is new.
+// set sets the value of a key in a mapping. It appends a new key at the end.
 func set(mapping *yaml.Node, key string, value *yaml.Node) {
 	for i := 0; i < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == key {
@@ -32,7 +32,7 @@ func set(mapping *yaml.Node, key string, value *yaml.Node) {
 	mapping.Content = append(mapping.Content, text(key), value)
 }
 
-// drop takes a key out of a mapping.
+// drop removes a key from a mapping.
 func drop(mapping *yaml.Node, key string) {
 	for i := 0; i < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == key {
@@ -48,7 +48,7 @@ func text(value string) *yaml.Node {
 
 func mapping() *yaml.Node { return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"} }
 
-// commented returns the comment before a key, in one line.
+// commented returns the comment before a key, joined to one line.
 func commented(key *yaml.Node) string {
 	var words []string
 	for line := range strings.Lines(key.HeadComment) {
@@ -57,8 +57,8 @@ func commented(key *yaml.Node) string {
 	return strings.Join(words, " ")
 }
 
-// write prints a node as JSON in the order it has. Open, it takes a line for each key, and so do the schemas in it that have properties; anything else
-// is one line.
+// write writes a node as JSON, with the keys in their present order. If open is true, each key gets its own line, and so do the keys of nested
+// schemas that have properties. Everything else is written on one line.
 func write(b *strings.Builder, node *yaml.Node, indent string, open bool) error {
 	switch node.Kind {
 	case yaml.MappingNode:
@@ -103,11 +103,11 @@ func write(b *strings.Builder, node *yaml.Node, indent string, open bool) error 
 	return nil
 }
 
-// quoted is a text in JSON, as it reads.
+// quoted returns a text as a JSON string, without escapes for HTML characters.
 func quoted(value string) string {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value) // a string always is
+	_ = encoder.Encode(value) // a string can always be encoded
 	return strings.TrimSuffix(b.String(), "\n")
 }

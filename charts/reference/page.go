@@ -15,7 +15,7 @@ For ` + "`helm install --set key=value`, `liqoctl install --set key=value` and `
 another type.
 `
 
-// page writes the reference of all values, one table for each key of the top level.
+// page returns the documentation page in Markdown: a table for the top-level values that are not objects, and one for each top-level object.
 func page(schema, values *yaml.Node, unused []ignored) (string, error) {
 	var b strings.Builder
 	b.WriteString(head)
@@ -43,7 +43,8 @@ func page(schema, values *yaml.Node, unused []ignored) (string, error) {
 	return b.String(), nil
 }
 
-// rows writes what values (keys and values in turn) are; schema is of the object that holds them.
+// rows writes the table rows of values, which alternates keys and values. schema is the schema of the object that contains them, and path
+// the key of that object.
 func rows(b *strings.Builder, schema *yaml.Node, values []*yaml.Node, root *yaml.Node, path string) error {
 	for i := 0; i < len(values); i += 2 {
 		key := strings.TrimPrefix(path+"."+values[i].Value, ".")
@@ -70,7 +71,7 @@ func rows(b *strings.Builder, schema *yaml.Node, values []*yaml.Node, root *yaml
 	return nil
 }
 
-// kind says in words which values a schema takes.
+// kind describes in words the values that a schema accepts. sub is the schema before, and resolved after its reference is resolved.
 func kind(sub, resolved *yaml.Node) string {
 	if list := get(resolved, "enum"); list != nil {
 		var out []string
@@ -109,10 +110,10 @@ func kind(sub, resolved *yaml.Node) string {
 	return name
 }
 
-// longest is how many characters of a default are shown.
+// longest is the maximum length, in bytes, of a default that the page shows in full.
 const longest = 60
 
-// standard shows a default.
+// standard returns a default as JSON, or its number of entries if it is too long.
 func standard(value *yaml.Node) string {
 	var b strings.Builder
 	if write(&b, value, "", false) != nil || b.Len() > longest {
@@ -128,7 +129,7 @@ func entries(value *yaml.Node) int {
 	return len(value.Content)
 }
 
-// cell keeps a text inside a cell of a table.
+// cell escapes a text so that it stays inside a table cell.
 func cell(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "|", `\|`), "\n", " ")
 }

@@ -8,18 +8,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ignored are values of other versions that do nothing, as files/without-effect.yaml of the chart lists them.
+// ignored is an entry of the chart's files/without-effect.yaml: values of other versions that have no effect in this one.
 type ignored struct {
 	Keys   []string `yaml:"keys"`
 	Same   []any    `yaml:"same"`
 	Reason string   `yaml:"reason"`
 }
 
-// without begins the description of a value that does nothing.
+// without is the start of the description of every value without effect.
 const without = "Accepted for compatibility. Without effect: "
 
-// describe brings the descriptions of a schema to what the comments of the values say, and the values without effect to those listed. Every
-// value has to have a description, and every object of known keys to refuse others: an error names what does not.
+// describe updates a schema: it sets the descriptions to the comments of the values, and replaces the values without effect by those in
+// unused. It returns an error that names the position if a value has no description, or if an object with known keys accepts other keys.
 func describe(schema, values *yaml.Node, unused []ignored) error {
 	forget(schema)
 	if err := explain(schema, values, schema, "", false); err != nil {
@@ -35,7 +35,7 @@ func describe(schema, values *yaml.Node, unused []ignored) error {
 	return nil
 }
 
-// forget takes the values without effect out, and the objects that hold nothing else.
+// forget removes the values without effect from a schema, and the objects that contain nothing else.
 func forget(schema *yaml.Node) {
 	properties := get(schema, "properties")
 	if properties == nil {
@@ -52,7 +52,8 @@ func forget(schema *yaml.Node) {
 	}
 }
 
-// explain goes through the values, each of which has to be in the schema. What is shared by several values is described where it is.
+// explain sets the descriptions of the values, and returns an error for a value that is not in the schema. path is the key of the object that
+// contains the values. If shared is true, several values refer to that part of the schema, so its own descriptions stay.
 func explain(schema, values, root *yaml.Node, path string, shared bool) error {
 	if add := get(schema, "additionalProperties"); add == nil || add.Value != "false" {
 		return fmt.Errorf("%s: the schema does not say additionalProperties: false", at(path))
@@ -93,7 +94,7 @@ func explain(schema, values, root *yaml.Node, path string, shared bool) error {
 	return nil
 }
 
-// resolve follows a reference within the schema.
+// resolve returns the definition that a schema refers to, or the schema itself if it has no reference.
 func resolve(schema, root *yaml.Node) (*yaml.Node, error) {
 	reference := get(schema, "$ref")
 	if reference == nil {
@@ -107,7 +108,7 @@ func resolve(schema, root *yaml.Node) (*yaml.Node, error) {
 	return found, nil
 }
 
-// accept adds a value of any type, and the objects on the way to it.
+// accept adds a value of any type to a schema, and the objects that contain it. It returns an error if the schema has the value already.
 func accept(schema *yaml.Node, key, description string) error {
 	path := strings.Split(key, ".")
 	for i, name := range path {

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AwsConfig is what authenticates against a provider on EKS, where client certificates are not accepted.
+// AwsConfig holds AWS credentials for a provider on EKS, whose API server accepts no client certificates.
 type AwsConfig struct {
 	AwsAccessKeyID     string `json:"awsAccessKeyID"`
 	AwsSecretAccessKey string `json:"awsSecretAccessKey"`
@@ -14,21 +14,21 @@ type AwsConfig struct {
 	AwsUserArn         string `json:"awsUserArn"`
 }
 
-// AuthParams is all that a consumer needs to reach the API server of its provider.
+// AuthParams holds the address of a provider's API server and the credentials for it.
 type AuthParams struct {
-	// CA is the PEM bundle of the provider's API server; empty when it is publicly trusted.
+	// CA is the PEM bundle of CA certificates for the provider's API server. It is empty if the server's certificate is publicly trusted.
 	CA []byte `json:"ca,omitempty"`
-	// SignedCRT is the PEM client certificate signed for the consumer's request.
+	// SignedCRT is the client certificate in PEM that the provider issued for the consumer's certificate request.
 	SignedCRT []byte `json:"signedCRT,omitempty"`
 	// APIServer is the URL of the provider's API server.
 	APIServer string `json:"apiServer,omitempty"`
-	// ProxyURL is an HTTP CONNECT proxy on the way to APIServer.
+	// ProxyURL is the URL (http, https or socks5) of a proxy through which the consumer reaches the API server, if any.
 	ProxyURL *string `json:"proxyURL,omitempty"`
-	// AwsConfig replaces the certificate on EKS.
+	// AwsConfig replaces the certificate on EKS. This version rejects an Identity that sets it.
 	AwsConfig *AwsConfig `json:"awsConfig,omitempty"`
 }
 
-// IdentityType tells what an Identity is good for.
+// IdentityType is the purpose of an Identity.
 // +kubebuilder:validation:Enum=ControlPlane;ResourceSlice
 type IdentityType string
 
@@ -41,7 +41,7 @@ const (
 )
 
 const (
-	// LabelIdentityType (on a kubeconfig Secret) is the IdentityType it was made for.
+	// LabelIdentityType (on a kubeconfig Secret) is the IdentityType of its Identity.
 	LabelIdentityType = "liqo.io/identity-type"
 	// IdentityControlPlanePrefix precedes the provider's cluster ID in the name of the control-plane Identity.
 	IdentityControlPlanePrefix = "controlplane-"
@@ -49,13 +49,13 @@ const (
 	IdentityResourceSlicePrefix = "resourceslice-"
 	// KubeconfigSecretPrefix precedes the Identity's name in the name of its Secret.
 	KubeconfigSecretPrefix = "kubeconfig-"
-	// KubeconfigSecretKey is the key of the kubeconfig in that Secret.
+	// KubeconfigSecretKey is the key of the kubeconfig in the Secret of an Identity.
 	KubeconfigSecretKey = "kubeconfig"
 )
 
-// IdentitySpec is an identity that a provider granted.
+// IdentitySpec describes the access that a provider granted.
 type IdentitySpec struct {
-	// ClusterID of the provider.
+	// ClusterID is the cluster ID of the provider.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	ClusterID  string       `json:"clusterID,omitempty"`
 	Type       IdentityType `json:"type,omitempty"`
@@ -64,7 +64,7 @@ type IdentitySpec struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// IdentityStatus tells where the kubeconfig is.
+// IdentityStatus names the Secret with the kubeconfig.
 type IdentityStatus struct {
 	KubeconfigSecretRef *corev1.LocalObjectReference `json:"kubeconfigSecretRef,omitempty"`
 	// +listType=map
@@ -72,7 +72,7 @@ type IdentityStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Identity is a consumer's way into a provider; it becomes a kubeconfig Secret.
+// Identity holds a consumer's access to a provider. Liqo creates a Secret with a kubeconfig from it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -5,26 +5,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RenewSpec is a request to sign an identity once more.
+// RenewSpec requests a new certificate for an Identity.
 type RenewSpec struct {
-	// ConsumerClusterID of the cluster that asks.
+	// ConsumerClusterID is the cluster ID of the consumer that requests the renewal.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	ConsumerClusterID string       `json:"consumerClusterID,omitempty"`
 	IdentityType      IdentityType `json:"identityType,omitempty"`
-	// PublicKey is the PEM key of the certificate request.
+	// PublicKey is the public key of the certificate request, in PEM.
 	PublicKey []byte `json:"publicKey,omitempty"`
-	// CSR is the PEM certificate request.
+	// CSR is the certificate request, in PEM.
 	CSR []byte `json:"csr,omitempty"`
-	// ResourceSliceRef is set when the identity belongs to a ResourceSlice.
+	// ResourceSliceRef names the ResourceSlice that the Identity belongs to, if any.
 	ResourceSliceRef *corev1.LocalObjectReference `json:"resourceSliceRef,omitempty"`
 }
 
-// RenewStatus is the provider's answer.
+// RenewStatus is the response of the provider.
 type RenewStatus struct {
 	AuthParams *AuthParams `json:"authParams,omitempty"`
 }
 
-// Renew asks a provider to renew the certificate of an Identity; both have the same name.
+// Renew asks a provider to renew the certificate of an Identity. Both objects have the same name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -5,19 +5,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ResourceSliceClassDefault is the class that the provider's controller manager answers itself.
+// ResourceSliceClassDefault is the class for which the provider's own controller manager grants resources.
 const ResourceSliceClassDefault = "default"
 
 const (
-	// AnnotationCreateVirtualNode ("true" on a ResourceSlice) makes the consumer turn it into a VirtualNode by itself.
+	// AnnotationCreateVirtualNode ("true" on a ResourceSlice) makes the consumer create a VirtualNode for it automatically.
 	AnnotationCreateVirtualNode = "liqo.io/create-virtual-node"
-	// AnnotationCordon ("true" on the provider's copy of a ResourceSlice or on a Tenant) refuses further resources.
+	// AnnotationCordon ("true" on the provider's copy of a ResourceSlice, or on a Tenant) stops the provider from granting further resources.
 	AnnotationCordon = "liqo.io/cordon"
-	// AnnotationCordonTenant ("true" on the provider's copy) is the cordon inherited from the Tenant.
+	// AnnotationCordonTenant ("true" on the provider's copy of a ResourceSlice) is a cordon inherited from the Tenant. This version honors
+	// it but never sets it.
 	AnnotationCordonTenant = "liqo.io/cordon-tenant"
 )
 
-// ResourceSliceConditionType is what a condition of a ResourceSlice speaks about.
+// ResourceSliceConditionType is the request that a condition of a ResourceSlice decides on.
 // +kubebuilder:validation:Enum=Authentication;Resources
 type ResourceSliceConditionType string
 
@@ -27,17 +28,17 @@ const (
 	ResourceSliceResources      ResourceSliceConditionType = "Resources"
 )
 
-// ResourceSliceConditionStatus is the provider's verdict.
+// ResourceSliceConditionStatus is the provider's decision.
 // +kubebuilder:validation:Enum=Accepted;Denied
 type ResourceSliceConditionStatus string
 
-// ResourceSlice verdicts.
+// Decisions of the provider.
 const (
 	ResourceSliceAccepted ResourceSliceConditionStatus = "Accepted"
 	ResourceSliceDenied   ResourceSliceConditionStatus = "Denied"
 )
 
-// Reasons of ResourceSlice conditions; also the reasons of the events that announce them.
+// Reasons of ResourceSlice conditions, and of the events about them.
 const (
 	ReasonAuthenticationAccepted = "ResourceSliceAuthenticationAccepted"
 	ReasonAuthenticationDenied   = "ResourceSliceAuthenticationDenied"
@@ -47,7 +48,7 @@ const (
 	ReasonDefaultClassDisabled   = "DefaultResourceSliceClassDisabled"
 )
 
-// ResourceSliceCondition is one verdict of the provider.
+// ResourceSliceCondition is one decision of the provider.
 type ResourceSliceCondition struct {
 	Type               ResourceSliceConditionType   `json:"type"`
 	Status             ResourceSliceConditionStatus `json:"status"`
@@ -56,41 +57,41 @@ type ResourceSliceCondition struct {
 	Message            string                       `json:"message,omitempty"`
 }
 
-// StorageType is a storage class the provider offers.
+// StorageType is a storage class that the provider offers.
 type StorageType struct {
 	StorageClassName string `json:"storageClassName"`
 	Default          bool   `json:"default,omitempty"`
 }
 
-// IngressType is an ingress class the provider offers.
+// IngressType is an ingress class that the provider offers.
 type IngressType struct {
 	IngressClassName string `json:"ingressClassName"`
 	Default          bool   `json:"default,omitempty"`
 }
 
-// LoadBalancerType is a load-balancer class the provider offers.
+// LoadBalancerType is a load balancer class that the provider offers.
 type LoadBalancerType struct {
 	LoadBalancerClassName string `json:"loadBalancerClassName"`
 	Default               bool   `json:"default,omitempty"`
 }
 
-// ResourceSliceSpec is what a consumer asks for.
+// ResourceSliceSpec is the request of a consumer.
 type ResourceSliceSpec struct {
-	// ConsumerClusterID is filled by the consumer's controller manager.
+	// ConsumerClusterID is the cluster ID of the consumer. The consumer's controller manager fills it in.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	ConsumerClusterID string `json:"consumerClusterID,omitempty"`
-	// ProviderClusterID is filled by the consumer's controller manager from the label liqo.io/remoteID.
+	// ProviderClusterID is the cluster ID of the provider. The consumer's controller manager fills it in from the label liqo.io/remoteID.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	ProviderClusterID string `json:"providerClusterID,omitempty"`
-	// Resources asked for; those not named get the provider's defaults.
+	// Resources lists the requested resources. The provider's defaults apply to resources that are not listed.
 	Resources corev1.ResourceList `json:"resources,omitempty"`
-	// Class decides who answers; empty and "default" are answered by the provider's controller manager.
+	// Class selects the controller that grants the resources. For "default" and an empty class, it is the provider's controller manager.
 	Class string `json:"class,omitempty"`
-	// CSR is the PEM certificate request, filled by the consumer's controller manager.
+	// CSR is the certificate request in PEM. The consumer's controller manager fills it in.
 	CSR []byte `json:"csr,omitempty"`
 }
 
-// ResourceSliceStatus is what the provider grants.
+// ResourceSliceStatus is the response of the provider: the granted resources and the credentials.
 type ResourceSliceStatus struct {
 	// +listType=map
 	// +listMapKey=type
@@ -104,7 +105,7 @@ type ResourceSliceStatus struct {
 	AuthParams          *AuthParams              `json:"authParams,omitempty"`
 }
 
-// ResourceSlice asks a provider for resources; it lives in the consumer and is replicated to the provider.
+// ResourceSlice requests resources from a provider. The consumer creates it, and Liqo replicates it to the provider.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -4,19 +4,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AuthzPolicy is how a Tenant proves to be who it says.
+// AuthzPolicy determines how a consumer proves its identity.
 // +kubebuilder:validation:Enum=KeysExchange;TolerateNoHandshake
 type AuthzPolicy string
 
 // Authorization policies.
 const (
-	// KeysExchange asks for a signature over the nonce of this cluster.
+	// KeysExchange requires a signature of the provider's nonce.
 	KeysExchange AuthzPolicy = "KeysExchange"
-	// TolerateNoHandshake accepts a Tenant without signature: whoever wrote it vouches for it.
+	// TolerateNoHandshake accepts a Tenant without signature: the provider trusts the user that created the Tenant.
 	TolerateNoHandshake AuthzPolicy = "TolerateNoHandshake"
 )
 
-// TenantCondition is what the provider still grants.
+// TenantCondition limits what the provider grants: Cordoned grants no further resources, Drained also revokes the access of the consumer.
 // +kubebuilder:validation:Enum=Active;Cordoned;Drained
 type TenantCondition string
 
@@ -27,21 +27,21 @@ const (
 	TenantDrained  TenantCondition = "Drained"
 )
 
-// Names of the Secrets of the handshake.
+// Names, labels and keys of the Secrets of the handshake.
 const (
 	// LabelNonce marks the Secret that holds the provider's nonce.
 	LabelNonce = "liqo.io/nonce"
 	// LabelSignedNonce marks the Secret that holds the nonce signed by the consumer.
 	LabelSignedNonce = "liqo.io/signed-nonce"
-	// NonceSecret is the name of the former, in the provider's tenant namespace.
+	// NonceSecret is the name of the Secret with the nonce, in the provider's tenant namespace.
 	NonceSecret = "liqo-nonce"
-	// SignedNonceSecret is the name of the latter, in the consumer's tenant namespace.
+	// SignedNonceSecret is the name of the Secret with the signed nonce, in the consumer's tenant namespace.
 	SignedNonceSecret = "liqo-signed-nonce"
-	// NonceKey is the key of the nonce in both.
+	// NonceKey is the key of the nonce in both Secrets.
 	NonceKey = "nonce"
-	// SignedNonceKey is the key of the signature.
+	// SignedNonceKey is the key of the signature in SignedNonceSecret.
 	SignedNonceKey = "signedNonce"
-	// KeysSecret holds the key pair of this cluster, in the namespace of the installation.
+	// KeysSecret is the name of the Secret with the key pair of the local cluster, in the namespace of the installation.
 	KeysSecret = "authentication-keys"
 	// PrivateKeyKey is the key of the PEM private key in KeysSecret.
 	PrivateKeyKey = "privateKey"
@@ -49,19 +49,20 @@ const (
 	PublicKeyKey = "publicKey"
 )
 
-// TenantSpec is a consumer as the provider admits it.
+// TenantSpec describes a consumer and its request for access.
 type TenantSpec struct {
-	// ClusterID of the consumer.
+	// ClusterID is the cluster ID of the consumer.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule=`oldSelf == "" || self == oldSelf`,message="clusterID is immutable: create another Tenant for another cluster"
 	ClusterID string `json:"clusterID,omitempty"`
-	// PublicKey is the consumer's PEM public key.
+	// PublicKey is the consumer's public key, in PEM.
 	PublicKey []byte `json:"publicKey,omitempty"`
-	// CSR is the consumer's PEM certificate request.
+	// CSR is the consumer's certificate request, in PEM.
 	CSR []byte `json:"csr,omitempty"`
-	// Signature of the provider's nonce by the consumer's key.
+	// Signature is the signature of the provider's nonce with the consumer's private key.
 	Signature []byte `json:"signature,omitempty"`
-	// ProxyURL is put into the identity when the API server is reached through a proxy.
+	// ProxyURL is the URL of a proxy through which the consumer must reach the API server, if any. Liqo copies it to every authParams
+	// that it issues to the consumer.
 	ProxyURL *string `json:"proxyURL,omitempty"`
 	// +kubebuilder:default=KeysExchange
 	AuthzPolicy AuthzPolicy `json:"authzPolicy,omitempty"`
@@ -69,7 +70,7 @@ type TenantSpec struct {
 	TenantCondition TenantCondition `json:"tenantCondition,omitempty"`
 }
 
-// TenantStatus is what the consumer was granted.
+// TenantStatus is the access that the provider granted to the consumer.
 type TenantStatus struct {
 	AuthParams      *AuthParams `json:"authParams,omitempty"`
 	TenantNamespace string      `json:"tenantNamespace,omitempty"`
@@ -78,7 +79,7 @@ type TenantStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Tenant is a consumer admitted by this provider.
+// Tenant represents a consumer of this provider.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

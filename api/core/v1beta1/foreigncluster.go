@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Role is the part that the other cluster plays in a peering.
+// Role is the role of the peer: Consumer if it may use resources of this cluster, Provider if this cluster may use its resources.
 // +kubebuilder:validation:Enum=Consumer;Provider;ConsumerAndProvider;Unknown
 type Role string
 
@@ -16,7 +16,7 @@ const (
 	RoleUnknown             Role = "Unknown"
 )
 
-// ConditionType is what a condition of a ForeignCluster speaks about.
+// ConditionType is the aspect of a peering that a condition of a ForeignCluster describes.
 // +kubebuilder:validation:Enum=APIServerStatus;NetworkConnectionStatus;NetworkGatewayServerStatus;NetworkGatewayClientStatus;NetworkGatewayPresence;NetworkConfigurationStatus;AuthIdentityControlPlaneStatus;AuthTenantStatus;OffloadingVirtualNodeStatus;OffloadingNodeStatus
 type ConditionType string
 
@@ -34,7 +34,7 @@ const (
 	OffloadingNodeStatus           ConditionType = "OffloadingNodeStatus"
 )
 
-// ConditionStatus is the state a condition of a ForeignCluster reports.
+// ConditionStatus is the state that a condition of a ForeignCluster reports.
 // +kubebuilder:validation:Enum=None;Pending;Established;Error;Ready;NotReady;SomeNotReady
 type ConditionStatus string
 
@@ -49,7 +49,7 @@ const (
 	StatusSomeNotReady ConditionStatus = "SomeNotReady"
 )
 
-// Condition is one observation about a peering.
+// Condition describes one aspect of the state of a peering.
 type Condition struct {
 	Type ConditionType `json:"type"`
 	// +kubebuilder:default=None
@@ -59,39 +59,39 @@ type Condition struct {
 	Message            string          `json:"message,omitempty"`
 }
 
-// Module is the state of one of the three parts of a peering.
+// Module is the state of one of the three modules of a peering.
 type Module struct {
-	// Enabled tells whether objects of this module exist for the peering.
+	// Enabled is true if objects of this module exist for the peering.
 	Enabled    bool        `json:"enabled"`
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
-// Modules are the three parts of a peering.
+// Modules holds the state of the three modules of a peering.
 type Modules struct {
 	Networking     Module `json:"networking"`
 	Authentication Module `json:"authentication"`
 	Offloading     Module `json:"offloading"`
 }
 
-// TenantNamespaces are the namespaces that hold the peering, here and there.
+// TenantNamespaces names the namespaces that hold the objects of the peering, in the local cluster and in the peer.
 type TenantNamespaces struct {
 	Local  string `json:"local,omitempty"`
 	Remote string `json:"remote,omitempty"`
 }
 
-// PeeringType is the way that requests to the other API server take.
+// PeeringType is the path of requests to the peer's API server.
 // +kubebuilder:validation:Enum=OutOfBand;InBand
 type PeeringType string
 
 // Types of a peering.
 const (
-	// OutOfBand: the API server is called at its address.
+	// OutOfBand means that the API server is reached directly at its address.
 	OutOfBand PeeringType = "OutOfBand"
-	// InBand: the API server is called through a proxy, that of the tunnel or another one.
+	// InBand means that the API server is reached through a proxy: Liqo's own proxy behind the tunnel, or another one.
 	InBand PeeringType = "InBand"
 )
 
-// Phase is the state of a part of a peering in one word.
+// Phase summarizes the state of a part of a peering.
 // +kubebuilder:validation:Enum=None;Pending;Established;Disconnecting;Error
 type Phase string
 
@@ -104,34 +104,34 @@ const (
 	PhaseError         Phase = "Error"
 )
 
-// Summary is a peering at a glance: what kubectl shows in columns. The conditions tell why.
+// Summary is an overview of a peering, which kubectl shows in columns. The conditions give the reasons.
 type Summary struct {
-	// Type is how the other API server is called.
+	// Type is the path of requests to the peer's API server.
 	Type PeeringType `json:"type,omitempty"`
-	// Outgoing: this cluster uses resources of the other one.
+	// Outgoing is the state of the use of the peer's resources by this cluster.
 	Outgoing Phase `json:"outgoing,omitempty"`
-	// Incoming: the other cluster uses resources of this one.
+	// Incoming is the state of the use of this cluster's resources by the peer.
 	Incoming Phase `json:"incoming,omitempty"`
-	// Networking between the two.
+	// Networking is the state of the network connection between the clusters.
 	Networking Phase `json:"networking,omitempty"`
-	// Authentication, in the directions that there are.
+	// Authentication is the state of authentication, in each direction that is set up.
 	Authentication Phase `json:"authentication,omitempty"`
 }
 
-// ForeignClusterSpec names the other cluster.
+// ForeignClusterSpec identifies the peer.
 type ForeignClusterSpec struct {
-	// ClusterID of the other cluster.
+	// ClusterID is the cluster ID of the peer.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterID is immutable: create another ForeignCluster for another cluster"
 	ClusterID string `json:"clusterID"`
 }
 
-// ForeignClusterStatus is the one place to look at a peering; it is rebuilt whole at every pass.
+// ForeignClusterStatus is the whole state of a peering. Liqo recomputes all of it at every reconciliation.
 type ForeignClusterStatus struct {
-	// Role of the other cluster.
+	// Role is the role of the peer.
 	// +kubebuilder:default=Unknown
 	Role Role `json:"role"`
-	// Peering is all of it at a glance.
+	// Peering is an overview of the peering.
 	Peering            Summary          `json:"peering,omitempty"`
 	Modules            Modules          `json:"modules,omitempty"`
 	TenantNamespace    TenantNamespaces `json:"tenantNamespace,omitempty"`
@@ -141,7 +141,7 @@ type ForeignClusterStatus struct {
 	ObservedGeneration int64            `json:"observedGeneration,omitempty"`
 }
 
-// ForeignCluster is a cluster we peer with; its name is that cluster's ID.
+// ForeignCluster represents a peer of this cluster. Its name is the peer's cluster ID.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

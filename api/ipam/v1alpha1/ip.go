@@ -7,11 +7,12 @@ import (
 
 // Labels of an IP.
 const (
-	// LabelIPType tells what an IP that was made by the system is for: an IPType.
+	// LabelIPType (on an IP that Liqo created) is the purpose of the IP: an IPType.
 	LabelIPType = "ipam.liqo.io/ip-type"
-	// LabelEndpointSlice names the EndpointSlice that an IP of the API server was made for.
+	// LabelEndpointSlice is the name of the EndpointSlice that an IP of the API server was created for. This version neither sets nor reads it.
 	LabelEndpointSlice = "ipam.liqo.io/endpointslice"
-	// LabelNetworkName and LabelNetworkNamespace, where an IP carries them, name the Network that its address is from.
+	// LabelNetworkName and LabelNetworkNamespace identify the Network that an IP's address is from. This version neither sets nor reads
+	// them.
 	LabelNetworkName      = "ipam.liqo.io/network-name"
 	LabelNetworkNamespace = "ipam.liqo.io/network-namespace"
 )
@@ -19,19 +20,19 @@ const (
 // IPType is a value of LabelIPType.
 type IPType = string
 
-// What an IP is for.
+// Purposes of an IP that Liqo created.
 const (
-	// IPTypeAPIServer is the ClusterIP of Service default/kubernetes.
+	// IPTypeAPIServer exposes the ClusterIP of Service default/kubernetes.
 	IPTypeAPIServer IPType = "api-server"
-	// IPTypeAPIServerProxy is the ClusterIP of our HTTP CONNECT proxy.
+	// IPTypeAPIServerProxy exposes the ClusterIP of Liqo's HTTP CONNECT proxy.
 	IPTypeAPIServerProxy IPType = "api-server-proxy"
-	// IPTypeAuthentication is the ClusterIP of our authentication service.
+	// IPTypeAuthentication exposes the ClusterIP of Liqo's authentication service.
 	IPTypeAuthentication IPType = "authentication"
-	// IPTypeNode is the InternalIP of a node.
+	// IPTypeNode exposes the InternalIP of a node.
 	IPTypeNode IPType = "node"
 )
 
-// Names of the IPs that the system makes in the namespace of the installation.
+// Names of the IPs that Liqo creates in the namespace of the installation.
 const (
 	IPAPIServer      = IPTypeAPIServer
 	IPAPIServerProxy = IPTypeAPIServerProxy
@@ -40,7 +41,8 @@ const (
 	IPNodePrefix = "node-"
 )
 
-// Finalizers that other versions put on IPs. This one puts none: nothing outlives an IP. It takes these off IPs that are being deleted.
+// Finalizers that other versions add to IPs. This version adds none, because the deletion of an IP needs no cleanup. It removes them from
+// IPs that are being deleted.
 const (
 	FinalizerIP        = "ip.ipam.liqo.io/finalizer"
 	FinalizerIPMapping = "ipmapping-nat-controller.liqo.io/finalizer"
@@ -55,9 +57,9 @@ type ObjectMeta struct {
 	Finalizers  []string          `json:"finalizers,omitempty"`
 }
 
-// ServiceTemplate is a Service to be made.
+// ServiceTemplate describes a Service that Liqo creates.
 type ServiceTemplate struct {
-	// Metadata of the Service; its name is that of the IP where empty, its namespace is always that of the IP.
+	// Metadata is the metadata of the Service. The name defaults to the name of the IP; the namespace is always the namespace of the IP.
 	Metadata ObjectMeta `json:"metadata,omitempty"`
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
@@ -65,40 +67,41 @@ type ServiceTemplate struct {
 	Spec corev1.ServiceSpec `json:"spec,omitempty"`
 }
 
-// IPSpec is an address that peers shall reach.
+// IPSpec describes an address to expose to peers.
 //
 // +kubebuilder:validation:XValidation:rule="self.ip == oldSelf.ip",message="spec.ip is immutable: delete the IP and create it again"
 type IPSpec struct {
-	// IP is the address as it is known here, IPv4.
+	// IP is the IPv4 address in the local cluster.
 	// +kubebuilder:validation:Format=ipv4
 	IP string `json:"ip"`
-	// NetworkRef names the Network that gives the address for peers; the cluster's external CIDR where empty, the IP's own namespace where
-	// it names none.
+	// NetworkRef names the Network that provides the address for peers. It defaults to the external CIDR of the local cluster, and its
+	// namespace to the namespace of the IP.
 	NetworkRef *corev1.ObjectReference `json:"networkRef,omitempty"`
-	// ServiceTemplate is a Service without selector to be made, with IP as its only endpoint.
+	// ServiceTemplate describes a Service without selector that Liqo creates. Its only endpoint is IP.
 	ServiceTemplate *ServiceTemplate `json:"serviceTemplate,omitempty"`
-	// Masquerade makes IP see the address of a node of this cluster instead of that of the peer's pod.
+	// Masquerade has no effect; it is accepted for compatibility. IP always sees the address of a local node, never of a peer's pod.
 	Masquerade *bool `json:"masquerade,omitempty"`
 }
 
-// IPStatus is the address that was given.
+// IPStatus is the address that was allocated.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.ip) || (has(self.ip) && self.ip == oldSelf.ip)",message="status.ip is immutable once set: delete the IP and create it again"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.cidr) || (has(self.cidr) && self.cidr == oldSelf.cidr)",message="status.cidr is immutable once set: delete the IP and create it again"
 type IPStatus struct {
-	// IP is the address under which peers reach spec.ip, each in its own view of CIDR.
+	// IP is the allocated address. A peer reaches spec.ip at the same offset in the range that it maps CIDR to.
 	// +kubebuilder:validation:Format=ipv4
 	IP string `json:"ip,omitempty"`
-	// CIDR is the range of the Network that the address is from.
+	// CIDR is the range of the Network that provided the address.
 	// +kubebuilder:validation:Format=cidr
 	CIDR string `json:"cidr,omitempty"`
-	// Conditions: "Ready" is false, and says why, while no address can be given or the given one collides with another.
+	// Conditions contains "Ready". It is false while no address can be allocated, or while the allocated address conflicts with another.
+	// Its message says why.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// IP makes an address of this cluster, of a host, a service or a pod, known to peers.
+// IP exposes an address of the local cluster, for example of a host or a Service, to its peers.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

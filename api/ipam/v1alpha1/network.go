@@ -6,21 +6,21 @@ import (
 
 // Labels of a Network.
 const (
-	// LabelNetworkType tells what a Network of this very cluster is for: a NetworkType. Networks of peers have none.
+	// LabelNetworkType (on a Network of the local cluster) is the purpose of the Network: a NetworkType. Networks of peers lack this label.
 	LabelNetworkType = "ipam.liqo.io/network-type"
-	// LabelNetworkNotRemapped ("true") marks a Network that is where it is: its range is told, not chosen.
+	// LabelNetworkNotRemapped ("true") marks a Network whose range is fixed: Liqo never allocates a range other than spec.cidr.
 	LabelNetworkNotRemapped = "ipam.liqo.io/network-not-remapped"
-	// LabelNetworkShared ("true") marks a Network that may overlap other ranges of this cluster.
+	// LabelNetworkShared ("true") marks a Network with a fixed range that may overlap other fixed ranges of the local cluster.
 	LabelNetworkShared = "ipam.liqo.io/network-shared"
-	// LabelNetworkNegotiated ("true") marks a Network whose range only the peer named, in a NetworkRequest: no administrator of this cluster
-	// entered it. Its place here is always chosen from the pools, away from addresses that this cluster depends on.
+	// LabelNetworkNegotiated ("true") marks a Network whose range only the peer supplied, in a NetworkRequest. No administrator of the local
+	// cluster reviewed it. So Liqo always allocates its local range from the pools, away from addresses that the local cluster depends on.
 	LabelNetworkNegotiated = "ipam.liqo.io/network-negotiated"
 )
 
 // NetworkType is a value of LabelNetworkType.
 type NetworkType = string
 
-// What a Network of this cluster is for.
+// Purposes of a Network of the local cluster.
 const (
 	NetworkTypePod      NetworkType = "pod-cidr"
 	NetworkTypeService  NetworkType = "service-cidr"
@@ -29,8 +29,8 @@ const (
 	NetworkTypeReserved NetworkType = "reserved"
 )
 
-// Names of the Networks that the chart makes in the namespace of the installation. With several pod CIDRs their names go on with the CIDR,
-// dots and slashes replaced by dashes, as do those of reserved subnets.
+// Names of the Networks that the chart creates in the namespace of the installation. If there are several pod CIDRs, the CIDR follows the
+// name, with dashes in place of dots and slashes. The same holds for reserved subnets.
 const (
 	NetworkPod      = NetworkTypePod
 	NetworkService  = NetworkTypeService
@@ -39,39 +39,40 @@ const (
 )
 
 const (
-	// AnnotationPreinstalled ("true") marks what the chart made: it gets no finalizer, so that it never outlives the installation.
+	// AnnotationPreinstalled ("true") marks a Network that the chart created. It gets no finalizer, which could block an uninstallation.
 	AnnotationPreinstalled = "liqo.io/preinstalled"
-	// FinalizerNetwork holds a Network while IPs have addresses of it.
+	// FinalizerNetwork keeps a Network while IPs have addresses from it.
 	FinalizerNetwork = "network.ipam.liqo.io/finalizer"
 )
 
-// NetworkSpec is the range that somebody wants.
+// NetworkSpec describes the requested range.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.preAllocated) || (has(self.preAllocated) && self.preAllocated == oldSelf.preAllocated)",message="spec.preAllocated is immutable once set: delete the Network and create it again"
 type NetworkSpec struct {
-	// CIDR wanted, IPv4.
+	// CIDR is the requested IPv4 range.
 	// +kubebuilder:validation:Format=cidr
 	// +kubebuilder:validation:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.cidr is immutable: delete the Network and create it again"
 	// +kubebuilder:validation:XValidation:rule="!self.contains(':')",message="spec.cidr must be an IPv4 range: IPv6 is not supported by this version"
 	CIDR string `json:"cidr"`
-	// PreAllocated is how many addresses at the beginning of the range are given to no IP.
+	// PreAllocated is the number of addresses at the start of the range that are never allocated to IPs.
 	// +kubebuilder:validation:Minimum=0
 	PreAllocated int32 `json:"preAllocated,omitempty"`
 }
 
-// NetworkStatus is the range that was given.
+// NetworkStatus is the range that was allocated.
 type NetworkStatus struct {
-	// CIDR given: that of the spec where it is free, else another one of the same length. Once given it does not change by itself.
+	// CIDR is the allocated range: spec.cidr if it is free, otherwise another range of the same length. It does not change once allocated.
 	// +kubebuilder:validation:Format=cidr
 	CIDR string `json:"cidr,omitempty"`
-	// Conditions: "Ready" is false, and names the ranges, while no range can be given or the given one collides with another.
+	// Conditions contains "Ready". It is false while no range can be allocated, or while the allocated range conflicts with another. Its
+	// message names the ranges.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Network is an address range: one of this cluster, or one of a peer together with where it appears here.
+// Network is an address range: either of the local cluster, or of a peer together with the local range that it is mapped to.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

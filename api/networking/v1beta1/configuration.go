@@ -5,61 +5,63 @@ import (
 )
 
 const (
-	// LabelCIDRType (on the Network of a peer's range) tells with CIDRTypePod or CIDRTypeExternal what the range is for.
+	// LabelCIDRType (on the Network of a peer's range) is the purpose of the range: CIDRTypePod or CIDRTypeExternal.
 	LabelCIDRType = "configuration.liqo.io/cidr-type"
 	// CIDRTypePod marks a pod CIDR of the peer.
 	CIDRTypePod = "pod"
 	// CIDRTypeExternal marks an external CIDR of the peer.
 	CIDRTypeExternal = "external"
 
-	// ConditionCIDRsConfigured of a Configuration is true while every range of the peer has a place here, shown in status.remote. It
-	// counts only with the Configuration's own generation.
+	// ConditionCIDRsConfigured is a condition type of Configurations. It is true while every range of the peer is mapped to a local range,
+	// as status.remote shows. It is outdated unless its observedGeneration is the generation of the Configuration.
 	ConditionCIDRsConfigured = "NetworkCIDRsConfigured"
-	// ReasonCIDRsConfigured is the reason of that condition while it is true.
+	// ReasonCIDRsConfigured is the reason of ConditionCIDRsConfigured while it is true.
 	ReasonCIDRsConfigured = "NetworkCIDRsConfigured"
-	// ReasonWaitingForNetworks is its reason while Networks have no range yet.
+	// ReasonWaitingForNetworks is the reason of ConditionCIDRsConfigured while Networks have no range yet, or are not ready.
 	ReasonWaitingForNetworks = "WaitingForNetworks"
 )
 
-// CIDRs are the ranges of a cluster that its peers talk to: those of its pods, and the one that holds an address for everything else.
-// They are IPv4, in CIDR notation; the first of each is the primary one.
+// CIDRs are the address ranges of a cluster that its peers use, as IPv4 in CIDR notation. In each list, the first range is the primary
+// one.
 type CIDRs struct {
+	// Pod lists the ranges of the cluster's pods.
 	// +kubebuilder:validation:items:Format=cidr
 	Pod []string `json:"pod,omitempty"`
-	// Only the first is used.
+	// External lists the range of the addresses that IP objects expose to peers. Only the first entry is used.
 	// +kubebuilder:validation:items:Format=cidr
 	External []string `json:"external,omitempty"`
 }
 
-// ClusterConfig is the network of one cluster.
+// ClusterConfig describes the network of one cluster.
 type ClusterConfig struct {
 	CIDR CIDRs `json:"cidr,omitempty"`
 }
 
-// ConfigurationSpec is what two clusters know of each other's network.
+// ConfigurationSpec describes the networks of both clusters of a peering.
 type ConfigurationSpec struct {
-	// Local is this cluster's network. It follows the Networks of the installation, whatever is entered.
+	// Local is the network of the local cluster. Liqo fills it in from the Networks of the installation and overwrites other values.
 	Local *ClusterConfig `json:"local,omitempty"`
-	// Remote is the other cluster's network, as it is there.
+	// Remote is the network of the peer, with the ranges that the peer itself uses.
 	Remote ClusterConfig `json:"remote,omitempty"`
 }
 
-// RemoteRange is a range of the other cluster, and where it appears here.
+// RemoteRange maps a range of the peer to the range that represents it in the local cluster.
 type RemoteRange struct {
-	// Type is what the range is for: "pod" or "external".
+	// Type is the purpose of the range: "pod" or "external".
 	// +kubebuilder:validation:Enum=pod;external
 	Type string `json:"type"`
-	// CIDR is the range as the other cluster knows it, without bits set after its prefix.
+	// CIDR is the range that the peer itself uses, with all host bits zero.
 	CIDR string `json:"cidr"`
-	// SeenAs is where it appears here: a range of the same length.
+	// SeenAs is the range by which the local cluster reaches CIDR. It has the same prefix length.
 	SeenAs string `json:"seenAs"`
 }
 
-// ConfigurationStatus is what became of it.
+// ConfigurationStatus describes the local ranges of a peer.
 type ConfigurationStatus struct {
-	// Remote is where the other cluster's ranges appear here, in the order of spec.remote, up to the first that has no place yet.
+	// Remote lists the local ranges of the peer's ranges, in the order of spec.remote. Each list ends before the first range that is not
+	// mapped yet. Remote is unset while one of the lists would be empty.
 	Remote *ClusterConfig `json:"remote,omitempty"`
-	// Ranges are all of them that have a place here, each with the one that it is for.
+	// Ranges lists every range of the peer that is mapped, together with its local range.
 	// +listType=map
 	// +listMapKey=cidr
 	Ranges []RemoteRange `json:"ranges,omitempty"`
@@ -68,8 +70,8 @@ type ConfigurationStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Configuration is the network of a peer: its ranges there, and where they appear here. It is named by the peer's cluster ID and carries
-// it as label liqo.io/remote-cluster-id.
+// Configuration describes the network of a peer: the ranges that the peer uses, and the local ranges that they are mapped to. Its name
+// and its label liqo.io/remote-cluster-id are the peer's cluster ID.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConnectionType tells which side of the tunnel a gateway is.
+// ConnectionType is the side of the tunnel that a gateway runs.
 // +kubebuilder:validation:Enum=Server;Client
 type ConnectionType string
 
@@ -17,43 +17,43 @@ const (
 
 // Values of a Connection's status.
 const (
-	// Connected tells that the peer's gateway answers through the tunnel.
+	// Connected means that the peer's gateway answers through the tunnel.
 	Connected = "Connected"
-	// Connecting tells that it has not answered yet.
+	// Connecting means that the peer's gateway has not answered yet.
 	Connecting = "Connecting"
-	// ConnectionError tells that it does not answer any more, or that the tunnel can't be set up.
+	// ConnectionError means that the peer's gateway no longer answers, or that no pod of the local gateway runs.
 	ConnectionError = "Error"
 )
 
-// ConnectionSpec names the gateway.
+// ConnectionSpec identifies the local gateway of a tunnel.
 type ConnectionSpec struct {
-	// GatewayRef is the GatewayServer or GatewayClient.
+	// GatewayRef names the GatewayServer or GatewayClient.
 	GatewayRef corev1.ObjectReference `json:"gatewayRef"`
 	Type       ConnectionType         `json:"type"`
 }
 
-// ConnectionLatency is the last round trip that was measured.
+// ConnectionLatency is a measured round-trip time of the tunnel.
 type ConnectionLatency struct {
-	// Value is a duration, "1.2ms".
+	// Value is the round-trip time, for example "1.2ms".
 	Value string `json:"value,omitempty"`
-	// Timestamp is when it was measured.
+	// Timestamp is the time of the measurement.
 	Timestamp metav1.Time `json:"timestamp,omitempty"`
 }
 
-// ConnectionStatus is what the gateway at work sees of the tunnel.
+// ConnectionStatus is the state of the tunnel, as the active pod of the gateway reports it.
 type ConnectionStatus struct {
 	// Value is Connected, Connecting or Error.
 	Value string `json:"value,omitempty"`
-	// Latency is nil before the first round trip. Its time tells whether the gateway still reports.
+	// Latency is unset before the first round trip. An old timestamp means that the gateway no longer reports.
 	Latency *ConnectionLatency `json:"latency,omitempty"`
-	// MTU of the tunnel that is in use, in bytes.
+	// MTU is the current MTU of the tunnel, in bytes.
 	MTU int `json:"mtu,omitempty"`
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Connection is the tunnel to a peer; its name is that of the gateway's Deployment.
+// Connection shows the state of the tunnel to a peer. It has the name of the gateway's Deployment.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

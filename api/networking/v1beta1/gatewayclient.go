@@ -5,33 +5,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GatewayClientSpec is a gateway that dials its peer.
+// GatewayClientSpec configures a gateway that dials its peer.
 type GatewayClientSpec struct {
-	// Endpoint is what to dial: status.endpoint of the peer's GatewayServer.
+	// Endpoint is the endpoint to dial: status.endpoint of the peer's GatewayServer.
 	Endpoint Endpoint `json:"endpoint,omitempty"`
-	// MTU is an upper bound for that of the tunnel, in bytes; the path alone decides when 0.
+	// MTU is the maximum MTU of the tunnel in bytes, 576 to 65535; 0: computed from the MTU of the pod network alone.
 	MTU int `json:"mtu,omitempty"`
-	// SecretRef names a Secret of this namespace with the keys; one is made where empty.
+	// SecretRef names a Secret in the same namespace that holds the keys; if empty, Liqo creates one.
 	SecretRef *corev1.LocalObjectReference `json:"secretRef,omitempty"`
-	// ClientTemplateRef names the WgGatewayClientTemplate that the gateway is made from.
+	// ClientTemplateRef names the WgGatewayClientTemplate of the gateway.
 	ClientTemplateRef corev1.ObjectReference `json:"clientTemplateRef,omitempty"`
 }
 
-// GatewayClientStatus is what became of it.
+// GatewayClientStatus is the observed state of a GatewayClient.
 type GatewayClientStatus struct {
-	// InternalEndpoint is the pod at work.
+	// InternalEndpoint locates the active pod.
 	InternalEndpoint *InternalEndpoint `json:"internalEndpoint,omitempty"`
-	// SecretRef is the Secret with the keys.
+	// SecretRef names the Secret that holds the keys.
 	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
-	// ClientRef is the Deployment.
+	// ClientRef names the Deployment of the gateway.
 	ClientRef *corev1.ObjectReference `json:"clientRef,omitempty"`
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// GatewayClient is the end of a tunnel that dials the peer. It carries the peer's cluster ID as name and as label
-// liqo.io/remote-cluster-id.
+// GatewayClient is the client side of a tunnel: it dials the peer. Its name and its label liqo.io/remote-cluster-id are the peer's
+// cluster ID.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ServerEndpoint is how a GatewayServer is to be reached.
+// ServerEndpoint configures how clients reach a GatewayServer.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.port) && self.port != 0 && has(self.ports) && size(self.ports) > 0)",message="port and ports exclude each other: give one of them"
 // +kubebuilder:validation:XValidation:rule="!(has(self.nodePort) && self.nodePort != 0 && has(self.nodePorts) && size(self.nodePorts) > 0)",message="nodePort and nodePorts exclude each other: give one of them"
@@ -14,53 +14,55 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || self.nodePorts.all(p, self.nodePorts.exists_one(q, q == p))",message="nodePorts names a port twice"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || size(self.nodePorts) == 0 || (has(self.ports) && size(self.ports) == size(self.nodePorts))",message="nodePorts needs as many entries as ports"
 type ServerEndpoint struct {
-	// Port of the tunnel, usually 51840.
+	// Port is the port of the tunnel, usually 51840.
 	Port int32 `json:"port,omitempty"`
+	// Ports is an alternative to port. A gateway has one tunnel, so it rejects more than one entry.
 	// +kubebuilder:validation:MaxItems=64
 	Ports []int32 `json:"ports,omitempty"`
-	// NodePort to ask for; any when 0.
+	// NodePort is the node port to request; 0: any.
 	NodePort int32 `json:"nodePort,omitempty"`
+	// NodePorts is an alternative to nodePort, with one entry for each entry of ports.
 	// +kubebuilder:validation:MaxItems=64
 	NodePorts []int32 `json:"nodePorts,omitempty"`
-	// ServiceType of the Service in front of the gateway.
+	// ServiceType is the type of the gateway's Service. A gateway rejects ExternalName.
 	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer;ExternalName
 	// +kubebuilder:default=ClusterIP
 	ServiceType corev1.ServiceType `json:"serviceType,omitempty"`
-	// LoadBalancerIP to ask for.
+	// LoadBalancerIP is the load balancer address to request.
 	LoadBalancerIP string `json:"loadBalancerIP,omitempty"`
 }
 
-// GatewayServerSpec is a gateway that waits for its peer to dial.
+// GatewayServerSpec configures a gateway that the peer dials.
 type GatewayServerSpec struct {
-	// Endpoint is how the peer reaches it.
+	// Endpoint configures how the peer reaches the gateway.
 	Endpoint ServerEndpoint `json:"endpoint,omitempty"`
-	// MTU is an upper bound for that of the tunnel, in bytes; the path alone decides when 0.
+	// MTU is the maximum MTU of the tunnel in bytes, 576 to 65535; 0: computed from the MTU of the pod network alone.
 	MTU int `json:"mtu,omitempty"`
-	// SecretRef names a Secret of this namespace with the keys; one is made where empty.
+	// SecretRef names a Secret in the same namespace that holds the keys; if empty, Liqo creates one.
 	SecretRef *corev1.LocalObjectReference `json:"secretRef,omitempty"`
-	// ServerTemplateRef names the WgGatewayServerTemplate that the gateway is made from.
+	// ServerTemplateRef names the WgGatewayServerTemplate of the gateway.
 	ServerTemplateRef  corev1.ObjectReference `json:"serverTemplateRef,omitempty"`
 	ServiceLabels      map[string]string      `json:"serviceLabels,omitempty"`
 	ServiceAnnotations map[string]string      `json:"serviceAnnotations,omitempty"`
 }
 
-// GatewayServerStatus is what became of it.
+// GatewayServerStatus is the observed state of a GatewayServer.
 type GatewayServerStatus struct {
-	// Endpoint is what the peer is to dial.
+	// Endpoint is the endpoint that the peer must dial.
 	Endpoint *Endpoint `json:"endpoint,omitempty"`
-	// InternalEndpoint is the pod at work.
+	// InternalEndpoint locates the active pod.
 	InternalEndpoint *InternalEndpoint `json:"internalEndpoint,omitempty"`
-	// SecretRef is the Secret with the keys.
+	// SecretRef names the Secret that holds the keys.
 	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
-	// ServerRef is the Deployment.
+	// ServerRef names the Deployment of the gateway.
 	ServerRef *corev1.ObjectReference `json:"serverRef,omitempty"`
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// GatewayServer is the end of a tunnel that the peer dials. It carries the peer's cluster ID as name and as label
-// liqo.io/remote-cluster-id.
+// GatewayServer is the server side of a tunnel: the peer dials it. Its name and its label liqo.io/remote-cluster-id are the peer's
+// cluster ID.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -6,29 +6,30 @@ import (
 )
 
 const (
-	// ServerTemplateDefault is the WgGatewayServerTemplate of the installation, in its namespace.
+	// ServerTemplateDefault is the name of the default WgGatewayServerTemplate, in the namespace of the installation.
 	ServerTemplateDefault = "wireguard-server"
-	// ClientTemplateDefault is the WgGatewayClientTemplate of the installation, in its namespace.
+	// ClientTemplateDefault is the name of the default WgGatewayClientTemplate, in the namespace of the installation.
 	ClientTemplateDefault = "wireguard-client"
 )
 
-// ObjectKind names a kind.
+// ObjectKind identifies a kind.
 type ObjectKind struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind,omitempty"`
 }
 
-// GatewayTemplateSpec is what gateways are made from.
+// GatewayTemplateSpec describes the objects of a gateway.
 type GatewayTemplateSpec struct {
-	// ObjectKind is what the template describes. It is kept for manifests that carry it.
+	// ObjectKind is the kind that the template describes. It has no effect; it is accepted for compatibility.
 	ObjectKind ObjectKind `json:"objectKind,omitempty"`
-	// Template is an object whose strings may be templates of Go's text/template over a gateway: .Name, .Namespace, .Spec, .ClusterID,
-	// .GatewayUID and .SecretName. Its spec.deployment and, for servers, spec.service have metadata and spec of those kinds.
+	// Template is an object with the metadata and spec of a Deployment in spec.deployment and, for servers, of a Service in spec.service.
+	// Its strings may be templates of Go's text/template, with .Name, .Namespace, .Spec, .ClusterID, .GatewayUID and .SecretName of the
+	// gateway.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Template runtime.RawExtension `json:"template,omitempty"`
 }
 
-// WgGatewayServerTemplate is what GatewayServers are made from.
+// WgGatewayServerTemplate is the template for the Deployment and Service of GatewayServers.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=wggst;wgst,categories=liqo
@@ -50,7 +51,7 @@ type WgGatewayServerTemplateList struct {
 	Items           []WgGatewayServerTemplate `json:"items"`
 }
 
-// WgGatewayClientTemplate is what GatewayClients are made from.
+// WgGatewayClientTemplate is the template for the Deployment of GatewayClients.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=wggct;wgct,categories=liqo

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ServerLocation tells which of two clusters has the end of the tunnel that the other one dials.
+// ServerLocation selects the cluster that runs the server side of the tunnel. The other cluster dials it.
 // +kubebuilder:validation:Enum=Provider;Consumer
 type ServerLocation string
 
@@ -14,37 +14,38 @@ const (
 	ServerAtConsumer ServerLocation = "Consumer"
 )
 
-// NetworkFacts are what a cluster tells another one of its network, as far as it is known.
+// NetworkFacts describes the network of a cluster, as far as the cluster has reported it.
 type NetworkFacts struct {
-	// CIDR are the ranges of the cluster.
+	// CIDR lists the address ranges of the cluster.
 	CIDR CIDRs `json:"cidr,omitempty"`
-	// PublicKey is the WireGuard key of its gateway, 32 bytes.
+	// PublicKey is the WireGuard public key of the cluster's gateway, 32 bytes.
 	// +kubebuilder:validation:MaxLength=48
 	PublicKey []byte `json:"publicKey,omitempty"`
-	// Endpoint is where its gateway is dialled, if it is the server.
+	// Endpoint is the endpoint of the cluster's gateway, if the gateway is the server side of the tunnel.
 	Endpoint *Endpoint `json:"endpoint,omitempty"`
 }
 
-// NetworkRequestSpec is what the consumer asks for and tells.
+// NetworkRequestSpec is the request of the consumer, with the facts of its network.
 type NetworkRequestSpec struct {
-	// Server tells where the gateway server is to be, where there is no gateway yet.
+	// Server selects the cluster that runs the gateway server. It has no effect if a gateway exists already.
 	// +kubebuilder:default=Provider
 	Server ServerLocation `json:"server,omitempty"`
-	// Consumer are the facts of the cluster that asks; its controller manager fills them in.
+	// Consumer describes the network of the consumer. The consumer's controller manager fills it in.
 	Consumer NetworkFacts `json:"consumer,omitempty"`
 }
 
-// NetworkRequestStatus is what the provider answers.
+// NetworkRequestStatus is the response of the provider.
 type NetworkRequestStatus struct {
-	// Provider are the facts of the cluster that is asked.
+	// Provider describes the network of the provider.
 	Provider NetworkFacts `json:"provider,omitempty"`
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// NetworkRequest asks a provider to connect its network with that of a consumer. It is replicated to the provider; on both sides the
-// Configuration, the gateway and the PublicKey are made from what the other one tells, and go when the last request for them goes.
+// NetworkRequest asks a provider to connect its network with the network of a consumer. Liqo replicates it to the provider. Each cluster
+// then creates a Configuration, a gateway and a PublicKey from the facts that the other cluster reports. Garbage collection deletes them
+// after the last request.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -4,13 +4,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PublicKeySpec is a key.
+// PublicKeySpec holds the key.
 type PublicKeySpec struct {
-	// PublicKey is the 32 bytes of the WireGuard public key of the peer's gateway.
+	// PublicKey is the WireGuard public key of the peer's gateway, 32 bytes.
 	PublicKey []byte `json:"publicKey,omitempty"`
 }
 
-// PublicKey is the key of the gateway of the peer that it is named by; label networking.liqo.io/gateway-resource=true.
+// PublicKey holds the public key of a peer's gateway. Its name is the peer's cluster ID, and it has the label
+// networking.liqo.io/gateway-resource=true.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=publickeies,singular=publickey,shortName=pk;pkies;pkey,categories=liqo

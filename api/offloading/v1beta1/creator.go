@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// longestLabelValue is the longest label value.
+	// longestLabelValue is the maximum length of a label value in Kubernetes.
 	longestLabelValue = 63
-	// creatorHash is how many hexadecimal digits keep two names apart.
+	// creatorHash is the number of hexadecimal digits of the hash that makes shortened or altered names unique.
 	creatorHash = 8
 )
 
-// CreatorLabel returns the value of LabelCreatorUser for a user: the name itself where it is a label value, else as much of it as fits with
-// other characters turned into hyphens, and a hash that keeps two such names apart.
+// CreatorLabel returns the value of LabelCreatorUser for a user. It is the user name if that is a valid label value. Otherwise, invalid
+// characters become hyphens, the name is truncated, and a hash of the whole name is appended, so that two such names differ.
 func CreatorLabel(user string) string {
 	clean := strings.Map(func(r rune) rune {
 		if alphanumeric(r) || r == '.' || r == '_' || r == '-' {

@@ -5,19 +5,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NamespaceOffloadingName is the only name a NamespaceOffloading may have: one per namespace.
+// NamespaceOffloadingName is the only name that a NamespaceOffloading may have, so there is at most one per namespace.
 const NamespaceOffloadingName = "offloading"
 
 const (
 	// LabelSchedulingEnabled ("true") marks a local namespace whose pods may be offloaded.
 	LabelSchedulingEnabled = "liqo.io/scheduling-enabled"
-	// AnnotationManagedByNamespaceMap (on a remote namespace) proves that a NamespaceMap made it: <namespace>/<name> of that map.
+	// AnnotationManagedByNamespaceMap (on a remote namespace) identifies the NamespaceMap that it was created for, as <namespace>/<name>.
 	AnnotationManagedByNamespaceMap = "liqo.io/managed-by-namespace-map"
-	// AnnotationOriginalName (on a remote namespace) is its name in the consumer.
+	// AnnotationOriginalName (on a remote namespace) is the name of the namespace in the consumer.
 	AnnotationOriginalName = "liqo.io/original-name"
 )
 
-// NamespaceMappingStrategy decides how the remote namespace is called.
+// NamespaceMappingStrategy determines the name of the remote namespace.
 // +kubebuilder:validation:Enum=EnforceSameName;DefaultName;SelectedName
 type NamespaceMappingStrategy string
 
@@ -31,7 +31,7 @@ const (
 	SelectedName NamespaceMappingStrategy = "SelectedName"
 )
 
-// PodOffloadingStrategy decides where the pods of a namespace may run.
+// PodOffloadingStrategy determines where the pods of a namespace may run.
 // +kubebuilder:validation:Enum=Local;Remote;LocalAndRemote
 type PodOffloadingStrategy string
 
@@ -42,7 +42,7 @@ const (
 	PodsLocalAndRemote PodOffloadingStrategy = "LocalAndRemote"
 )
 
-// OffloadingPhase sums up a NamespaceOffloading.
+// OffloadingPhase summarizes the state of a NamespaceOffloading.
 type OffloadingPhase string
 
 // Offloading phases.
@@ -55,15 +55,15 @@ const (
 	PhaseTerminating       OffloadingPhase = "Terminating"
 )
 
-// RemoteNamespaceConditionType is what a RemoteNamespaceCondition speaks about.
+// RemoteNamespaceConditionType is the type of a RemoteNamespaceCondition.
 type RemoteNamespaceConditionType string
 
 // Remote namespace condition types and reasons.
 const (
-	// RemoteNamespaceRequired tells whether the cluster was selected: ReasonClusterSelected, ReasonClusterNotSelected, or ReasonNamespaceProtected
-	// where no cluster may hold the namespace.
+	// RemoteNamespaceRequired is true if the cluster was selected, with ReasonClusterSelected. Otherwise, its reason is
+	// ReasonClusterNotSelected, or ReasonNamespaceProtected if the namespace must not be offloaded to any cluster.
 	RemoteNamespaceRequired RemoteNamespaceConditionType = "OffloadingRequired"
-	// RemoteNamespaceReady tells whether the twin namespace exists.
+	// RemoteNamespaceReady is true if the remote namespace exists.
 	RemoteNamespaceReady RemoteNamespaceConditionType = "Ready"
 
 	ReasonClusterSelected     = "ClusterSelected"
@@ -75,7 +75,7 @@ const (
 	ReasonCreating            = "Creating"
 )
 
-// RemoteNamespaceCondition is one observation about the twin of a namespace in one cluster.
+// RemoteNamespaceCondition is one aspect of the state of the remote namespace in one cluster.
 type RemoteNamespaceCondition struct {
 	Type               RemoteNamespaceConditionType `json:"type"`
 	Status             corev1.ConditionStatus       `json:"status"`
@@ -84,7 +84,7 @@ type RemoteNamespaceCondition struct {
 	Message            string                       `json:"message,omitempty"`
 }
 
-// NamespaceOffloadingSpec decides which clusters a namespace extends to.
+// NamespaceOffloadingSpec determines the clusters to which a namespace is offloaded.
 //
 // +kubebuilder:validation:XValidation:rule="self.namespaceMappingStrategy == oldSelf.namespaceMappingStrategy",message="spec.namespaceMappingStrategy is immutable: delete the NamespaceOffloading and create it again"
 // +kubebuilder:validation:XValidation:rule=`(has(self.remoteNamespaceName) ? self.remoteNamespaceName : "") == (has(oldSelf.remoteNamespaceName) ? oldSelf.remoteNamespaceName : "")`,message="spec.remoteNamespaceName is immutable: delete the NamespaceOffloading and create it again"
@@ -92,25 +92,25 @@ type RemoteNamespaceCondition struct {
 type NamespaceOffloadingSpec struct {
 	// +kubebuilder:default=DefaultName
 	NamespaceMappingStrategy NamespaceMappingStrategy `json:"namespaceMappingStrategy,omitempty"`
-	// RemoteNamespaceName is the name of the twin with strategy SelectedName.
+	// RemoteNamespaceName is the name of the remote namespace, for mapping strategy SelectedName.
 	// +kubebuilder:validation:MaxLength=63
 	RemoteNamespaceName string `json:"remoteNamespaceName,omitempty"`
 	// +kubebuilder:default=LocalAndRemote
 	PodOffloadingStrategy PodOffloadingStrategy `json:"podOffloadingStrategy,omitempty"`
-	// ClusterSelector picks virtual nodes by their labels; none means all.
+	// ClusterSelector selects virtual nodes by their labels; if unset, it selects all of them.
 	ClusterSelector *corev1.NodeSelector `json:"clusterSelector,omitempty"`
 }
 
-// NamespaceOffloadingStatus is what became of it.
+// NamespaceOffloadingStatus is the observed state of a NamespaceOffloading.
 type NamespaceOffloadingStatus struct {
 	OffloadingPhase     OffloadingPhase `json:"offloadingPhase,omitempty"`
 	RemoteNamespaceName string          `json:"remoteNamespaceName,omitempty"`
-	// RemoteNamespacesConditions by cluster ID.
+	// RemoteNamespacesConditions holds the conditions of each remote namespace, by cluster ID.
 	RemoteNamespacesConditions map[string][]RemoteNamespaceCondition `json:"remoteNamespacesConditions,omitempty"`
 	ObservedGeneration         int64                                 `json:"observedGeneration,omitempty"`
 }
 
-// NamespaceOffloading extends its namespace to other clusters.
+// NamespaceOffloading offloads its namespace to other clusters.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -138,7 +138,7 @@ type NamespaceOffloadingList struct {
 	Items           []NamespaceOffloading `json:"items"`
 }
 
-// MappingPhase is the state of one twin namespace.
+// MappingPhase is the state of one remote namespace.
 // +kubebuilder:validation:Enum=Accepted;CreationLoopBackOff;Terminating
 type MappingPhase string
 
@@ -149,25 +149,26 @@ const (
 	MappingTerminating         MappingPhase = "Terminating"
 )
 
-// RemoteNamespaceStatus is one twin namespace as the provider sees it.
+// RemoteNamespaceStatus is the state of one remote namespace, as the provider reports it.
 type RemoteNamespaceStatus struct {
 	RemoteNamespace string       `json:"remoteNamespace,omitempty"`
 	Phase           MappingPhase `json:"phase,omitempty"`
 }
 
-// NamespaceMapSpec is what the consumer wants.
+// NamespaceMapSpec lists the remote namespaces that the consumer requests.
 type NamespaceMapSpec struct {
-	// DesiredMapping of local to remote namespace names.
+	// DesiredMapping maps local to remote namespace names.
 	DesiredMapping map[string]string `json:"desiredMapping,omitempty"`
 }
 
-// NamespaceMapStatus is what the provider made of it.
+// NamespaceMapStatus lists the remote namespaces that the provider has.
 type NamespaceMapStatus struct {
-	// CurrentMapping by local namespace name.
+	// CurrentMapping holds the state of each remote namespace, by local namespace name.
 	CurrentMapping map[string]RemoteNamespaceStatus `json:"currentMapping,omitempty"`
 }
 
-// NamespaceMap holds the namespaces that a consumer extends to one provider; it is replicated there and called after the provider.
+// NamespaceMap lists the namespaces that a consumer offloads to one provider. Liqo replicates it to the provider. Its name is the
+// provider's cluster ID.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// LabelShadowPod ("true") is put on a local Pod once it is offloaded.
+	// LabelShadowPod ("true") marks a local Pod that is offloaded.
 	LabelShadowPod = "liqo.io/shadowPod"
-	// LabelManagedBy (on a remote Pod) is ManagedByShadowPod.
+	// LabelManagedBy (on a remote Pod or EndpointSlice) is ManagedByShadowPod or ManagedByShadowEndpointSlice.
 	LabelManagedBy = "liqo.io/managed-by"
 	// ManagedByShadowPod is the value of LabelManagedBy on a Pod that belongs to a ShadowPod.
 	ManagedByShadowPod = "shadowpod"
-	// LabelCreatorUser (on a ShadowPod) is the user that made it, stamped at admission.
+	// LabelCreatorUser (on a ShadowPod) is the user that created it, as CreatorLabel encodes it. A mutating webhook sets it.
 	LabelCreatorUser = "liqo.io/creator-user"
-	// LabelNodeName (on a ShadowPod and its Pod) is the virtual node the local Pod is bound to.
+	// LabelNodeName (on a ShadowPod and its Pod) is the name of the virtual node that the local Pod is bound to.
 	LabelNodeName = "offloading.liqo.io/nodename"
 )
 
@@ -22,35 +22,35 @@ const (
 const (
 	// PodOffloadingBackOff is the reason of a Pending pod on a virtual node whose namespace is not offloaded.
 	PodOffloadingBackOff = "OffloadingBackOff"
-	// PodOffloadingAborted is the reason of a Failed pod whose offloading was taken back.
+	// PodOffloadingAborted is the reason of a Failed pod whose offloading the provider ended, or whose namespace is no longer offloaded.
 	PodOffloadingAborted = "OffloadingAborted"
-	// PodRemoteTerminated is the reason of a finished pod whose remote Pod is gone.
+	// PodRemoteTerminated is the reason of a finished pod whose remote Pod no longer exists.
 	PodRemoteTerminated = "RemotePodTerminated"
 )
 
-// ShadowPodSpec holds the pod to keep present.
+// ShadowPodSpec describes the Pod that the provider keeps running.
 type ShadowPodSpec struct {
-	// Pod to run, kept here whole; it is validated when the provider creates the Pod.
+	// Pod is the complete spec of the Pod. The provider's API server validates it when the provider creates the Pod.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Pod corev1.PodSpec `json:"pod,omitempty"`
 }
 
-// ShadowPodStatus is the state of the Pod.
+// ShadowPodStatus is the state of the Pod in the provider.
 type ShadowPodStatus struct {
 	// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Failed;Unknown
 	// +kubebuilder:default=Unknown
 	Phase corev1.PodPhase `json:"phase"`
-	// Pod is what the consumer must learn although the Pod does not, or no longer, report it: the end of a Pod that has finished (conditions, reason, exit
-	// codes of its containers), and the condition PodResizePending of a change of resources that this cluster refused.
+	// Pod holds status that the Pod itself does not, or no longer, report to the consumer. After a Pod has finished, it holds the final
+	// conditions, reason and exit codes. If the provider refused to resize the Pod, it holds the condition PodResizePending.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Pod *corev1.PodStatus `json:"pod,omitempty"`
 }
 
-// ShadowPod keeps a Pod of the same name present in the provider, whether or not the consumer can be reached.
+// ShadowPod makes the provider run a Pod of the same name, even while the consumer is unreachable.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -74,32 +74,32 @@ type ShadowPodList struct {
 	Items           []ShadowPod `json:"items"`
 }
 
-// LimitsEnforcement is how strictly a Quota counts.
+// LimitsEnforcement determines which requests and limits a Quota demands of every container.
 // +kubebuilder:validation:Enum=Hard;Soft;None
 type LimitsEnforcement string
 
 // Enforcement levels.
 const (
-	// EnforcementNone counts what is declared.
+	// EnforcementNone demands none: only declared requests and limits count.
 	EnforcementNone LimitsEnforcement = "None"
-	// EnforcementSoft asks every container for cpu and memory requests.
+	// EnforcementSoft demands cpu and memory requests.
 	EnforcementSoft LimitsEnforcement = "Soft"
-	// EnforcementHard asks for requests equal to limits.
+	// EnforcementHard demands cpu and memory requests, and for each request a limit of the same amount.
 	EnforcementHard LimitsEnforcement = "Hard"
 )
 
-// QuotaSpec bounds what one user of a tenant may run.
+// QuotaSpec limits the resources of the pods of one user of a tenant.
 type QuotaSpec struct {
-	// User is the common name of the certificate the quota is for.
+	// User is the common name of the certificate of the user.
 	// +kubebuilder:validation:MinLength=1
 	User              string              `json:"user"`
 	LimitsEnforcement LimitsEnforcement   `json:"limitsEnforcement,omitempty"`
 	Resources         corev1.ResourceList `json:"resources"`
-	// Cordoned refuses every further pod.
+	// Cordoned stops the user from creating pods, and from increasing the resources of existing pods.
 	Cordoned *bool `json:"cordoned,omitempty"`
 }
 
-// Quota bounds what a consumer may run here.
+// Quota limits the resources of the pods that a consumer runs in this provider.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=qt,categories=liqo

@@ -8,27 +8,28 @@ import (
 const (
 	// ManagedByShadowEndpointSlice is the value of LabelManagedBy on an EndpointSlice that belongs to a ShadowEndpointSlice.
 	ManagedByShadowEndpointSlice = "shadowendpointslice"
-	// EndpointSliceManager is the value of discovery.k8s.io's LabelManagedBy on reflected EndpointSlices, so that the controllers of the
-	// provider leave them alone, and so that they are not reflected further.
+	// EndpointSliceManager is the value of the label endpointslice.kubernetes.io/managed-by (LabelManagedBy in k8s.io/api/discovery/v1) on
+	// reflected EndpointSlices. So the provider's own controllers ignore them, and the provider does not reflect them to other clusters.
 	EndpointSliceManager = "endpointslice.reflection.liqo.io"
-	// RemoteKindPrefix precedes the kind of what an endpoint refers to, since that object is in the other cluster: RemotePod.
+	// RemoteKindPrefix precedes the kind in the target reference of a reflected endpoint, for example RemotePod, because the object exists
+	// only in the consumer.
 	RemoteKindPrefix = "Remote"
 )
 
-// Condition of a ShadowEndpointSlice, present only while something is wrong.
+// Condition of a ShadowEndpointSlice, present only while the provider leaves out endpoints, and its reasons.
 const (
-	// EndpointsAccepted is False while the provider leaves out endpoints, with one of the reasons below.
+	// EndpointsAccepted is the condition type. Its status is always False.
 	EndpointsAccepted = "EndpointsAccepted"
-	// ReasonAddressRefused says that an address is not one of the consumer's.
+	// ReasonAddressRefused means that an address can't belong to the consumer.
 	ReasonAddressRefused = "AddressRefused"
-	// ReasonNoTranslation says that it is not known where the consumer appears here.
+	// ReasonNoTranslation means that the provider does not know yet to which ranges it maps the consumer's network.
 	ReasonNoTranslation = "NoTranslation"
 )
 
-// EndpointSliceTemplate is what of an EndpointSlice crosses.
+// EndpointSliceTemplate holds the reflected fields of an EndpointSlice.
 type EndpointSliceTemplate struct {
 	AddressType discoveryv1.AddressType `json:"addressType,omitempty"`
-	// Endpoints, with addresses as the consumer's network knows them.
+	// Endpoints lists the endpoints, with their addresses in the consumer's network.
 	// +kubebuilder:validation:MaxItems=1000
 	// +listType=atomic
 	Endpoints []discoveryv1.Endpoint `json:"endpoints,omitempty"`
@@ -36,20 +37,20 @@ type EndpointSliceTemplate struct {
 	Ports []discoveryv1.EndpointPort `json:"ports,omitempty"`
 }
 
-// ShadowEndpointSliceSpec holds the EndpointSlice to keep present.
+// ShadowEndpointSliceSpec describes the EndpointSlice that the provider keeps present.
 type ShadowEndpointSliceSpec struct {
 	Template EndpointSliceTemplate `json:"template,omitempty"`
 }
 
-// ShadowEndpointSliceStatus tells what was refused.
+// ShadowEndpointSliceStatus reports refused endpoints.
 type ShadowEndpointSliceStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ShadowEndpointSlice keeps an EndpointSlice of the same name present in the provider, with addresses as the provider's network knows them.
-// Its endpoints are not ready while the consumer can't be reached.
+// ShadowEndpointSlice makes the provider keep an EndpointSlice of the same name, with the addresses translated to the provider's network.
+// Its endpoints are not ready while the consumer is unreachable.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -13,15 +13,15 @@ const (
 	LabelComponent = "offloading.liqo.io/component"
 	// ComponentVirtualKubelet is the value of LabelComponent.
 	ComponentVirtualKubelet = "virtual-kubelet"
-	// VkOptionsTemplateDefault is the VkOptionsTemplate used where none is named, in the namespace of the installation.
+	// VkOptionsTemplateDefault is the name of the default VkOptionsTemplate, in the namespace of the installation.
 	VkOptionsTemplateDefault = "virtual-kubelet-default"
 	// VirtualKubeletDeploymentPrefix precedes the VirtualNode's name in the name of its Deployment.
 	VirtualKubeletDeploymentPrefix = "vk-"
-	// LabelStorageAvailable (on a virtual Node) tells with "true" or "false" whether it offers storage classes.
+	// LabelStorageAvailable (on a virtual Node) is "true" if the provider offers storage classes, otherwise "false".
 	LabelStorageAvailable = "storage.liqo.io/available"
 )
 
-// VirtualNodeConditionType is what a condition of a VirtualNode speaks about.
+// VirtualNodeConditionType is the object that a condition of a VirtualNode describes.
 // +kubebuilder:validation:Enum=VirtualKubelet;Node
 type VirtualNodeConditionType string
 
@@ -44,7 +44,7 @@ const (
 	VirtualNodeDeleting VirtualNodeConditionStatus = "Deleting"
 )
 
-// VirtualNodeCondition is one observation about a VirtualNode.
+// VirtualNodeCondition is the state of one object of a VirtualNode.
 type VirtualNodeCondition struct {
 	Type VirtualNodeConditionType `json:"type"`
 	// +kubebuilder:default=None
@@ -63,7 +63,7 @@ type ObjectMeta struct {
 	Finalizers  []string          `json:"finalizers,omitempty"`
 }
 
-// DeploymentTemplate is the Deployment of a virtual kubelet.
+// DeploymentTemplate describes the Deployment of a virtual kubelet.
 type DeploymentTemplate struct {
 	Metadata ObjectMeta `json:"metadata,omitempty"`
 	// +kubebuilder:validation:Schemaless
@@ -72,12 +72,12 @@ type DeploymentTemplate struct {
 	Spec appsv1.DeploymentSpec `json:"spec,omitempty"`
 }
 
-// Affinity is the part of a pod's affinity that a provider may impose.
+// Affinity is the part of a pod's affinity that an OffloadingPatch may set.
 type Affinity struct {
 	NodeAffinity *corev1.NodeAffinity `json:"nodeAffinity,omitempty"`
 }
 
-// OffloadingPatch is what changes in every pod that is offloaded through a VirtualNode.
+// OffloadingPatch describes changes to every pod that is offloaded through a VirtualNode.
 type OffloadingPatch struct {
 	NodeSelector            map[string]string   `json:"nodeSelector,omitempty"`
 	Tolerations             []corev1.Toleration `json:"tolerations,omitempty"`
@@ -87,20 +87,21 @@ type OffloadingPatch struct {
 	LabelsNotReflected      []string            `json:"labelsNotReflected,omitempty"`
 }
 
-// VirtualNodeSpec is a provider, or a part of it, to be shown as a node.
+// VirtualNodeSpec describes a provider, or a part of its resources, that is shown as a Node.
 type VirtualNodeSpec struct {
-	// ClusterID of the provider.
+	// ClusterID is the cluster ID of the provider.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	ClusterID string `json:"clusterID,omitempty"`
-	// CreateNode tells whether a Node is made; without it the VirtualNode only carries reflection.
+	// CreateNode selects whether Liqo creates a Node. Without a Node, the virtual kubelet only reflects objects. It defaults to the
+	// VkOptionsTemplate's setting.
 	CreateNode *bool `json:"createNode,omitempty"`
-	// DisableNetworkCheck keeps the Node ready while the network to the provider is down.
+	// DisableNetworkCheck keeps the Node ready while the network to the provider is down. It defaults to the VkOptionsTemplate's setting.
 	DisableNetworkCheck *bool `json:"disableNetworkCheck,omitempty"`
-	// KubeconfigSecretRef is the identity the virtual kubelet uses, in this namespace.
+	// KubeconfigSecretRef names the Secret, in the same namespace, with the kubeconfig that the virtual kubelet uses for the provider.
 	KubeconfigSecretRef *corev1.LocalObjectReference `json:"kubeconfigSecretRef,omitempty"`
-	// Template is the virtual kubelet's Deployment; rendered from the VkOptionsTemplate where empty.
+	// Template describes the virtual kubelet's Deployment. If empty, Liqo renders the Deployment from the VkOptionsTemplate.
 	Template *DeploymentTemplate `json:"template,omitempty"`
-	// VkOptionsTemplateRef names the options of the virtual kubelet.
+	// VkOptionsTemplateRef names the VkOptionsTemplate with the options of the virtual kubelet.
 	VkOptionsTemplateRef *corev1.ObjectReference `json:"vkOptionsTemplateRef,omitempty"`
 	OffloadingPatch      *OffloadingPatch        `json:"offloadingPatch,omitempty"`
 	Images               []corev1.ContainerImage `json:"images,omitempty"`
@@ -114,14 +115,14 @@ type VirtualNodeSpec struct {
 	LoadBalancerClasses []authv1beta1.LoadBalancerType `json:"loadBalancerClasses,omitempty"`
 }
 
-// VirtualNodeStatus is what became of it.
+// VirtualNodeStatus is the observed state of a VirtualNode.
 type VirtualNodeStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []VirtualNodeCondition `json:"conditions,omitempty"`
 }
 
-// VirtualNode shows a provider as a Node of the same name.
+// VirtualNode represents a provider as a Node of the same name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

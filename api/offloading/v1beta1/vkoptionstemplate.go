@@ -5,27 +5,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ReflectionType decides which objects of a kind are reflected.
+// ReflectionType determines which objects of a kind are reflected.
 type ReflectionType string
 
 // Reflection types.
 const (
-	// DenyList reflects all but those annotated liqo.io/skip-reflection.
+	// DenyList reflects all objects except those annotated liqo.io/skip-reflection.
 	DenyList ReflectionType = "DenyList"
-	// AllowList reflects only those annotated liqo.io/allow-reflection.
+	// AllowList reflects only objects annotated liqo.io/allow-reflection.
 	AllowList ReflectionType = "AllowList"
-	// CustomLiqo is for kinds with rules of their own.
+	// CustomLiqo stands for the fixed rules of kinds that support neither DenyList nor AllowList.
 	CustomLiqo ReflectionType = "CustomLiqo"
 )
 
-// ReflectorConfig tunes the reflection of one kind.
+// ReflectorConfig configures the reflection of one kind.
 type ReflectorConfig struct {
-	// NumWorkers is how many objects are handled at a time; 0 turns the kind off.
+	// NumWorkers is the number of objects that are processed concurrently; 0 disables reflection of the kind.
 	NumWorkers uint           `json:"workers"`
 	Type       ReflectionType `json:"type,omitempty"`
 }
 
-// VkOptionsTemplateSpec is how virtual kubelets are run.
+// VkOptionsTemplateSpec holds the options of virtual kubelets.
 type VkOptionsTemplateSpec struct {
 	ContainerImage          string                        `json:"containerImage"`
 	PullPolicy              corev1.PullPolicy             `json:"pullPolicy,omitempty"`
@@ -40,7 +40,7 @@ type VkOptionsTemplateSpec struct {
 	NodeExtraAnnotations    map[string]string             `json:"nodeExtraAnnotations,omitempty"`
 	LabelsNotReflected      []string                      `json:"labelsNotReflected,omitempty"`
 	AnnotationsNotReflected []string                      `json:"annotationsNotReflected,omitempty"`
-	// ReflectorsConfig by kind, in lower case.
+	// ReflectorsConfig configures reflection by kind, in lower case.
 	ReflectorsConfig map[string]ReflectorConfig   `json:"reflectorsConfig,omitempty"`
 	Resources        *corev1.ResourceRequirements `json:"resources,omitempty"`
 	Tolerations      []corev1.Toleration          `json:"tolerations,omitempty"`
@@ -48,7 +48,7 @@ type VkOptionsTemplateSpec struct {
 	MetricsAddress   string                       `json:"metricsAddress,omitempty"`
 }
 
-// VkOptionsTemplate is how virtual kubelets are run.
+// VkOptionsTemplate holds options that virtual kubelets share.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=vkot;vkopt,categories=liqo

@@ -5,32 +5,34 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// OfferedResources bounds what is offered.
+// OfferedResources limits the offered resources.
 type OfferedResources struct {
-	// Limits that all ResourceSlices of the consumer together do not exceed: 0, or less, shares nothing of a resource. What is not named is not limited.
+	// Limits is the maximum of each resource for all ResourceSlices of the consumer together. 0 or less shares none of the resource.
+	// Resources that are not listed are not limited.
 	// +kubebuilder:validation:MaxProperties=64
 	Limits corev1.ResourceList `json:"limits,omitempty"`
 }
 
-// ResourceOfferSpec is what a provider has for one consumer.
+// ResourceOfferSpec describes the offer of a provider to one consumer.
 type ResourceOfferSpec struct {
-	// ClusterID of the consumer.
+	// ClusterID is the cluster ID of the consumer.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	ClusterID string `json:"clusterId"`
-	// Resources that the consumer gets at most.
+	// Resources is the maximum that the consumer gets.
 	Resources OfferedResources `json:"resources,omitempty"`
 }
 
-// ResourceOfferStatus tells whether the offer bounds anybody.
+// ResourceOfferStatus reports whether the offer applies: "Ready" is true if the cluster is a consumer of this one.
 type ResourceOfferStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ResourceOffer bounds what a consumer gets of this cluster by ResourceSlices of the default class. It is an upper bound: what is really free, and what
-// other consumers get, may be a lower one. Of several for one consumer the lowest limit of each resource holds.
+// ResourceOffer limits the resources that a consumer gets from this cluster through ResourceSlices of the default class. The consumer may get
+// less, depending on the free resources and the shares of other consumers. If a consumer has several ResourceOffers, the lowest limit of each
+// resource applies.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
