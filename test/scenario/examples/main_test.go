@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	var err error
-	if slowness, err = slow(); err != nil {
+	slowness, err := slow()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -57,9 +57,6 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
-
-// slowness is that of the machine, see playground.Machine.Slowness.
-var slowness float64
 
 // slow is how slow this machine is, before any cluster runs.
 func slow() (float64, error) {
