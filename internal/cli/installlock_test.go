@@ -61,7 +61,7 @@ func TestTwoInstallsOnAPIServer(t *testing.T) {
 	create(t, c, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: &killed, AcquireTime: &long, RenewTime: &long, LeaseDurationSeconds: &seconds,
 	}})
-	if code, said := liqoctl(t.Context(), "upgrade"); code != 0 || !strings.Contains(said, "The lock of "+killed+", taken at ") {
+	if code, said := liqoctl(t.Context(), "upgrade"); code != 0 || !strings.Contains(said, "The lock of "+killed+", acquired at ") {
 		t.Errorf("code %d: %s", code, said)
 	}
 }
