@@ -61,6 +61,9 @@ func (c Cluster) images() []string {
 }
 
 // restrict_oom_score_adj is set because a machine may lack CAP_SYS_RESOURCE. Without it, runc would fail to lower the score.
+//
+// stats_collect_period is how often containerd asks every container for its statistics. Its default of 1 s takes 0.6 % of a core per container.
+// Nothing here reads these statistics: the kubelet takes its own from the control groups.
 const containerdConfiguration = `version = 3
 root = "/var/lib/containerd"
 state = "/run/containerd"
@@ -79,6 +82,7 @@ disabled_plugins = [
   tolerate_missing_hugetlb_controller = true
   restrict_oom_score_adj = true
   disable_apparmor = true
+  stats_collect_period = "10m"
   [plugins.'io.containerd.cri.v1.runtime'.cni]
     bin_dirs = ["/opt/cni/bin"]
     conf_dir = "/etc/cni/net.d"
