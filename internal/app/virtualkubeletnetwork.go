@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -169,7 +168,7 @@ func (p *provider) readTranslation(s *providerState) {
 	var objects network.Objects
 	for _, obj := range p.configurations.List() {
 		c, ok := obj.(*networkingv1beta1.Configuration)
-		if !ok || c.DeletionTimestamp != nil || c.Labels[api.LabelRemoteClusterID] != p.opts.foreignClusterID && c.Name != p.opts.foreignClusterID {
+		if !ok || !concerns(c, p.opts.foreignClusterID) {
 			continue
 		}
 		s.configured = true
@@ -310,7 +309,7 @@ func (p *provider) endpointSlices() reflect.EndpointSliceOptions {
 	case p.opts.workers("service") == 0:
 		o.Waiting = "Services are not reflected"
 	case s.configured && (!s.translated || len(s.ours) == 0):
-		o.Waiting = "Configuration " + p.opts.foreignClusterID + " does not say yet where the clusters see each other"
+		o.Waiting = "the Configuration for cluster " + p.opts.foreignClusterID + " does not say yet where the clusters see each other"
 	}
 	o.AtTarget = func(node string) bool { return slices.Contains(s.nodes, node) }
 	o.OfNode = func(address string) bool {

@@ -100,6 +100,8 @@ func TestAddressesOfTheProvider(t *testing.T) {
 		"one half ready":                     {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Status.Remote.CIDR.External = nil })}, "", "", "does not say yet"},
 		"one without our own ranges":         {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Spec.Local = nil })}, "10.71.0.5", "!", "does not say yet"},
 		"of another peer":                    {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Name, c.Labels = "turin", nil })}, "10.200.0.5", "192.0.2.1", ""},
+		"of the provider, named otherwise":   {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Name = "turin" })}, "10.71.0.5", "!", ""},
+		"of another peer, named alike":       {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Labels[api.LabelRemoteClusterID] = "turin" })}, "10.200.0.5", "192.0.2.1", ""},
 		"somebody else's network":            {virtualKubeletOptions{reflectIPs: true}, []client.Object{configuration(nil)}, "10.200.0.5", "192.0.2.1", ""},
 		"no network of ours, a node of ours": {normal, []client.Object{host("192.0.2.1")}, "10.200.0.5", "!", ""},
 		"no network of ours, our pods":       {normal, []client.Object{networkOf("pod-cidr", "10.200.0.0/16", "10.200.0.0/16")}, "!", "192.0.2.1", ""},

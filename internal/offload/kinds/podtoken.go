@@ -59,14 +59,11 @@ func TokenSecret(pod string) string {
 // FormerTokenSecret returns the name that earlier releases gave to that Secret. Pods that they offloaded read their tokens from it.
 func FormerTokenSecret(pod string) string { return pod + tokenSuffix }
 
-// PodOfTokens returns the name of the Pod for a name of TokenSecret or FormerTokenSecret. It returns an empty string for other names, and for a name of
-// TokenSecret that is truncated.
-func PodOfTokens(secret string) string {
-	if i := strings.LastIndex(secret, tokenSuffix+"-"); i >= 0 && TokenSecret(secret[:i]) == secret {
-		return secret[:i]
-	}
-	pod, found := strings.CutSuffix(secret, tokenSuffix)
-	if !found {
+// PodOfTokens returns the name of the Pod whose tokens a Secret holds, an empty string if it holds none. The name comes from the annotation, since the
+// Secret's name may be truncated. It counts only if the Secret has a name of TokenSecret or FormerTokenSecret: anyone with access there can edit annotations.
+func PodOfTokens(secret metav1.Object) string {
+	pod, name := secret.GetAnnotations()[AnnotationTokenPod], secret.GetName()
+	if pod == "" || name != TokenSecret(pod) && name != FormerTokenSecret(pod) {
 		return ""
 	}
 	return pod
@@ -180,7 +177,7 @@ func FillTokens(secret *corev1.Secret, tokens map[string]string, now, expires ti
 
 // TokensDue returns the time until the tokens in a Secret have to be replaced, 0 if some are missing or if they are bound to another Pod.
 func TokensDue(secret *corev1.Secret, local *corev1.Pod, wanted []Token, now time.Time) time.Duration {
-	if secret.Annotations[AnnotationTokenPodUID] != string(local.UID) {
+	if secret.Annotations[AnnotationTokenPodUID] != string(local.UID) || secret.Annotations[AnnotationTokenPod] != local.Name {
 		return 0
 	}
 	for _, t := range wanted {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -129,7 +130,7 @@ func TestTokensAreReplacedInTime(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	local, wanted := pod(access), Tokens(pod(access), atHome())
 	secret := TokensSecret(local, "shop-rome", atHome())
-	if secret.Name != TokenSecret("web") || string(secret.Data["namespace"]) != "shop" || !OwnsTokens(secret, options) || PodOfTokens(secret.Name) != "web" || PodOfTokens("web") != "" {
+	if secret.Name != TokenSecret("web") || string(secret.Data["namespace"]) != "shop" || !OwnsTokens(secret, options) || PodOfTokens(secret) != "web" {
 		t.Errorf("%+v", secret)
 	}
 	if TokensDue(secret, local, wanted, now) != 0 {
@@ -145,6 +146,10 @@ func TestTokensAreReplacedInTime(t *testing.T) {
 	later := local.DeepCopy()
 	if later.UID = "u2"; TokensDue(secret, later, wanted, now) != 0 {
 		t.Error("tokens of another pod serve")
+	}
+	bare := secret.DeepCopy()
+	if delete(bare.Annotations, AnnotationTokenPod); TokensDue(bare, local, wanted, now) != 0 {
+		t.Error("a Secret that no longer names its pod stays so")
 	}
 	if TokensDue(secret, local, append(wanted, Token{Key: "more"}), now) != 0 {
 		t.Error("one of two tokens serves")
@@ -167,6 +172,11 @@ func TestLongNamesOfServiceAccounts(t *testing.T) {
 	}
 }
 
+// tokensOf returns a Secret of that name that says it holds the tokens of a pod.
+func tokensOf(pod, name string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{AnnotationTokenPod: pod}}}
+}
+
 // TestTheTokensOfAPodHaveANameOfTheirOwn: not that of a Secret that a user would have beside the pod, nor of another pod's, however long.
 func TestTheTokensOfAPodHaveANameOfTheirOwn(t *testing.T) {
 	seen := map[string]string{}
@@ -178,11 +188,16 @@ func TestTheTokensOfAPodHaveANameOfTheirOwn(t *testing.T) {
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 			t.Errorf("%s: %v", name, problems)
 		}
-		if seen[name] = pod; len(pod) < 200 && PodOfTokens(name) != pod {
-			t.Errorf("%s is of pod %q", name, PodOfTokens(name))
+		seen[name] = pod
+		for _, name := range []string{name, FormerTokenSecret(pod)} {
+			if got := PodOfTokens(tokensOf(pod, name)); got != pod {
+				t.Errorf("%s is of pod %q", name, got)
+			}
 		}
 	}
-	if PodOfTokens("web-token") != "web" || PodOfTokens("web-token-01234567") != "" {
-		t.Error("a name of before belongs to its pod, and one that only looks like ours to none")
+	for pod, name := range map[string]string{"web": "web-token-01234567", "": "-token", "other": TokenSecret("web")} {
+		if got := PodOfTokens(tokensOf(pod, name)); got != "" {
+			t.Errorf("%s, which says it is of pod %q, is of pod %q", name, pod, got)
+		}
 	}
 }

@@ -137,19 +137,29 @@ func (s *stats) ask(ctx context.Context, namespace string) ([]sample, error) {
 	if err := json.Unmarshal(body, &list); err != nil {
 		return nil, fmt.Errorf("reading the metrics of namespace %s: %w", remote, err)
 	}
+	return list.samples(namespace), nil
+}
+
+// samples returns the samples in a response about the pods of a local namespace. It leaves out containers without a valid value for CPU or memory: a zero
+// in its place would claim that the container uses nothing.
+func (m *podMetrics) samples(namespace string) []sample {
 	var out []sample
-	for i := range list.Items {
-		item := &list.Items[i]
+	for i := range m.Items {
+		item := &m.Items[i]
 		for _, c := range item.Containers {
-			cpu, memory := c.Usage[string(corev1.ResourceCPU)], c.Usage[string(corev1.ResourceMemory)]
+			cpu, hasCPU := c.Usage[string(corev1.ResourceCPU)]
+			memory, hasMemory := c.Usage[string(corev1.ResourceMemory)]
+			if !hasCPU || !hasMemory || cpu.Sign() < 0 || memory.Sign() < 0 {
+				continue
+			}
 			out = append(out, sample{
 				pod: types.NamespacedName{Namespace: namespace, Name: item.Metadata.Name}, container: c.Name,
 				at: item.Timestamp.Time, window: item.Window.Duration,
-				cores: max(0, cpu.AsApproximateFloat64()), bytes: max(0, memory.AsApproximateFloat64()),
+				cores: cpu.AsApproximateFloat64(), bytes: memory.AsApproximateFloat64(),
 			})
 		}
 	}
-	return out, nil
+	return out
 }
 
 // resource serves a kubelet's /metrics/resource, in the text format of Prometheus.
@@ -162,7 +172,8 @@ func (s *stats) resource(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(out.Bytes())
 }
 
-// writeResource writes the metrics, sorted by name.
+// writeResource writes the metrics, sorted by name. The usage of the node is the sum over its pods, so it is unknown, and left out, if the provider failed
+// to report some of them.
 func writeResource(out io.Writer, u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool) {
 	keys := slices.SortedFunc(maps.Keys(u.containers), func(a, b containerKey) int {
 		return cmp.Or(cmp.Compare(a.pod.String(), b.pod.String()), cmp.Compare(a.container, b.container))
@@ -197,11 +208,11 @@ func writeResource(out io.Writer, u *usage, pods map[types.NamespacedName]*corev
 			}
 		}
 	})
-	family("node_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the node in core-seconds", one(u.node.seconds, u.node.at))
-	family("node_memory_working_set_bytes", "gauge", "Current working set of the node in bytes", one(u.node.bytes, u.node.at))
-	trouble := 0.0
-	if failed {
-		trouble = 1
+	trouble := 1.0
+	if !failed {
+		trouble = 0
+		family("node_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the node in core-seconds", one(u.node.seconds, u.node.at))
+		family("node_memory_working_set_bytes", "gauge", "Current working set of the node in bytes", one(u.node.bytes, u.node.at))
 	}
 	family("resource_scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise", one(trouble, time.Time{}))
 }

@@ -111,7 +111,10 @@ func TestWhatPodsUse(t *testing.T) {
 	if err := json.Unmarshal([]byte(get("/stats/summary")), &told); err != nil {
 		t.Fatal(err)
 	}
-	if told.Node.NodeName != "milan" || len(told.Pods) != 1 || told.Pods[0].PodRef.Name != "web" || told.Pods[0].CPU.UsageNanoCores != 200_000_000 || told.Pods[0].Containers[0].Memory.WorkingSetBytes != 4096 {
+	if told.Node.NodeName != "milan" || told.Node.CPU == nil || told.Node.Memory == nil || told.Node.Memory.WorkingSetBytes != 4096 {
+		t.Errorf("node: %+v", told.Node)
+	}
+	if len(told.Pods) != 1 || told.Pods[0].PodRef.Name != "web" || told.Pods[0].CPU.UsageNanoCores != 200_000_000 || told.Pods[0].Containers[0].Memory.WorkingSetBytes != 4096 {
 		t.Errorf("%+v", told)
 	}
 	if asked.Load() != 1 {
@@ -120,12 +123,31 @@ func TestWhatPodsUse(t *testing.T) {
 	broken.Store(true)
 	for range 3 {
 		now.SetTime(now.Now().Add(time.Minute))
-		if text := get("/metrics/resource"); !strings.Contains(text, "resource_scrape_error 1\n") || strings.Contains(text, `pod="web"`) {
+		if text := get("/metrics/resource"); !strings.Contains(text, "resource_scrape_error 1\n") || strings.Contains(text, `pod="web"`) || strings.Contains(text, "node_") {
 			t.Errorf("a provider that tells nothing:\n%s", text)
+		}
+		if text := get("/stats/summary"); strings.TrimSpace(text) != `{"node":{"nodeName":"milan"},"pods":[]}` {
+			t.Errorf("a provider that tells nothing: %s", text)
 		}
 	}
 	if n := strings.Count(logged.String(), "does not tell"); n != 1 {
 		t.Errorf("it was logged %d times:\n%s", n, &logged)
+	}
+}
+
+// TestWhatIsNotMeasuredIsNotTold: a container of which a value is missing, or can't be, is left out.
+func TestWhatIsNotMeasuredIsNotTold(t *testing.T) {
+	for usage, want := range map[string]int{
+		`{"cpu":"200m","memory":"4Ki"}`: 1, `{"cpu":"0","memory":"0"}`: 1,
+		`{"cpu":"200m"}`: 0, `{"memory":"4Ki"}`: 0, `null`: 0, `{"cpu":"-1","memory":"4Ki"}`: 0, `{"cpu":"1","memory":"-4Ki"}`: 0,
+	} {
+		var list podMetrics
+		if err := json.Unmarshal([]byte(`{"items":[{"metadata":{"name":"web"},"containers":[{"name":"c","usage":`+usage+`}]}]}`), &list); err != nil {
+			t.Fatal(err)
+		}
+		if got := list.samples("shop"); len(got) != want {
+			t.Errorf("%s: samples %+v, want %d", usage, got, want)
+		}
 	}
 }
 

@@ -19,10 +19,11 @@ type summary struct {
 	Pods []podSummary `json:"pods"`
 }
 
+// nodeSummary has no CPU and no Memory if the provider failed to report the usage of some pods: the sum over all pods is then unknown.
 type nodeSummary struct {
-	NodeName string        `json:"nodeName"`
-	CPU      cpuSummary    `json:"cpu"`
-	Memory   memorySummary `json:"memory"`
+	NodeName string         `json:"nodeName"`
+	CPU      *cpuSummary    `json:"cpu,omitempty"`
+	Memory   *memorySummary `json:"memory,omitempty"`
 }
 
 type podSummary struct {
@@ -70,16 +71,22 @@ func nano(x float64) uint64 { return uint64(math.Round(x * 1e9)) }
 // summary serves a kubelet's /stats/summary.
 func (s *stats) summary(w http.ResponseWriter, r *http.Request) {
 	var out summary
-	s.look(r.Context(), func(u *usage, pods map[types.NamespacedName]*corev1.Pod, _ bool) { out = summarize(s.node, u, pods) })
+	s.look(r.Context(), func(u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool) {
+		out = summarize(s.node, u, pods)
+		if !failed {
+			cpu, memory := u.node.cpu(), u.node.memory()
+			out.Node.CPU, out.Node.Memory = &cpu, &memory
+		}
+	})
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(out); err != nil {
 		s.log.Debug("Answering with statistics", "error", err)
 	}
 }
 
-// summarize sums up the usage of the containers of each pod.
+// summarize sums up the usage of the containers of each pod. It does not set the usage of the node.
 func summarize(node string, u *usage, pods map[types.NamespacedName]*corev1.Pod) summary {
-	out := summary{Node: nodeSummary{NodeName: node, CPU: u.node.cpu(), Memory: u.node.memory()}, Pods: []podSummary{}}
+	out := summary{Node: nodeSummary{NodeName: node}, Pods: []podSummary{}}
 	totals := map[types.NamespacedName]*reading{}
 	containers := map[types.NamespacedName][]containerSummary{}
 	for key, r := range u.containers {

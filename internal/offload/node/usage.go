@@ -25,7 +25,8 @@ type reading struct {
 	bytes   float64
 }
 
-// Minimum values that are reported instead of zero: clients that scrape a kubelet interpret zero as a missing value.
+// Minimum values that are reported instead of a known zero: clients that scrape a kubelet interpret zero as a missing value. An unknown value has no
+// sample and is not reported at all.
 const (
 	leastSeconds = 1e-3
 	leastBytes   = 1

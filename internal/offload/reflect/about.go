@@ -32,7 +32,7 @@ func (r *reflector) enqueueAbout(t *twin, name string) {
 			continue
 		}
 		for _, key := range t.stores[other][0].with(subject(r.Name, name)) {
-			other.enqueueRemote(t, 0, key)
+			other.enqueueRemote(t, 0, key, t.stores[other][0].get(key))
 		}
 	}
 }

@@ -104,6 +104,7 @@ type Kind struct {
 type Health interface {
 	State() remote.State
 	Subscribe() <-chan struct{}
+	Reached(ctx context.Context) error
 }
 
 // Options configure an Engine.
@@ -131,7 +132,8 @@ type Options struct {
 	Stale func() bool
 	// AccessChanged is called when the provider starts or stops refusing access to a remote namespace; see RefusedSince. May be nil.
 	AccessChanged func()
-	// RequestTimeout limits the duration of one reconciliation, with all its requests; watches are not limited. Zero means 15 s.
+	// RequestTimeout limits the duration of each read, each write and each call of Kind.Complete, not their sum: a slow cluster must not take the time of
+	// later requests. Watches are not limited. Zero means 15 s.
 	RequestTimeout time.Duration
 }
 
@@ -236,10 +238,10 @@ func New(opts Options) *Engine {
 // Run reflects until ctx ends and then returns nil.
 func (e *Engine) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return watchInto(ctx, e.opts.Local, e.opts.Namespace, e.nsmap) })
+	group.Go(func() error { return watchInto(ctx, e.opts.Local, e.opts.Namespace, e.nsmap, nil) })
 	for _, r := range e.kinds {
 		if !r.Mapped {
-			group.Go(func() error { return watchInto(ctx, e.opts.Local, "", r.local) })
+			group.Go(func() error { return watchInto(ctx, e.opts.Local, "", r.local, nil) })
 		}
 	}
 	listed := make(chan struct{})

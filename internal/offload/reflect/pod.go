@@ -51,7 +51,7 @@ func Pods(workers int, options func() kinds.PodOptions) Kind {
 				return labels.SelectorFromSet(pods).Matches(labels.Set(obj.GetLabels()))
 			}},
 			// A read by name also returns a Secret without the token labels.
-			{Object: &corev1.Secret{}, Labels: ours.String() + "," + kinds.LabelServiceAccount, Counted: "ServiceAccount", Strip: stripTokens, Name: kinds.TokenSecret, Former: kinds.FormerTokenSecret, LocalName: kinds.PodOfTokens},
+			{Object: &corev1.Secret{}, Labels: ours.String() + "," + kinds.LabelServiceAccount, Counted: "ServiceAccount", Strip: stripTokens, Name: kinds.TokenSecret, Former: kinds.FormerTokenSecret, LocalNameOf: kinds.PodOfTokens},
 		},
 		Complete: func(ctx context.Context, here client.Client, local, obj client.Object, now time.Time) error {
 			return fillTokens(ctx, here, local, obj, options(), now)

@@ -54,8 +54,6 @@ func (e *Engine) yield(ctx context.Context) {
 
 // handle executes one step of an object and requeues the object if necessary.
 func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
-	ctx, cancel := context.WithTimeout(ctx, r.engine.opts.RequestTimeout)
-	defer cancel()
 	step, err := r.pass(ctx, key)
 	if step.Action != offload.Nothing && !r.Yields {
 		r.engine.wrote.Store(r.engine.opts.Clock.Now().UnixNano())
@@ -79,7 +77,7 @@ func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
 		if step.Action != offload.Nothing {
 			log.Info("Step done", "step", step.Action.String(), "why", step.Why)
 			if r.pace != nil {
-				_ = r.pace.Wait(ctx) // fails only at shutdown or after RequestTimeout
+				_ = r.pace.Wait(ctx) // fails only at shutdown
 			}
 		}
 		switch {
@@ -199,7 +197,7 @@ func (r *reflector) facts(key types.NamespacedName) (Facts, *twin) {
 // facts.RefusedSince is set.
 func (r *reflector) read(ctx context.Context, t *twin, key types.NamespacedName, facts Facts) (Facts, error) {
 	var err error
-	if facts.Local, err = get(ctx, r.engine.opts.Local, key, r.Local); err != nil {
+	if facts.Local, err = r.engine.get(ctx, r.engine.opts.Local, key, r.Local); err != nil {
 		return facts, fmt.Errorf("reading %s: %w", key, err)
 	}
 	known := facts.Remote
@@ -209,7 +207,7 @@ func (r *reflector) read(ctx context.Context, t *twin, key types.NamespacedName,
 		if remoteKey.Namespace == "" || remoteKey.Name == "" {
 			continue
 		}
-		facts.Remote[i], err = get(ctx, r.engine.opts.Remote, remoteKey, resource)
+		facts.Remote[i], err = r.engine.get(ctx, r.engine.opts.Remote, remoteKey, resource)
 		switch watched := r.Revoked && t != nil && i == 0; {
 		case watched && apierrors.IsForbidden(err):
 			facts.Remote, facts.RefusedSince = known, t.stores[r][0].refuse(false)
@@ -221,7 +219,7 @@ func (r *reflector) read(ctx context.Context, t *twin, key types.NamespacedName,
 		}
 		if facts.Remote[i] == nil && resource.Former != nil {
 			remoteKey.Name = resource.Former(key.Name)
-			former, err := get(ctx, r.engine.opts.Remote, remoteKey, resource)
+			former, err := r.engine.get(ctx, r.engine.opts.Remote, remoteKey, resource)
 			if err != nil {
 				return facts, fmt.Errorf("reading remote %s: %w", remoteKey, err)
 			}
@@ -240,7 +238,9 @@ func selects(selector string, obj client.Object) bool {
 }
 
 // get reads one object. It returns nil if the object does not exist or does not belong to the resource's set.
-func get(ctx context.Context, c client.Client, key types.NamespacedName, resource Resource) (client.Object, error) {
+func (e *Engine) get(ctx context.Context, c client.Client, key types.NamespacedName, resource Resource) (client.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.opts.RequestTimeout)
+	defer cancel()
 	obj, ok := resource.Object.DeepCopyObject().(client.Object)
 	if !ok {
 		return nil, fmt.Errorf("%T is not an object", resource.Object)
@@ -267,7 +267,7 @@ func (r *reflector) do(ctx context.Context, t *twin, key types.NamespacedName, l
 			return fmt.Errorf("obeying %s: %T is not an object", step.Action, step.Object)
 		}
 		if r.Complete != nil && (step.Action == offload.CreateRemote || step.Action == offload.PatchRemote) {
-			if err := r.Complete(ctx, r.engine.opts.Local, local, obj, r.engine.opts.Clock.Now()); err != nil {
+			if err := r.complete(ctx, local, obj); err != nil {
 				return err
 			}
 		}
@@ -320,9 +320,19 @@ func (r *reflector) tell(key types.NamespacedName, local client.Object, warning 
 	}
 }
 
+// complete calls Kind.Complete with a deadline of its own.
+func (r *reflector) complete(ctx context.Context, local, obj client.Object) error {
+	opts := r.engine.opts
+	ctx, cancel := context.WithTimeout(ctx, opts.RequestTimeout)
+	defer cancel()
+	return r.Complete(ctx, opts.Local, local, obj, opts.Clock.Now())
+}
+
 // write executes the single write of a step on obj.
 func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj client.Object) error {
 	opts := r.engine.opts
+	ctx, cancel := context.WithTimeout(ctx, opts.RequestTimeout)
+	defer cancel()
 	switch step.Action {
 	case offload.CreateRemote:
 		if err := opts.Remote.Create(ctx, obj, client.FieldOwner(api.FieldManager)); err != nil {

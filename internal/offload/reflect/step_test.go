@@ -3,12 +3,15 @@ package reflect
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -99,5 +102,48 @@ func TestEventsLetTheRestGoBefore(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestEveryRequestHasItsOwnTime: what a slow request takes, no later one lacks, in the same pass or in the next.
+func TestEveryRequestHasItsOwnTime(t *testing.T) {
+	var deadlines []time.Time
+	record := func(ctx context.Context) {
+		at, _ := ctx.Deadline()
+		deadlines = append(deadlines, at)
+	}
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			record(ctx)
+			return c.Get(ctx, key, o, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			record(ctx)
+			return c.Create(ctx, o, opts...)
+		},
+	}).Build()
+	created := 0
+	engine := New(Options{Local: c, Remote: c, Log: slog.New(slog.DiscardHandler), Reflected: func(string, string) { created++ }, Kinds: []Kind{{
+		Name: "chain", Workers: 1, Local: Resource{Object: &corev1.ConfigMap{}},
+		Complete: func(ctx context.Context, _ client.Client, _, _ client.Object, _ time.Time) error {
+			record(ctx)
+			return nil
+		},
+		Next: func(Facts) offload.Step {
+			if created == 2 {
+				return offload.Step{}
+			}
+			copied := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: strconv.Itoa(created)}}
+			return offload.Step{Action: offload.CreateRemote, Object: copied, Confirm: true, Again: true}
+		},
+	}}})
+	engine.kinds[0].handle(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"})
+	if len(deadlines) != 6 {
+		t.Fatalf("%d requests, want two passes of a read, a completion and a write", len(deadlines))
+	}
+	for i, before := range append([]time.Time{{}}, deadlines[:5]...) {
+		if !deadlines[i].After(before) {
+			t.Errorf("request %d ends at %v, the one before it at %v", i, deadlines[i], before)
+		}
 	}
 }

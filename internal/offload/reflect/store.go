@@ -31,9 +31,10 @@ type Resource struct {
 	Labels, Fields string
 	// Matches tells whether an object that was read by name belongs to the set; nil means that every object does.
 	Matches func(client.Object) bool
-	// Name converts a local name into the name of the object in the provider, and LocalName converts it back, returning an empty string if there is
-	// none. Nil means the functions of the Kind. Only for sets that are watched in the provider.
-	Name, LocalName func(string) string
+	// Name converts a local name into the name of the object in the provider. LocalNameOf returns the local name for such an object, or an empty string
+	// if there is none. Nil means the functions of the Kind. Only for sets that are watched in the provider.
+	Name        func(string) string
+	LocalNameOf func(metav1.Object) string
 	// Former returns the name that earlier releases gave the object. It is tried if no object has the current name; nil means none.
 	Former func(string) string
 	// Counted is the kind under which these objects are counted as reflected; empty means that they are not counted. Strip must keep their labels.
@@ -422,8 +423,14 @@ func (s *store) heed(err error) error {
 	return err
 }
 
+// reached returns as soon as requests to a cluster make sense; see remote.Health. Nil means always.
+type reached func(context.Context) error
+
 // watchInto keeps s up to date with the objects of namespace (all namespaces if empty) until ctx ends. Its first list is never older than the call.
-func watchInto(ctx context.Context, c client.WithWatch, namespace string, s *store) error {
+//
+// While the cluster is unreachable it makes no requests. Otherwise it would retry with a growing backoff, and list only some time after the cluster is
+// reachable again.
+func watchInto(ctx context.Context, c client.WithWatch, namespace string, s *store, gate reached) error {
 	gvk, err := apiutil.GVKForObject(s.resource.Object, c.Scheme())
 	if err != nil {
 		return fmt.Errorf("watching %T: %w", s.resource.Object, err)
@@ -442,6 +449,14 @@ func watchInto(ctx context.Context, c client.WithWatch, namespace string, s *sto
 	if _, err := newList(); err != nil {
 		return fmt.Errorf("watching %s: %w", gvk.Kind, err)
 	}
+	ready := func(ctx context.Context) (client.ObjectList, error) {
+		if gate != nil {
+			if err := gate(ctx); err != nil {
+				return nil, err
+			}
+		}
+		return newList()
+	}
 	// A list served from an old cache would restore deleted objects. It would also hide new objects and our own writes.
 	present := func(o metav1.ListOptions) metav1.ListOptions {
 		if o.Continue == "" {
@@ -456,14 +471,14 @@ func watchInto(ctx context.Context, c client.WithWatch, namespace string, s *sto
 	}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list, err := newList()
+			list, err := ready(ctx)
 			if err != nil {
 				return nil, err
 			}
 			return list, s.heed(c.List(ctx, list, restrict(present(o))))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			list, err := newList()
+			list, err := ready(ctx)
 			if err != nil {
 				return nil, err
 			}

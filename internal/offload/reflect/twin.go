@@ -107,7 +107,7 @@ func (e *Engine) newTwin(local, namespace string) *twin {
 			}
 		}
 		for i, resource := range r.Remote {
-			changed := func(key types.NamespacedName, _, _ client.Object) { r.enqueueRemote(t, i, key) }
+			changed := func(key types.NamespacedName, before, now client.Object) { r.enqueueRemote(t, i, key, now, before) }
 			if i == 0 && r.About != nil {
 				resource.Index = bySubject(r.About)
 			}
@@ -142,24 +142,24 @@ func (e *Engine) watchTwin(ctx context.Context, local string, at offload.Mapping
 	t := e.newTwin(local, at.Namespace)
 	t.copied = at.State == offload.Mapped
 	ctx, t.cancel = context.WithCancel(ctx)
-	start := func(c client.WithWatch, where string, s *store) {
+	start := func(c client.WithWatch, where string, s *store, gate reached) {
 		go func() {
-			if err := watchInto(ctx, c, where, s); err != nil {
+			if err := watchInto(ctx, c, where, s, gate); err != nil {
 				e.opts.Log.Error("Watching a namespace", "namespace", where, "error", err)
 			}
 		}()
 	}
 	for _, r := range e.kinds {
 		for _, s := range t.stores[r] {
-			start(e.opts.Remote, t.remote, s)
+			start(e.opts.Remote, t.remote, s, e.opts.Health.Reached)
 		}
 		if !t.copied || !r.Mapped {
 			continue
 		}
 		for _, s := range t.beside[r] {
-			start(e.opts.Local, local, s)
+			start(e.opts.Local, local, s, nil)
 		}
-		start(e.opts.Local, local, t.here[r])
+		start(e.opts.Local, local, t.here[r], nil)
 	}
 	return t
 }
@@ -206,22 +206,36 @@ func (r *reflector) enqueueTwin(t *twin) {
 func (r *reflector) enqueueThere(t *twin) {
 	for i, s := range t.stores[r] {
 		for _, key := range s.keys() {
-			r.enqueueRemote(t, i, key)
+			r.enqueueRemote(t, i, key, s.get(key))
 		}
 	}
 }
 
-// enqueueRemote enqueues the local object that corresponds to the object of that name in Remote[i].
-func (r *reflector) enqueueRemote(t *twin, i int, key types.NamespacedName) {
-	back := r.LocalName
-	if own := r.Remote[i].LocalName; own != nil {
-		back = own
-	}
-	if name := back(key.Name); name != "" {
+// enqueueRemote enqueues the local object that corresponds to the object of that name in Remote[i]. states are the known states of the remote object,
+// the most recent first; each may be nil.
+func (r *reflector) enqueueRemote(t *twin, i int, key types.NamespacedName, states ...client.Object) {
+	if name := r.localName(i, key.Name, states); name != "" {
 		here := types.NamespacedName{Namespace: t.local, Name: name}
 		r.queue.Forget(here)
 		r.queue.addTold(here)
 	}
+}
+
+// localName returns the name of the local object that corresponds to the object of that name in Remote[i]; see enqueueRemote.
+func (r *reflector) localName(i int, remote string, states []client.Object) string {
+	own := r.Remote[i].LocalNameOf
+	if own == nil {
+		return r.LocalName(remote)
+	}
+	for _, obj := range states {
+		if obj == nil {
+			continue
+		}
+		if name := own(obj); name != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 // remoteName returns the name that a local object has in Remote[i].

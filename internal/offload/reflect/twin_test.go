@@ -286,3 +286,33 @@ func TestTokensOfAnEarlierReleaseAreFound(t *testing.T) {
 		t.Errorf("the user's: %v", facts.Remote[2])
 	}
 }
+
+// TestEveryChangeOfTokensReachesTheirPod, however long its name is, and whatever happened to the annotations of the Secret.
+func TestEveryChangeOfTokensReachesTheirPod(t *testing.T) {
+	for _, pod := range []string{"web", strings.Repeat("a", 253)} {
+		w := newTold(t)
+		w.pod.Name = pod
+		secret := kinds.TokensSecret(w.pod, "shop-rome", kinds.PodOptions{Origin: "rome", Node: "milan"})
+		bare := secret.DeepCopy()
+		bare.Annotations = nil
+		s := w.twin.stores[w.pods][2]
+		taken(w.pods.queue)
+		for _, event := range []struct {
+			what string
+			tell func() error
+		}{
+			{"it is there", func() error { return s.Update(secret.DeepCopy()) }},
+			{"the engine looks again", func() error { w.engine.Look(PodKind); return nil }},
+			{"it has lost its annotations", func() error { return s.Update(bare.DeepCopy()) }},
+			{"it has them again", func() error { return s.Update(secret.DeepCopy()) }},
+			{"it is gone", func() error { return s.Delete(secret.DeepCopy()) }},
+		} {
+			if err := event.tell(); err != nil {
+				t.Fatal(err)
+			}
+			if got := taken(w.pods.queue); !slices.Equal(got, []string{pod}) {
+				t.Errorf("%s: pods %q are looked at, want %s", event.what, got, pod)
+			}
+		}
+	}
+}
