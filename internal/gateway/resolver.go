@@ -2,12 +2,14 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"liqo.io/liqo/internal/network"
 )
 
 // resolveAgain is the interval between two DNS lookups of the same host name.
@@ -38,31 +40,39 @@ func NewResolver(changed func()) *Resolver {
 	}
 }
 
-// Endpoints returns the known addresses of the hosts, in the order of the hosts. A changed list of hosts starts a lookup in the
-// background (see Run).
-func (r *Resolver) Endpoints(hosts []string, port uint16) []netip.AddrPort {
+// Endpoints returns the known addresses at which a peer is dialed, in the order of its hosts. A changed list of hosts starts a lookup
+// in the background (see Run). Endpoints leaves out every address that must not be dialed (see network.Peer.CheckDialed), whether
+// the endpoint contains it or a host name resolves to it. refused describes the first of them; empty: there is none.
+func (r *Resolver) Endpoints(peer *network.Peer) (endpoints []netip.AddrPort, refused string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !slices.Equal(hosts, r.hosts) {
-		r.hosts = slices.Clone(hosts)
+	if !slices.Equal(peer.Endpoints, r.hosts) {
+		r.hosts = slices.Clone(peer.Endpoints)
 		select {
 		case r.wake <- struct{}{}:
 		default:
 		}
 	}
-	var endpoints []netip.AddrPort
-	for _, host := range hosts {
-		addresses := r.found[host]
-		if ip, err := netip.ParseAddr(strings.TrimSpace(host)); err == nil {
-			addresses = []netip.Addr{ip}
-		}
-		for _, a := range addresses {
-			if e := netip.AddrPortFrom(a.Unmap(), port); !slices.Contains(endpoints, e) {
+	for _, host := range peer.Endpoints {
+		for _, a := range r.addresses(host) {
+			e := netip.AddrPortFrom(a, peer.Port)
+			switch err := peer.CheckDialed(a); {
+			case err != nil && refused == "":
+				refused = fmt.Sprintf("address %q of its gateway is refused: %v", host, err)
+			case err == nil && !slices.Contains(endpoints, e):
 				endpoints = append(endpoints, e)
 			}
 		}
 	}
-	return endpoints
+	return endpoints, refused
+}
+
+// addresses returns the known addresses of a host: itself if it is an IP address, else the result of the last lookup.
+func (r *Resolver) addresses(host string) []netip.Addr {
+	if a, ok := network.LiteralAddress(host); ok {
+		return []netip.Addr{a}
+	}
+	return r.found[host]
 }
 
 // Run resolves host names until ctx ends.
@@ -85,7 +95,7 @@ func (r *Resolver) resolve(ctx context.Context) {
 	hosts := slices.Clone(r.hosts)
 	r.mu.Unlock()
 	for _, host := range hosts {
-		if _, err := netip.ParseAddr(strings.TrimSpace(host)); err == nil {
+		if _, ok := network.LiteralAddress(host); ok {
 			continue
 		}
 		asking, stop := context.WithTimeout(ctx, resolveTimeout)

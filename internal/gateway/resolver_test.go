@@ -5,8 +5,12 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
+
+	"liqo.io/liqo/internal/ipam"
+	"liqo.io/liqo/internal/network"
 )
 
 func TestHostNamesAreLookedUp(t *testing.T) {
@@ -21,8 +25,12 @@ func TestHostNamesAreLookedUp(t *testing.T) {
 	}
 	hosts := []string{"192.0.2.1", "gateway.example.org", "192.0.2.9", "nowhere.example.org"}
 	endpoints := func() (found []string) {
-		for _, e := range r.Endpoints(hosts, 51840) {
+		endpoints, refused := r.Endpoints(&network.Peer{Endpoints: hosts, Port: 51840})
+		for _, e := range endpoints {
 			found = append(found, e.String())
+		}
+		if refused != "" {
+			t.Errorf("refused: %s", refused)
 		}
 		return found
 	}
@@ -42,5 +50,34 @@ func TestHostNamesAreLookedUp(t *testing.T) {
 	}
 	if len(changes) != 0 {
 		t.Error("nothing changed, and it was told")
+	}
+}
+
+// TestNoHostNameLeadsToSpecialAddresses: the peer controls its DNS, so its host name may resolve to any address, also after a good one.
+func TestNoHostNameLeadsToSpecialAddresses(t *testing.T) {
+	const name = "gateway.example.org"
+	view := netip.MustParsePrefix("10.71.0.0/16")
+	good := netip.MustParseAddr("192.0.2.9")
+	for _, hostile := range []string{
+		"127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "255.255.255.255", "::ffff:127.0.0.1", "::", "::1", "fe80::1", "ff02::1", "10.71.5.5",
+	} {
+		resolved := []netip.Addr{netip.MustParseAddr(hostile)}
+		r := NewResolver(func() {})
+		r.lookup = func(context.Context, string) ([]netip.Addr, error) { return slices.Clone(resolved), nil }
+		peer := &network.Peer{ClusterID: "milan", Port: 51840, Endpoints: []string{name}, Pods: []ipam.Remap{{Real: view, View: view}}}
+		r.Endpoints(peer)
+		r.resolve(t.Context())
+		if got, refused := r.Endpoints(peer); len(got) != 0 || !strings.Contains(refused, name) || !strings.Contains(refused, resolved[0].Unmap().String()) {
+			t.Errorf("%s as the host name resolves: dials %v, and says %q", hostile, got, refused)
+		}
+		resolved = append(resolved, good)
+		r.resolve(t.Context())
+		if got, refused := r.Endpoints(peer); !slices.Equal(got, []netip.AddrPort{netip.AddrPortFrom(good, peer.Port)}) || refused == "" {
+			t.Errorf("%s beside a good address: dials %v, and says %q", hostile, got, refused)
+		}
+		peer.Endpoints = []string{" " + hostile}
+		if got, refused := r.Endpoints(peer); len(got) != 0 || refused == "" {
+			t.Errorf("%s in the endpoint: dials %v, and says %q", hostile, got, refused)
+		}
 	}
 }

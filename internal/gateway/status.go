@@ -34,8 +34,9 @@ type Seen struct {
 	// Works reports whether the peer answers pings in time.
 	Works bool
 	MTU   int
-	// Peer is the ID of the other cluster. Interval is the minimum time between two updates of the latency.
-	Peer     string
+	// Peer is the ID of the other cluster. Refused says which of its addresses must not be dialed, and why; empty: there is none.
+	Peer, Refused string
+	// Interval is the minimum time between two updates of the latency.
 	Interval time.Duration
 }
 
@@ -70,6 +71,9 @@ func Status(before networkingv1beta1.ConnectionStatus, generation int64, s Seen)
 		condition.Message = fmt.Sprintf("cluster %s does not answer through the tunnel any more", s.Peer)
 	default:
 		condition.Message = fmt.Sprintf("cluster %s has not answered through the tunnel yet", s.Peer)
+	}
+	if s.Refused != "" && after.Value != networkingv1beta1.Connected {
+		condition.Message += ": " + s.Refused
 	}
 	meta.SetStatusCondition(&after.Conditions, condition)
 	return after

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +74,20 @@ func TestWhatTheConnectionSays(t *testing.T) {
 	}
 	step(2*time.Second, false, 0)
 	is(networkingv1beta1.ConnectionError, "90ms")
+}
+
+// TestTheConnectionNamesARefusedAddress: as long as the peer does not answer, the condition says which of its addresses is not dialed, and why.
+func TestTheConnectionNamesARefusedAddress(t *testing.T) {
+	seen := Seen{Now: noon, Began: noon, Peer: "milan", Refused: `address "gateway.example.org" of its gateway is refused: 127.0.0.1`}
+	says := func() bool {
+		return strings.Contains(Status(networkingv1beta1.ConnectionStatus{}, 1, seen).Conditions[0].Message, seen.Refused)
+	}
+	if !says() {
+		t.Error("the condition does not name the refused address")
+	}
+	if seen.Works = true; says() {
+		t.Error("the tunnel works through another address, and the condition complains")
+	}
 }
 
 func equal(a, b networkingv1beta1.ConnectionStatus) bool {

@@ -39,8 +39,8 @@ func OnePort(e networkingv1beta1.ServerEndpoint) (networkingv1beta1.ServerEndpoi
 	return e, nil
 }
 
-// OneDialedPort reduces the endpoint that a client dials to a single port. It returns an error if port or addresses are missing, or if the
-// protocol is not UDP.
+// OneDialedPort reduces the endpoint that a client dials to a single port. It returns an error if port or addresses are missing, if the
+// protocol is not UDP, or if an IP address leads to no other host.
 func OneDialedPort(e networkingv1beta1.Endpoint) (networkingv1beta1.Endpoint, error) {
 	port, err := onePort("spec.endpoint.ports", e.Port, e.Ports)
 	if err != nil {
@@ -52,8 +52,36 @@ func OneDialedPort(e networkingv1beta1.Endpoint) (networkingv1beta1.Endpoint, er
 	case e.Protocol != "" && e.Protocol != corev1.ProtocolUDP:
 		return e, fmt.Errorf("spec.endpoint.protocol is %s: the tunnel is over UDP", e.Protocol)
 	}
+	for _, text := range e.Addresses {
+		if a, ok := LiteralAddress(text); ok && !dialable(a) {
+			return e, fmt.Errorf("spec.endpoint.addresses: %w", notDialable(a))
+		}
+	}
 	e.Port, e.Ports, e.Protocol = port, nil, corev1.ProtocolUDP
 	return e, nil
+}
+
+// LiteralAddress parses an address of an endpoint that is an IP address. It returns false for a host name.
+func LiteralAddress(text string) (netip.Addr, bool) {
+	a, err := netip.ParseAddr(strings.TrimSpace(text))
+	return a.Unmap(), err == nil
+}
+
+// CheckDialed returns an error if a gateway must not dial an address of this peer: it means something else on every host, or it lies inside
+// the tunnel itself. The peer chooses the address, also by what its host name resolves to.
+func (p *Peer) CheckDialed(a netip.Addr) error {
+	switch a = a.Unmap(); {
+	case !dialable(a):
+		return notDialable(a)
+	case contains(p.Views(), a):
+		return fmt.Errorf("%s lies where cluster %q is seen here (%s), so the tunnel would run through itself: "+
+			"add it to ipam.reservedSubnets and delete the Network of that range, another one is made", a, p.ClusterID, join(p.Views()))
+	}
+	return nil
+}
+
+func notDialable(a netip.Addr) error {
+	return fmt.Errorf("%s means something else on every host: give an address at which other clusters reach the gateway", a)
 }
 
 // CheckMTU returns an error if mtu is not a valid limit for the MTU of a tunnel, in bytes; 0: no limit.

@@ -232,6 +232,8 @@ func TestOnePort(t *testing.T) {
 		{given: networkingv1beta1.Endpoint{Port: 1}, refuse: "needs addresses and port"},
 		{given: networkingv1beta1.Endpoint{Addresses: []string{"a"}, Port: 1, Protocol: corev1.ProtocolTCP}, refuse: "protocol is TCP"},
 		{given: networkingv1beta1.Endpoint{Addresses: []string{"a"}, Ports: []int32{1, 2}}, refuse: "names 2 ports"},
+		{given: networkingv1beta1.Endpoint{Addresses: []string{"a", "127.0.0.1"}, Port: 1}, refuse: "spec.endpoint.addresses: 127.0.0.1 means something else"},
+		{given: networkingv1beta1.Endpoint{Addresses: []string{" ::ffff:169.254.169.254"}, Port: 1}, refuse: "spec.endpoint.addresses: 169.254.169.254"},
 	} {
 		got, err := OneDialedPort(c.given)
 		if (err == nil) != (c.refuse == "") || (err != nil && !strings.Contains(err.Error(), c.refuse)) {

@@ -215,6 +215,8 @@ func TestGatherTellsProblems(t *testing.T) {
 		{"no gateway", func(o *Objects) { o.GatewayClients = nil }, 0, true, "Configuration liqo-tenant-milan/milan: waiting for a GatewayServer or GatewayClient"},
 		{"no endpoint", func(o *Objects) { o.GatewayClients[0].Spec.Endpoint.Addresses = nil }, 0, false, "GatewayClient liqo-tenant-milan/milan: spec.endpoint has addresses []"},
 		{"an endpoint inside the tunnel", func(o *Objects) { o.GatewayClients[0].Spec.Endpoint.Addresses = []string{"10.71.5.5"} }, 0, false, "GatewayClient liqo-tenant-milan/milan: spec.endpoint.addresses: 10.71.5.5 lies where cluster \"milan\" is seen here"},
+		{"an endpoint inside the tunnel, mapped", func(o *Objects) { o.GatewayClients[0].Spec.Endpoint.Addresses = []string{"::ffff:10.71.5.5"} }, 0, false, "GatewayClient liqo-tenant-milan/milan: spec.endpoint.addresses: 10.71.5.5 lies where cluster \"milan\" is seen here"},
+		{"an endpoint that is this host", func(o *Objects) { o.GatewayClients[0].Spec.Endpoint.Addresses = []string{"a", "127.0.0.1"} }, 0, false, "GatewayClient liqo-tenant-milan/milan: spec.endpoint.addresses: 127.0.0.1 means something else on every host"},
 		{"an impossible MTU", func(o *Objects) { o.GatewayClients[0].Spec.MTU = 68 }, 0, false, "GatewayClient liqo-tenant-milan/milan: spec.mtu 68 is not between"},
 		{"no pod CIDR yet", func(o *Objects) { o.Networks[0].Status.CIDR = "" }, 0, true, "Network liqo/pod-cidr: status.cidr is empty"},
 		{"no external CIDR", func(o *Objects) { o.Networks = slices.Delete(o.Networks, 2, 3) }, 0, true, "Network liqo/external-cidr: waiting"},

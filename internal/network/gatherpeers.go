@@ -222,8 +222,12 @@ func (g *gathering) gateway(p *Peer) bool {
 			return false
 		}
 		for _, text := range c.Spec.Endpoint.Addresses {
-			if a, err := netip.ParseAddr(text); err == nil && contains(p.Views(), a) {
-				g.problem(p.ClusterID, named("GatewayClient", c), "spec.endpoint.addresses: %s lies where cluster %q is seen here (%s), so the tunnel would run through itself: add it to ipam.reservedSubnets and delete the Network of that range, another one is made", a, p.ClusterID, join(p.Views()))
+			a, ok := LiteralAddress(text)
+			if !ok {
+				continue // a host name: the gateway checks the addresses that it resolves to
+			}
+			if err := p.CheckDialed(a); err != nil {
+				g.problem(p.ClusterID, named("GatewayClient", c), "spec.endpoint.addresses: %v", err)
 				return false
 			}
 		}

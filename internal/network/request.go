@@ -69,7 +69,7 @@ func CheckFacts(facts *networkingv1beta1.NetworkFacts) error {
 		return fmt.Errorf("its gateway has %d addresses, want 1 to 8", len(e.Addresses))
 	} else if e != nil {
 		for _, text := range e.Addresses {
-			if a, err := netip.ParseAddr(text); err == nil && !dialable(a.Unmap()) {
+			if a, ok := LiteralAddress(text); ok && !dialable(a) {
 				return fmt.Errorf("its gateway has address %s, which means something else on every host: give one that other clusters reach", a)
 			}
 		}

@@ -66,6 +66,7 @@ func TestFactsOfPeersAreChecked(t *testing.T) {
 		"piece by piece":              {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.0.0.0/12", "10.16.0.0/12"}, External: []string{"10.70.0.0/16"}}}, want: "together with 10.70.0.0/16"},
 		"a gateway that is this host": {facts: networkingv1beta1.NetworkFacts{Endpoint: &networkingv1beta1.Endpoint{Addresses: []string{"127.0.0.1"}, Port: 1}}, want: "127.0.0.1"},
 		"a gateway next door":         {facts: networkingv1beta1.NetworkFacts{Endpoint: &networkingv1beta1.Endpoint{Addresses: []string{"fe80::1"}, Port: 1}}, want: "fe80::1"},
+		"a gateway behind a blank":    {facts: networkingv1beta1.NetworkFacts{Endpoint: &networkingv1beta1.Endpoint{Addresses: []string{" 169.254.169.254"}, Port: 1}}, want: "169.254.169.254"},
 		"no range":                    {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{External: []string{"here"}}}, want: `"here"`},
 		"bits after it":               {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.244.0.1/16"}}}, want: "10.244.0.1/16"},
 		"IPv6":                        {facts: networkingv1beta1.NetworkFacts{CIDR: networkingv1beta1.CIDRs{Pod: []string{"fd00::/64"}}}, want: "fd00"},

@@ -95,6 +95,8 @@ type Agent struct {
 	compiled int
 	// keys holds the problems with the keys of this gateway.
 	keys facts.ProblemLog
+	// refused says which address of the peer must not be dialed, and why; empty: there is none.
+	refused string
 	// said is the last state read from WireGuard, asked is when it was read.
 	said  gateway.Device
 	asked time.Time
@@ -247,14 +249,14 @@ func (a *Agent) report(ctx context.Context) error {
 		}
 		a.mu.Lock()
 		in, ok := a.input(ctx, time.Now())
-		replica, mtu := a.session.Replica(), a.mtu
+		replica, mtu, refused := a.session.Replica(), a.mtu, a.refused
 		ok = ok && a.session.Begun() && a.leaving.IsZero()
 		a.mu.Unlock()
 		if !ok || !gateway.Speaks(in.Self, replica.State, in.Siblings, a.opts.Timing, in.Now) {
 			continue
 		}
 		a.opts.Reporter.Report(ctx, gateway.Seen{
-			Now: in.Now, Began: a.began, Pulse: in.Pulse, Works: a.Works(), MTU: mtu, Peer: a.opts.Peer, Interval: a.opts.StatusInterval,
+			Now: in.Now, Began: a.began, Pulse: in.Pulse, Works: a.Works(), MTU: mtu, Peer: a.opts.Peer, Refused: refused, Interval: a.opts.StatusInterval,
 		}, replica.State == network.Active, &in.Peer)
 	}
 }

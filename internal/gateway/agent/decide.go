@@ -105,7 +105,7 @@ func (a *Agent) input(ctx context.Context, now time.Time) (gateway.Input, bool) 
 		Self: a.opts.Pod, Siblings: a.heardSiblings(&peer),
 	}
 	if peer.Role == network.Client {
-		in.Endpoints = a.resolver.Endpoints(peer.Endpoints, peer.Port)
+		in.Endpoints, a.refused = a.resolver.Endpoints(&peer)
 	}
 	return in, true
 }

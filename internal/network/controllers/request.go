@@ -207,7 +207,8 @@ func (r *networkRequests) ensure(ctx context.Context, q *networkingv1beta1.Netwo
 	return err
 }
 
-// gateways returns this cluster's GatewayServer and GatewayClient for a peer, nil if missing.
+// gateways returns this cluster's GatewayServer and GatewayClient for a peer, nil if missing. Of several, it returns the one that takes
+// precedence; the conditions of the others name it (see rival).
 func (r *networkRequests) gateways(ctx context.Context, namespace, peer string) (*networkingv1beta1.GatewayServer, *networkingv1beta1.GatewayClient, error) {
 	servers, clients := &networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}
 	opts := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteClusterID: peer}}
@@ -220,10 +221,10 @@ func (r *networkRequests) gateways(ctx context.Context, namespace, peer string) 
 	var server *networkingv1beta1.GatewayServer
 	var dialler *networkingv1beta1.GatewayClient
 	if len(servers.Items) > 0 {
-		server = &servers.Items[0]
+		server = new(slices.MinFunc(servers.Items, func(a, b networkingv1beta1.GatewayServer) int { return precedence(&a, &b) }))
 	}
 	if len(clients.Items) > 0 {
-		dialler = &clients.Items[0]
+		dialler = new(slices.MinFunc(clients.Items, func(a, b networkingv1beta1.GatewayClient) int { return precedence(&a, &b) }))
 	}
 	return server, dialler, nil
 }

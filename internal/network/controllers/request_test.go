@@ -3,6 +3,7 @@ package controllers
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,8 +11,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
@@ -198,4 +201,34 @@ func testHostileRequests(t *testing.T, c *cluster) {
 	}
 	change(t, c, mine, func(q *networkingv1beta1.NetworkRequest) { q.Status.Provider = answer })
 	eventually(t, c, configuration(provider, nil, nil), "configured", configured)
+}
+
+// TestTheOldestGatewayCounts: of several gateways to a peer, a request uses the one that the conditions of the others name.
+func TestTheOldestGatewayCounts(t *testing.T) {
+	meta := func(name string, created int64) metav1.ObjectMeta {
+		return metav1.ObjectMeta{
+			Namespace: "tenant", Name: name, UID: types.UID(name), CreationTimestamp: metav1.Unix(created, 0), Labels: map[string]string{api.LabelRemoteClusterID: "milan"},
+		}
+	}
+	var objects []client.Object
+	var servers []*networkingv1beta1.GatewayServer
+	for _, m := range []metav1.ObjectMeta{meta("a", 9), meta("b", 1), meta("c", 1)} {
+		servers = append(servers, &networkingv1beta1.GatewayServer{ObjectMeta: m})
+		objects = append(objects, servers[len(servers)-1], &networkingv1beta1.GatewayClient{ObjectMeta: m})
+	}
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build()
+	server, dialler, err := (&networkRequests{client: c}).gateways(t.Context(), "tenant", "milan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if server.Name != "b" || dialler.Name != "b" {
+		t.Errorf("the request uses server %s and client %s, want b", server.Name, dialler.Name)
+	}
+	for _, s := range servers {
+		owner := network.Owner{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ClusterID: "milan"}
+		err := (&gateways{client: c}).rival(t.Context(), &gateway{Owner: owner, object: s, kind: "GatewayServer", server: &s.Spec})
+		if (err == nil) != (s.Name == "b") || err != nil && !strings.Contains(err.Error(), "GatewayServer tenant/b leads to cluster milan") {
+			t.Errorf("%s: %v", s.Name, err)
+		}
+	}
 }
