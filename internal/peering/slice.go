@@ -69,20 +69,21 @@ func SetAuthentication(status *authv1beta1.ResourceSliceStatus, params *authv1be
 //
 // For an active Tenant, status.resources becomes the share, so that a resource no longer requested disappears from the status. If the
 // Tenant or the ResourceSlice is cordoned, the resources granted before stay, as far as this cluster still has them, and a changed request
-// is not granted. A cordoned ResourceSlice that was granted nothing before is denied. For a drained Tenant the verdict is always a denial,
-// whatever the class. Apart from that, classes other than the default are left to their own controllers.
+// is not granted. A cordoned ResourceSlice that was granted nothing before is denied. For a drained Tenant, and for a ResourceSlice that is
+// refused, the verdict is always a denial, whatever the class. Apart from that, classes other than the default are left to their own
+// controllers, which also decide again when a refusal ends.
 func DecideResources(slice *authv1beta1.ResourceSlice, grants Grants, offer Offer, share Share, now metav1.Time) {
 	status := &slice.Status
 	accepted := ConditionOf(status, authv1beta1.ResourceSliceResources) == authv1beta1.ResourceSliceAccepted
 	switch {
 	case !grants.Access:
 		deny(status, authv1beta1.ReasonResourcesDenied, "the tenant is drained", now)
+	case share.Refused != "":
+		deny(status, authv1beta1.ReasonResourcesDenied, share.Refused, now)
 	case !standardClass(slice):
 		return
 	case !offer.Enabled:
 		deny(status, authv1beta1.ReasonDefaultClassDisabled, "the provider does not answer the default class of ResourceSlices", now)
-	case share.Refused != "":
-		deny(status, authv1beta1.ReasonResourcesDenied, share.Refused, now)
 	case cordoned(slice, grants) && !accepted:
 		deny(status, authv1beta1.ReasonResourcesDenied, "the tenant or this ResourceSlice is cordoned", now)
 	case cordoned(slice, grants):

@@ -42,8 +42,8 @@ var (
 	ErrNoToken      = errors.New("this is no token of a Liqo peer command: copy the command whole")
 	ErrTokenForged  = errors.New("the token is not known here: it was made by another cluster, or the provider has replaced its Secret since")
 	ErrTokenExpired = errors.New("the token has expired: ask the provider's administrator for another command (liqoctl generate peer-command)")
-	ErrTokenSpent   = errors.New("the peering that the token was used for has ended, and a token admits one peering only: ask the provider's administrator for another command " +
-		"(liqoctl generate peer-command), or for another invitation if this token is from one (liqoctl peer in-band --invite)")
+	ErrTokenSpent   = errors.New("a peering of this cluster has ended since the token was made, and a token admits one peering only: " +
+		"ask the provider's administrator for another command (liqoctl generate peer-command), or for another invitation if this token is from one (liqoctl peer in-band --invite)")
 	ErrTokenTaken = errors.New("the token was made for another cluster, or another one has used it: ask the provider's administrator for another command (liqoctl generate peer-command)")
 )
 
@@ -142,8 +142,18 @@ func Redeem(book []byte, token Token, consumer string, now time.Time) ([]byte, e
 	return writeBook(used, now)
 }
 
-// SpendTokens records in book, the record of used tokens, that the peering of the consumer has ended. The tokens that the consumer used
-// authorize nobody any more. It returns the book to be stored.
+// Reserve records in book, the record of used tokens, a new token that is for one consumer only, as if that consumer had used it. If the
+// consumer's peering ends, SpendTokens then finds the token, even one that was never used. It returns the book to be stored. A token for
+// any cluster changes nothing, because nobody knows yet whose it is.
+func Reserve(book []byte, token Token, now time.Time) ([]byte, error) {
+	if token.Consumer == "" {
+		return book, nil
+	}
+	return Redeem(book, token, token.Consumer, now)
+}
+
+// SpendTokens records in book, the record of used tokens, that the peering of the consumer has ended. The tokens that the consumer used, and
+// those that were made for it before, authorize nobody any more. It returns the book to be stored.
 func SpendTokens(book []byte, consumer string, now time.Time) ([]byte, error) {
 	used, err := readBook(book)
 	if err != nil {

@@ -124,8 +124,18 @@ func TestATokenAdmitsOnePeering(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unused := doorToken
+	unused, reserved := doorToken, doorToken
 	unused.ID = "AAAAAAAAAAAA"
+	reserved.ID, reserved.Consumer = "BBBBBBBBBBBB", "rome"
+	if same, err := Reserve(book, unused, then); err != nil || !bytes.Equal(same, book) {
+		t.Errorf("a token for any cluster is recorded as somebody's: %s, %v", same, err)
+	}
+	if book, err = Reserve(book, reserved, then); err != nil {
+		t.Fatal(err)
+	}
+	if used, err := Redeem(book, reserved, "rome", then); err != nil || !bytes.Equal(used, book) {
+		t.Errorf("its consumer uses it: %v, book %s, want %s", err, used, book)
+	}
 	others, err := SpendTokens(book, "naples", then)
 	if err != nil || !bytes.Equal(others, book) {
 		t.Errorf("the end of another cluster's Tenant: %v, book %s, want %s", err, others, book)
@@ -138,7 +148,7 @@ func TestATokenAdmitsOnePeering(t *testing.T) {
 		token    Token
 		consumer string
 		want     error
-	}{{doorToken, "rome", ErrTokenSpent}, {doorToken, "thief", ErrTokenTaken}, {unused, "rome", nil}} {
+	}{{doorToken, "rome", ErrTokenSpent}, {doorToken, "thief", ErrTokenTaken}, {reserved, "rome", ErrTokenSpent}, {unused, "rome", nil}} {
 		if _, err := Redeem(spent, test.token, test.consumer, then); !errors.Is(err, test.want) {
 			t.Errorf("token %s of %s: error %v, want %v", test.token.ID, test.consumer, err, test.want)
 		}

@@ -80,10 +80,6 @@ func (c *cluster) open(t *testing.T) *opened {
 // token makes one as liqoctl generate peer-command does.
 func (o *opened) token(t *testing.T, change func(*peering.Token)) string {
 	t.Helper()
-	secret, err := door.EnsureSecret(t.Context(), &o.options)
-	if err != nil {
-		t.Fatal(err)
-	}
 	pair, err := door.EnsureCertificate(t.Context(), &o.options)
 	if err != nil {
 		t.Fatal(err)
@@ -92,15 +88,15 @@ func (o *opened) token(t *testing.T, change func(*peering.Token)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := peering.NewTokenID(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token := peering.Token{ID: id, Expires: o.options.Now().Add(time.Hour), Pin: peering.PinOf(certificate)}
+	token := peering.Token{Expires: o.options.Now().Add(time.Hour), Pin: peering.PinOf(certificate)}
 	if change != nil {
 		change(&token)
 	}
-	return token.Text(secret.Data[peering.DoorSecretKey])
+	text, err := door.Issue(t.Context(), &o.options, &token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 // invite gives rome what lets it knock at milan's door, and an Identity to be completed.
@@ -165,11 +161,13 @@ func TestDoorOnAPIServer(t *testing.T) {
 	})
 }
 
-// TestEvictedConsumersOnAPIServer: when the provider ends a Tenant, the consumer that still holds the token is not admitted with it again, and is told the cure.
+// TestEvictedConsumersOnAPIServer: when the provider ends a Tenant, the consumer that still holds the token is not admitted with it again, nor with one that was
+// made for it before and that it has not used, and is told the cure.
 func TestEvictedConsumersOnAPIServer(t *testing.T) {
 	rome, milan := newPair(t)
 	entry := milan.open(t)
 	token := entry.token(t, nil)
+	second := entry.token(t, func(token *peering.Token) { token.Consumer = rome.id })
 	identity := invite(t, rome, milan, entry.url, token, "")
 	granted := func(i *authv1beta1.Identity) bool { return i.Status.KubeconfigSecretRef != nil }
 	eventually(t, rome, identity, "a kubeconfig", granted)
@@ -182,11 +180,13 @@ func TestEvictedConsumersOnAPIServer(t *testing.T) {
 		rome.delete(t, &corev1.Secret{ObjectMeta: rome.meta(milan, peering.InvitationSecret)})
 		return invite(t, rome, milan, entry.url, token, "")
 	}
-	identity = anew(token)
-	eventually(t, rome, identity, "refused, with the cure", func(i *authv1beta1.Identity) bool {
-		ready := meta.FindStatusCondition(i.Status.Conditions, kube.ConditionReady)
-		return ready != nil && ready.Reason == "InvitationRefused" && strings.Contains(ready.Message, "has ended") && strings.Contains(ready.Message, "liqoctl generate peer-command")
-	})
+	for _, before := range []string{token, second} {
+		identity = anew(before)
+		eventually(t, rome, identity, "refused, with the cure", func(i *authv1beta1.Identity) bool {
+			ready := meta.FindStatusCondition(i.Status.Conditions, kube.ConditionReady)
+			return ready != nil && ready.Reason == "InvitationRefused" && strings.Contains(ready.Message, "has ended") && strings.Contains(ready.Message, "liqoctl generate peer-command")
+		})
+	}
 	if err := milan.Get(t.Context(), client.ObjectKeyFromObject(tenant), tenant); !apierrors.IsNotFound(err) {
 		t.Errorf("the Tenant of a spent token: %v, want none", err)
 	}

@@ -3,6 +3,7 @@ package door
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -86,14 +87,37 @@ func TestSpentTokens(t *testing.T) {
 		return c.List(ctx, list, opts...)
 	}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(secret).WithInterceptorFuncs(interceptor.Funcs{List: ends}).Build()
-	options = Options{ClusterID: "milan", Namespace: "liqo", Client: c, Reader: c, Log: logr.Discard(), Now: time.Now, Patience: 50 * time.Millisecond}
+	options = Options{
+		ClusterID: "milan", Namespace: "liqo", Client: c, Reader: c, Log: logr.Discard(), Now: time.Now, Random: rand.Reader, Patience: 50 * time.Millisecond,
+	}
 	d := New(options)
+	// The consumer holds a second command, made for it before the end, that it never used.
+	second := peering.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"}
+	unused, err := Issue(t.Context(), &options, &second)
+	if err != nil {
+		t.Fatal(err)
+	}
 	application := &peering.Application{Knock: peering.Knock{Cluster: "rome", Token: token.Text(key)}}
 	if _, err := d.apply(t.Context(), "liqo-tenant-rome", application, &corev1.Secret{}); !errors.Is(err, peering.ErrTokenSpent) {
 		t.Errorf("the Tenant ended while the request was served: error %v, want %v", err, peering.ErrTokenSpent)
 	}
 	if err := d.admit(t.Context(), &application.Knock); !errors.Is(err, peering.ErrTokenSpent) {
 		t.Errorf("the Tenant ended before: error %v, want %v", err, peering.ErrTokenSpent)
+	}
+	if err := d.admit(t.Context(), &peering.Knock{Cluster: "rome", Token: unused}); !errors.Is(err, peering.ErrTokenSpent) {
+		t.Errorf("another token, made before the end: error %v, want %v", err, peering.ErrTokenSpent)
+	}
+	third := peering.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"}
+	anew, err := Issue(t.Context(), &options, &third)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Another Tenant ends: no business of this one.
+	if err := SpendTokens(t.Context(), &options, "naples"); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.stillGood(t.Context(), &peering.Knock{Cluster: "rome", Token: anew}); err != nil {
+		t.Errorf("a token made after the end: %v", err)
 	}
 	if err := c.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)

@@ -56,19 +56,46 @@ func WriteBook(ctx context.Context, c client.Client, secret *corev1.Secret, book
 	return c.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// SpendTokens records that the peering with a consumer has ended. The tokens that the consumer used authorize nobody any more.
+// Issue gives a new token its ID, and returns its text. It records a token that is for one consumer before anybody gets it, so that
+// SpendTokens ends an unused token too.
+func Issue(ctx context.Context, o *Options, token *peering.Token) (string, error) {
+	secret, err := EnsureSecret(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	if token.ID, err = peering.NewTokenID(o.Random); err != nil {
+		return "", err
+	}
+	book, err := peering.Reserve(secret.Data[peering.DoorUsedKey], *token, o.Now())
+	if err != nil {
+		return "", unreadable(o, err)
+	}
+	if err := WriteBook(ctx, o.Client, secret, book); err != nil {
+		return "", fmt.Errorf("recording a new token in Secret %s/%s: %w", o.Namespace, peering.DoorSecret, err)
+	}
+	return token.Text(secret.Data[peering.DoorSecretKey]), nil
+}
+
+// unreadable returns the error for a record of used tokens that can't be read.
+func unreadable(o *Options, err error) error {
+	return fmt.Errorf("data.%s of Secret %s/%s: %w; delete the Secret, then no token admits anybody any more",
+		peering.DoorUsedKey, o.Namespace, peering.DoorSecret, err)
+}
+
+// SpendTokens records that the peering with a consumer has ended. The tokens that the consumer used, and those that were made for it before,
+// authorize nobody any more.
 func SpendTokens(ctx context.Context, o *Options, consumer string) error {
 	secret := &corev1.Secret{}
 	err := o.Reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: peering.DoorSecret}, secret)
 	if apierrors.IsNotFound(err) || (err == nil && len(secret.Data[peering.DoorUsedKey]) == 0) {
-		return nil // nobody has used a token
+		return nil // no token is recorded
 	}
 	if err != nil {
 		return fmt.Errorf("reading Secret %s/%s: %w", o.Namespace, peering.DoorSecret, err)
 	}
 	book, err := peering.SpendTokens(secret.Data[peering.DoorUsedKey], consumer, o.Now())
 	if err != nil {
-		return fmt.Errorf("data.%[3]s of Secret %[1]s/%[2]s: %[4]w; delete the Secret, then no token admits anybody any more", o.Namespace, peering.DoorSecret, peering.DoorUsedKey, err)
+		return unreadable(o, err)
 	}
 	if err := WriteBook(ctx, o.Client, secret, book); err != nil {
 		return fmt.Errorf("recording that the tokens of cluster %s are spent: %w", consumer, err)

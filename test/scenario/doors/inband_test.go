@@ -56,7 +56,7 @@ func inBand(s *story.Story) {
 	})
 	ours.talk()
 	s.Step("and may come again when rome invites it again: a token admits one peering", func() {
-		refused(s, milan, "liqoctl peer rome", "the peering that the token was used for has ended")
+		refused(s, milan, "liqoctl peer rome", "a peering of this cluster has ended since the token was made")
 		shell(s, rome, "liqoctl peer in-band --invite"+both)
 		shell(s, milan, "liqoctl peer rome")
 		through(s, milan, rome)
