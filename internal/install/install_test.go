@@ -352,6 +352,28 @@ func TestMergeIsLayering(t *testing.T) {
 	}
 }
 
+// TestDropNulls: a null stays where it removes a default of the chart, and removes any other key of the layers below.
+func TestDropNulls(t *testing.T) {
+	defaults := map[string]any{
+		"pod":   map[string]any{"limits": map[string]any{"memory": "1Gi"}, "labels": map[string]any{}},
+		"whole": map[string]any{"x": 1}, "unset": nil,
+	}
+	installed := map[string]any{
+		"pod": map[string]any{"limits": map[string]any{"memory": "2Gi", "cpu": "1"}, "labels": map[string]any{"region": "north"}},
+	}
+	given := map[string]any{
+		"pod":   map[string]any{"limits": map[string]any{"memory": nil, "cpu": nil}, "labels": map[string]any{"region": nil, "zone": "a"}},
+		"whole": nil, "unset": nil, "unknown": nil, "list": []any{nil},
+	}
+	want := map[string]any{
+		"pod":   map[string]any{"limits": map[string]any{"memory": nil}, "labels": map[string]any{"zone": "a"}},
+		"whole": nil, "list": []any{nil},
+	}
+	if diff := cmp.Diff(want, DropNulls(Merge(installed, given), defaults)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestValuesAreAskedFor: an ID or a range given as a value of the chart is checked, and found, as one given by a flag is.
 func TestValuesAreAskedFor(t *testing.T) {
 	request, facts := good()

@@ -28,6 +28,21 @@ func Merge(layers ...map[string]any) map[string]any {
 	return out
 }
 
+// DropNulls returns the values without the nulls that remove no default. A null removes its key. Helm removes the defaults of the chart, so
+// it needs those nulls. It would pass the other nulls to the chart, which refuses them: they only removed keys of earlier layers.
+func DropNulls(values, defaults map[string]any) map[string]any {
+	out := map[string]any{}
+	for key, value := range values {
+		if below, isMap := value.(map[string]any); isMap {
+			defaultsBelow, _ := defaults[key].(map[string]any)
+			out[key] = DropNulls(below, defaultsBelow)
+		} else if value != nil || defaults[key] != nil {
+			out[key] = value
+		}
+	}
+	return out
+}
+
 // setting returns a tree with the value at the path. It returns nil for an empty value.
 func setting(value any, path ...string) map[string]any {
 	if v := reflect.ValueOf(value); v.IsZero() || ((v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0) {

@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"reflect"
 	"sync"
 	"time"
 
@@ -137,7 +138,11 @@ func (e *env) set(ctx context.Context, metricsServer, verbose bool) (string, err
 	return builder.Set(ctx, metricsServer)
 }
 
+// json prints a value. A nil slice is an empty list, not null.
 func (e *env) json(value any) error {
+	if list := reflect.ValueOf(value); list.Kind() == reflect.Slice && list.IsNil() {
+		value = []any{}
+	}
 	encoder := json.NewEncoder(e.out)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(value)

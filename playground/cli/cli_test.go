@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"liqo.io/playground/cluster"
 )
 
 // TestEnd: a command inside a node gives its exit code and nothing else; everything else that fails says why, also a program of ours.
@@ -38,5 +40,23 @@ func TestDeletable(t *testing.T) {
 	}
 	if err := deletable("nope", nil); err == nil || !strings.Contains(err.Error(), "nor any other") {
 		t.Errorf("says %v", err)
+	}
+}
+
+// TestJSON: a list without items is an empty list for programs, not null; other values stay as they are.
+func TestJSON(t *testing.T) {
+	for _, test := range []struct {
+		value any
+		want  string
+	}{
+		{[]cluster.State(nil), "[]\n"},
+		{[][2]string{}, "[]\n"},
+		{[]string{"a"}, "[\n  \"a\"\n]\n"},
+		{map[string]string{}, "{}\n"},
+	} {
+		var out bytes.Buffer
+		if err := (&env{out: &out}).json(test.value); err != nil || out.String() != test.want {
+			t.Errorf("%#v: %q, want %q: %v", test.value, out.String(), test.want, err)
+		}
 	}
 }

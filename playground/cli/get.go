@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -32,7 +31,7 @@ func (e *env) getClusters() *cobra.Command {
 				return err
 			}
 			if format == "json" {
-				return e.json(slices.Concat(states))
+				return e.json(states)
 			}
 			table := tabwriter.NewWriter(e.out, 0, 8, 3, ' ', 0)
 			fmt.Fprintln(table, "NAME\tNODES\tPODS\tSERVICES\tLOAD BALANCERS\tAPI SERVER\tFROM THIS MACHINE\tSTATE")
@@ -68,7 +67,7 @@ func (e *env) getNodes() *cobra.Command {
 				return err
 			}
 			if format == "json" {
-				return e.json(slices.Concat(nodes))
+				return e.json(nodes)
 			}
 			table := tabwriter.NewWriter(e.out, 0, 8, 3, ' ', 0)
 			fmt.Fprintln(table, "NAME\tCLUSTER\tADDRESS\tSTATE\tPROGRAMS\tLOGS")
@@ -110,7 +109,7 @@ func (e *env) getPartitions() *cobra.Command {
 				return err
 			}
 			if format == "json" {
-				return e.json(slices.Concat(pairs))
+				return e.json(pairs)
 			}
 			for _, p := range pairs {
 				fmt.Fprintln(e.out, p[0], p[1])

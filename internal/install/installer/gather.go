@@ -3,6 +3,7 @@ package installer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -184,7 +185,7 @@ func readPods(facts *install.Facts, pods []corev1.Pod, namespace string) {
 }
 
 func portsOf(pod *corev1.Pod, name string) (out []install.Port) {
-	for _, container := range pod.Spec.Containers {
+	for _, container := range slices.Concat(pod.Spec.Containers, sidecars(pod)) {
 		for _, port := range container.Ports {
 			number := port.HostPort
 			if pod.Spec.HostNetwork {
@@ -197,6 +198,13 @@ func portsOf(pod *corev1.Pod, name string) (out []install.Port) {
 		}
 	}
 	return out
+}
+
+// sidecars returns the init containers that run, and so listen, until the pod ends.
+func sidecars(pod *corev1.Pod) []corev1.Container {
+	return slices.DeleteFunc(slices.Clone(pod.Spec.InitContainers), func(c corev1.Container) bool {
+		return c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways
+	})
 }
 
 func orTCP(protocol string) string {

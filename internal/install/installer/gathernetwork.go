@@ -55,12 +55,8 @@ func gatherNetwork(ctx context.Context, c client.Client) install.NetworkFacts {
 		}
 	}
 	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": "kube-controller-manager"}); err == nil {
-		for _, pod := range pods.Items {
-			for _, container := range pod.Spec.Containers {
-				facts.ControllerManagerArgs = append(append([]string{}, container.Command...), container.Args...)
-			}
-		}
+	if err := c.List(ctx, &pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": controllerManager}); err == nil {
+		facts.ControllerManagerArgs = controllerManagerArgs(pods.Items)
 	}
 	var cidrs networkingv1.ServiceCIDRList
 	if err := c.List(ctx, &cidrs); err == nil {
@@ -81,6 +77,22 @@ func gatherNetwork(ctx context.Context, c client.Client) install.NetworkFacts {
 		facts.CiliumPool = cilium.Data["cluster-pool-ipv4-cidr"]
 	}
 	return facts
+}
+
+// controllerManager is the name of a component of Kubernetes and of its container.
+const controllerManager = "kube-controller-manager"
+
+// controllerManagerArgs returns the command line of the kube-controller-manager in one of its pods. It skips other containers, such as
+// sidecars, in any order.
+func controllerManagerArgs(pods []corev1.Pod) []string {
+	for i := range pods {
+		for _, container := range pods[i].Spec.Containers {
+			if container.Name == controllerManager {
+				return slices.Concat(container.Command, container.Args)
+			}
+		}
+	}
+	return nil
 }
 
 // openShift reads the pod and service ranges from the status of OpenShift's Network object.

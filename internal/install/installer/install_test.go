@@ -109,8 +109,7 @@ func TestInstallOnAPIServer(t *testing.T) {
 	if err != nil || second.Fresh() || replicas() != 2 {
 		t.Fatalf("upgrade: fresh %v, %d replicas: %v", second.Fresh(), replicas(), err)
 	}
-	// What is not mentioned stays.
-	if _, err := release.Apply(chart, map[string]any{"pullPolicy": "Always"}, false); err != nil || replicas() != 2 {
+	if _, err := release.Apply(chart, install.Merge(values(2), map[string]any{"pullPolicy": "Always"}), false); err != nil || replicas() != 2 {
 		t.Fatalf("upgrade: %d replicas: %v", replicas(), err)
 	}
 	if err := second.Undo(); err != nil || replicas() != 1 {
@@ -118,7 +117,7 @@ func TestInstallOnAPIServer(t *testing.T) {
 	}
 
 	// The network is not taken away from under a peer.
-	off := map[string]any{"networking": map[string]any{"enabled": false}}
+	off := install.Merge(values(1), map[string]any{"networking": map[string]any{"enabled": false}})
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "milan"}
 	for kind, object := range map[string]client.Object{
 		"Configuration": &networkingv1beta1.Configuration{ObjectMeta: meta}, "GatewayServer": &networkingv1beta1.GatewayServer{ObjectMeta: meta, Spec: networkingv1beta1.GatewayServerSpec{

@@ -158,9 +158,9 @@ type Workload struct{ Kind, Name string }
 // Fresh reports whether nothing was installed before.
 func (a *Applied) Fresh() bool { return a.before == 0 }
 
-// Apply installs the chart, or upgrades the release to it. An upgrade keeps the values that the user gave to earlier revisions, unless vals
-// overrides them. Apply returns once the objects are written. If a change failed half way, Apply returns an Applied too, which rolls it
-// back.
+// Apply installs the chart, or upgrades the release to it, with exactly the given values. To keep the values of the earlier revision, the
+// caller merges them (see Installed). Apply returns once the objects are written. If a change failed half way, Apply returns an Applied too,
+// which rolls it back.
 func (r *Release) Apply(chart *chartv2.Chart, vals map[string]any, dryRun bool) (*Applied, error) {
 	last, err := r.last()
 	if err != nil {
@@ -184,7 +184,8 @@ func (r *Release) Apply(chart *chartv2.Chart, vals map[string]any, dryRun bool) 
 	run := action.NewUpgrade(r.config)
 	run.Namespace = r.namespace
 	run.SkipCRDs = true
-	run.ResetThenReuseValues = true
+	// Helm's own merge with the values of the earlier revision drops a null for a key that the user had set, so the default would return.
+	run.ResetValues = true
 	run.ServerSideApply = "true"
 	run.ForceConflicts = true
 	run.DisableOpenAPIValidation = true
