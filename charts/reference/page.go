@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -38,7 +39,7 @@ func page(schema, values *yaml.Node, unused []ignored) (string, error) {
 	}
 	b.WriteString("\n## Values of other versions\n\nThey are accepted and do nothing; whoever sets one to something else than what happens anyway is told so.\n\n| key | why, and what to set instead |\n|---|---|\n")
 	for _, entry := range unused {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.Join(entry.Keys, "`, `"), entry.Reason)
+		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.Join(entry.Keys, "`, `"), cell(entry.Reason))
 	}
 	return b.String(), nil
 }
@@ -76,7 +77,7 @@ func kind(sub, resolved *yaml.Node) string {
 	if list := get(resolved, "enum"); list != nil {
 		var out []string
 		for _, item := range list.Content {
-			out = append(out, "`"+quoted(item.Value)+"`")
+			out = append(out, code(quoted(item.Value)))
 		}
 		return strings.Join(out, ", ")
 	}
@@ -113,13 +114,25 @@ func kind(sub, resolved *yaml.Node) string {
 // longest is the maximum length, in bytes, of a default that the page shows in full.
 const longest = 60
 
-// standard returns a default as JSON, or its number of entries if it is too long.
+// standard returns a default as JSON. Of one that is too long it returns the number of entries, or of characters if it is a single value.
 func standard(value *yaml.Node) string {
 	var b strings.Builder
-	if write(&b, value, "", false) != nil || b.Len() > longest {
+	switch err := write(&b, value, "", false); {
+	case err == nil && b.Len() <= longest:
+		return code(b.String())
+	case value.Kind == yaml.ScalarNode:
+		return fmt.Sprintf("%d characters, see values.yaml", utf8.RuneCountInString(value.Value))
+	default:
 		return fmt.Sprintf("%d entries, see values.yaml", entries(value))
 	}
-	return "`" + b.String() + "`"
+}
+
+// code returns a text as a code span. A text with a backquote gets two of them as its limits, because one would end at that backquote.
+func code(text string) string {
+	if strings.Contains(text, "`") {
+		return "`` " + text + " ``"
+	}
+	return "`" + text + "`"
 }
 
 func entries(value *yaml.Node) int {

@@ -93,3 +93,29 @@ func TestWhatIsNotDescribed(t *testing.T) {
 		}
 	}
 }
+
+// TestRows: whatever a default is, its row has four cells, and tells the default or how long it is.
+func TestRows(t *testing.T) {
+	long := strings.Repeat("x", longest)
+	for name, row := range map[string]struct{ value, want string }{
+		"a short text":        {"fine", "| `a` | any | `\"fine\"` | x |"},
+		"a long text":         {long, "| `a` | any | 60 characters, see values.yaml | x |"},
+		"a long text in full": {"|-\n  " + long + "\n  ü", "| `a` | any | 62 characters, see values.yaml | x |"},
+		"a text of two lines": {`"b\nc"`, "| `a` | any | `\"b\\nc\"` | x |"},
+		"a bar":               {`"b|c"`, "| `a` | any | `\"b\\|c\"` | x |"},
+		"a backquote":         {`"b` + "`" + `c"`, "| `a` | any | `` \"b`c\" `` | x |"},
+		"a long list":         {"[" + long + ", b]", "| `a` | any | 2 entries, see values.yaml | x |"},
+	} {
+		var b strings.Builder
+		if err := rows(&b, node(t, `{"properties": {"a": {}}}`), node(t, "# x\na: "+row.value).Content, nil, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimSuffix(b.String(), "\n"); got != row.want {
+			t.Errorf("%s: %s, want %s", name, got, row.want)
+		}
+	}
+	text, err := page(node(t, "{}"), node(t, "{}"), []ignored{{Keys: []string{"old"}, Reason: "one|two\nthree"}})
+	if want := "| `old` | one\\|two three |"; err != nil || !strings.Contains(text, want) {
+		t.Errorf("%v, no row %s in %s", err, want, text)
+	}
+}
