@@ -48,7 +48,9 @@ type cluster struct {
 	// id is the cluster ID. It is empty if Liqo is not installed.
 	id string
 	// version is the installed version, from the label of the controller manager.
-	version             string
+	version string
+	// unmanaged means that no pod of the controller manager is available, so that nobody updates the status of objects.
+	unmanaged           bool
 	labels, annotations map[string]string
 }
 
@@ -159,6 +161,9 @@ func (c *cluster) requireInstallation(ctx context.Context) error {
 		return c.error(err)
 	}
 	c.id, c.version = id, deployment.Labels[labelVersion]
+	// The Deployment controller counts what is unavailable only where pods are wanted.
+	wanted, status := deployment.Spec.Replicas, &deployment.Status
+	c.unmanaged = wanted != nil && *wanted == 0 || status.AvailableReplicas == 0 && status.UnavailableReplicas > 0
 	return nil
 }
 

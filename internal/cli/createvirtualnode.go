@@ -143,7 +143,10 @@ func (c *cluster) createVirtualNode(ctx context.Context, name string, o *virtual
 func (c *cluster) offloads(ctx context.Context, namespace, name string) error {
 	secret := &corev1.Secret{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret); apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is no such Secret in namespace %s", namespace)
+		return fmt.Errorf("there is no such Secret in namespace %s: give one with the kubeconfig of a ResourceSlice, %s%sNAME "+
+			"(liqoctl create resourceslice asks for one)", namespace, authv1beta1.KubeconfigSecretPrefix, authv1beta1.IdentityResourceSlicePrefix)
+	} else if err != nil {
+		return fmt.Errorf("reading Secret %s in namespace %s: %w", name, namespace, err)
 	}
 	if secret.Labels[authv1beta1.LabelIdentityType] == string(authv1beta1.IdentityControlPlane) {
 		// With this identity the node would become Ready, but none of its pods would ever run.

@@ -1,10 +1,16 @@
 package cli
 
 import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -13,7 +19,6 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
-	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
@@ -91,121 +96,110 @@ func TestDoctorOnAPIServer(t *testing.T) {
 	}
 }
 
-// TestBrokenStatesOnAPIServer makes faults in the objects that the commands read, and undoes each: doctor names the cause and the cure first, and info and
-// status say the same, in words that do not call it healthy.
+// TestBrokenStatesOnAPIServer makes every broken state in the objects of a cluster. doctor prints the cause and its cure first. info and status say the
+// same, in words that do not call the cluster healthy. Once the printed cure is executed, doctor prints what it printed before the fault.
 func TestBrokenStatesOnAPIServer(t *testing.T) {
-	kubeconfig, c := server(t)
-	labels := map[string]string{api.LabelRemoteClusterID: "turin", api.LabelRemoteID: "turin"}
-	foreign := &corev1beta1.ForeignCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "turin"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "turin"},
-		Status: corev1beta1.ForeignClusterStatus{
-			Role: corev1beta1.RoleConsumerAndProvider, ObservedGeneration: 1, TenantNamespace: corev1beta1.TenantNamespaces{Local: "tenant-of-turin"},
-			Conditions: []corev1beta1.Condition{{Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusEstablished}},
-			Modules: corev1beta1.Modules{Networking: corev1beta1.Module{Enabled: true, Conditions: []corev1beta1.Condition{
-				{Type: corev1beta1.NetworkConnectionStatus, Status: corev1beta1.StatusEstablished},
-			}}, Authentication: corev1beta1.Module{Enabled: true, Conditions: []corev1beta1.Condition{{Type: corev1beta1.AuthTenantStatus, Status: corev1beta1.StatusReady}}}},
-		},
+	w := newDoctorWorld(t)
+	code, healthy := w.liqoctl("doctor")
+	if code != 0 || strings.ContainsAny(healthy, "✖!") {
+		t.Fatalf("before the first fault, doctor exits with code %d:\n%s", code, healthy)
 	}
-	tenant := &authv1beta1.Tenant{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-turin", Name: "turin", Labels: labels},
-		Spec:       authv1beta1.TenantSpec{ClusterID: "turin", AuthzPolicy: authv1beta1.TolerateNoHandshake},
+	if _, out := w.liqoctl("info"); !strings.Contains(out, "✔ Liqo is healthy") || strings.Contains(out, "✖") {
+		t.Fatalf("before the first fault, info says\n%s", out)
 	}
-	connection := &networkingv1beta1.Connection{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-turin", Name: "gw-turin", Labels: labels}, Spec: networkingv1beta1.ConnectionSpec{Type: networkingv1beta1.ConnectionServer},
-	}
-	create(t, c, tenancy("turin")[0], foreign, tenant, connection)
-	change := func(object client.Object, to func()) {
-		t.Helper()
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-			t.Fatal(err)
-		}
-		to()
-		status := object.DeepCopyObject().(client.Object)
-		if err := c.Update(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-		status.SetResourceVersion(object.GetResourceVersion())
-		if err := c.Status().Update(t.Context(), status); err != nil {
-			t.Fatal(err)
-		}
-	}
-	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: deploymentName}}
-	one := int32(1)
-	runs := func() {
-		manager.Spec.Replicas = &one
-		manager.Status = appsv1.DeploymentStatus{ObservedGeneration: manager.Generation + 1, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
-	}
-	change(manager, runs)
-	change(connection, func() { connection.Status.Value = networkingv1beta1.Connected })
-	lines := func(command string) (int, string) {
-		code, out, errOut := run(t, append(strings.Fields(command), "--kubeconfig", kubeconfig)...)
-		return code, out + errOut
-	}
-	if _, out := lines("doctor"); strings.Contains(out, "✖") {
-		t.Fatalf("before the first fault:\n%s", out)
-	}
-	if _, out := lines("info"); !strings.Contains(out, "✔ Liqo is healthy") || strings.Contains(out, "✖") {
-		t.Fatalf("before the first fault:\n%s", out)
-	}
-	none := int32(0)
-	condition := &foreign.Status.Conditions
-	for _, fault := range []struct {
-		name       string
-		begin, end func()
-		first      string // the first problem that doctor prints
-		cure       string
-	}{
-		{"no controller manager", func() {
-			change(manager, func() { manager.Spec.Replicas, manager.Status = &none, appsv1.DeploymentStatus{} })
-		}, func() { change(manager, runs) }, "-n liqo deployment/liqo-controller-manager is scaled to 0 replicas", "kubectl -n liqo scale --replicas=1 deployment/liqo-controller-manager"},
-		{"a tenant is cordoned", func() { change(tenant, func() { tenant.Spec.TenantCondition = authv1beta1.TenantCordoned }) },
-			func() { change(tenant, func() { tenant.Spec.TenantCondition = authv1beta1.TenantActive }) }, "Tenant turin in namespace tenant-of-turin is cordoned", "liqoctl uncordon tenant turin"},
-		{"a tenant is drained", func() { change(tenant, func() { tenant.Spec.TenantCondition = authv1beta1.TenantDrained }) },
-			func() { change(tenant, func() { tenant.Spec.TenantCondition = authv1beta1.TenantActive }) }, "Tenant turin in namespace tenant-of-turin is drained", "liqoctl activate tenant turin"},
-		{"partition", func() {
-			change(foreign, func() {
-				(*condition)[0].Status, (*condition)[0].Message = corev1beta1.StatusError, "i/o timeout"
-				foreign.Status.Modules.Networking.Conditions[0].Status = corev1beta1.StatusError
-			})
-			change(connection, func() { connection.Status.Value = networkingv1beta1.ConnectionError })
-		}, func() {
-			change(foreign, func() {
-				(*condition)[0].Status = corev1beta1.StatusEstablished
-				foreign.Status.Modules.Networking.Conditions[0].Status = corev1beta1.StatusEstablished
-			})
-			change(connection, func() { connection.Status.Value = networkingv1beta1.Connected })
-		}, "cluster turin is unreachable from rome: neither its API server nor the tunnel responds", "liqoctl force unpeer turin"},
-		{"the tunnel", func() { change(connection, func() { connection.Status.Value = networkingv1beta1.ConnectionError }) },
-			func() { change(connection, func() { connection.Status.Value = networkingv1beta1.Connected }) }, "Connection gw-turin in namespace tenant-of-turin is \"Error\"", "liqoctl network connect"},
-	} {
-		t.Run(fault.name, func(t *testing.T) {
-			fault.begin()
-			_, out := lines("doctor")
-			problem := out[max(strings.IndexAny(out, "✖!"), 0):]
+	for _, state := range brokenStates(w) {
+		passed := t.Run(state.name, func(t *testing.T) {
+			w.t = t
+			state.begin()
+			commands := []string{"doctor", "info", "status"}
+			codes, says := make([]int, len(commands)), make([]string, len(commands))
+			var group sync.WaitGroup
+			for i, command := range commands {
+				group.Go(func() { codes[i], says[i] = w.liqoctl(command) })
+			}
+			group.Wait()
+			problem := says[0][max(strings.IndexAny(says[0], "✖!"), 0):]
 			first, rest, _ := strings.Cut(problem, "\n")
 			cure, _, _ := strings.Cut(rest, "\n")
-			if !strings.Contains(first, fault.first) || !strings.Contains(cure, fault.cure) {
-				t.Errorf("doctor says first\n%s\n%s\nwant %q and %q in\n%s", first, cure, fault.first, fault.cure, out)
+			if !strings.Contains(first, state.first) || !strings.Contains(cure, state.cure) {
+				t.Fatalf("doctor prints first\n%s\n%s\nwant %q and %q in\n%s", first, cure, state.first, state.cure, says[0])
 			}
-			for _, command := range []string{"info", "status"} {
-				code, out := lines(command)
-				if joined := strings.Join(strings.Fields(strings.ReplaceAll(out, "│", " ")), " "); code != 0 || !strings.Contains(joined, fault.first) || !strings.Contains(joined, fault.cure) {
-					t.Errorf("%s, code %d, does not say %q and %q:\n%s", command, code, fault.first, fault.cure, out)
+			for i, command := range commands[1:] {
+				code, out := codes[i+1], says[i+1]
+				joined := strings.Join(strings.Fields(strings.ReplaceAll(out, "│", " ")), " ")
+				if code != 0 || !state.asks && (!strings.Contains(joined, state.first) || !strings.Contains(joined, state.cure)) {
+					t.Errorf("%s, code %d, does not say %q and %q:\n%s", command, code, state.first, state.cure, out)
 				}
 			}
-			fault.end()
-			if _, out := lines("doctor"); strings.Contains(out, "✖") {
-				t.Errorf("after the cure doctor says\n%s", out)
+			if state.cured != nil {
+				state.cured()
+			} else {
+				w.execute(state.cure)
+			}
+			if state.after != nil {
+				state.after()
+			}
+			if _, out := w.liqoctl("doctor"); out != healthy {
+				t.Errorf("after the cure doctor prints\n%s\nwant\n%s", out, healthy)
 			}
 		})
+		w.t = t
+		if !passed {
+			w.back(slices.Collect(maps.Keys(w.healthy))...)() // the next state begins in a healthy cluster
+		}
 	}
-	// Undone on both sides.
-	change(foreign, func() {
-		foreign.Status = corev1beta1.ForeignClusterStatus{Role: corev1beta1.RoleUnknown, ObservedGeneration: 1, TenantNamespace: foreign.Status.TenantNamespace}
+	// The peering is undone on both sides.
+	w.change(w.foreign, func() {
+		w.foreign.Status = corev1beta1.ForeignClusterStatus{Role: corev1beta1.RoleUnknown, ObservedGeneration: 1, TenantNamespace: w.foreign.Status.TenantNamespace}
 	})
-	for command, want := range map[string]string{"doctor": "✔ former peer turin", "info": "Former peers: turin", "info peer turin": "Former peer: the peering was undone", "status peer": "Former peer: the peering was undone"} {
-		if _, out := lines(command); !strings.Contains(out, want) || strings.Contains(out, "Role: ") {
+	const former = "Former peer: the peering was undone"
+	for command, want := range map[string]string{
+		"doctor": "✔ former peer turin", "info": "Former peers: turin", "info peer turin": former, "status peer": former,
+	} {
+		if _, out := w.liqoctl(command); !strings.Contains(out, want) || strings.Contains(out, "Role: ") {
 			t.Errorf("%s: no %q in\n%s", command, want, out)
 		}
+	}
+}
+
+// TestBrokenStatesInGuide keeps the table of page troubleshooting.md as the states of TestBrokenStatesOnAPIServer are.
+func TestBrokenStatesInGuide(t *testing.T) {
+	const begin, end = "<!-- begin of the table: go test ./internal/cli -run TestBrokenStatesInGuide -update -->\n", "<!-- end of the table -->\n"
+	page := filepath.Join("..", "..", "docs", "guide", "troubleshooting.md")
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(text), begin)
+	have, after, ends := strings.Cut(rest, end)
+	if !begins || !ends {
+		t.Fatalf("%s has no table between the lines %q and %q", page, begin, end)
+	}
+	states := brokenStates(&doctorWorld{})
+	var want strings.Builder
+	want.WriteString("| state | first line that doctor prints | cure |\n|---|---|---|\n")
+	seen := map[string]bool{}
+	for _, state := range states {
+		if seen[state.name] || state.name == "" || state.first == "" || state.cure == "" || state.begin == nil {
+			t.Errorf("the state %q is there twice or is not complete", state.name)
+		}
+		seen[state.name] = true
+		cure := state.cure
+		if state.cured == nil {
+			cure = "`" + cure + "`" // the test executes it
+		}
+		fmt.Fprintf(&want, "| %s | `%s` | %s |\n", state.name, state.first, cure)
+	}
+	if len(states) < 20 {
+		t.Errorf("there are %d states, want at least 20", len(states))
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(before+begin+want.String()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want.String(), have); diff != "" {
+		t.Errorf("the table of %s is not what doctor prints (go test ./internal/cli -run TestBrokenStatesInGuide -update writes it):\n%s", page, diff)
 	}
 }

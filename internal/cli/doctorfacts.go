@@ -78,11 +78,24 @@ func (c *cluster) doctorFacts(ctx context.Context, ask bool) *doctor.Cluster {
 // read lists objects, in all namespaces unless an option selects one. It ignores a kind that is not defined, which the check of the
 // definitions reports.
 func (p *patient) read(what string, list client.ObjectList, options ...client.ListOption) {
-	if err := p.List(p.ctx, list, options...); err != nil && !absent(err) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.Unread = append(p.Unread, fmt.Sprintf("%s can not be read: %v", what, err))
+	p.unreadable(what, p.List(p.ctx, list, options...))
+}
+
+// get reads one object and reports whether it could. It ignores an object that does not exist.
+func (p *patient) get(kind string, key client.ObjectKey, object client.Object) bool {
+	err := p.Get(p.ctx, key, object)
+	p.unreadable(kind+" "+key.String(), err)
+	return err == nil
+}
+
+// unreadable records the error of a read, unless nothing was there to read.
+func (p *patient) unreadable(what string, err error) {
+	if err == nil || absent(err) {
+		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Unread = append(p.Unread, fmt.Sprintf("%s can not be read: %v", what, err))
 }
 
 // installation reads the custom resource definitions, webhooks and endpoints that the chart installs.
@@ -159,12 +172,12 @@ func (p *patient) network() {
 		}
 		var secret corev1.Secret
 		name := client.ObjectKey{Namespace: peer.Status.TenantNamespace.Local, Name: gateway.secret()}
-		if err := p.Get(p.ctx, name, &secret); client.IgnoreNotFound(err) != nil {
-			p.Unread = append(p.Unread, fmt.Sprintf("Secret %s can not be read: %v", name, err))
-		}
+		p.get("Secret", name, &secret)
 		p.Keys[peer.Spec.ClusterID] = secret.Data[networkingv1beta1.SecretPublicKey]
 	}
-	if told, err := p.networkInfo(p.ctx); err == nil {
+	told, err := p.networkInfo(p.ctx)
+	p.unreadable("The address ranges", err)
+	if err == nil {
 		p.Told[ipamv1alpha1.NetworkTypePod] = told.PodCIDRs
 	}
 }
@@ -199,7 +212,7 @@ func (p *patient) parts() {
 	}
 	for i := range p.Nodes {
 		var lease coordinationv1.Lease
-		if p.Get(p.ctx, client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: p.Nodes[i].Name}, &lease) == nil {
+		if p.get("Lease", client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: p.Nodes[i].Name}, &lease) {
 			p.Leases = append(p.Leases, lease)
 		}
 	}

@@ -123,7 +123,7 @@ func (c *cluster) peers(ctx context.Context, ids []string) ([]*peerInfo, error) 
 	for i := range foreign.Items {
 		known[foreign.Items[i].Spec.ClusterID] = &foreign.Items[i]
 	}
-	if len(ids) == 0 {
+	if ids = unique(ids); len(ids) == 0 {
 		ids = sorted(known)
 	}
 	var unknown []error
@@ -138,7 +138,7 @@ func (c *cluster) peers(ctx context.Context, ids []string) ([]*peerInfo, error) 
 	}
 	out := make([]*peerInfo, 0, len(ids))
 	findings := c.diagnosis(ctx)
-	for _, id := range slices.Compact(ids) {
+	for _, id := range ids {
 		info := c.peerInfo(ctx, known[id])
 		info.Former = doctor.Former(known[id])
 		info.Problems = doctor.OfPeer(findings, id)

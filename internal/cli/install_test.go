@@ -59,7 +59,8 @@ func bare(t *testing.T) (liqoctl func(ctx context.Context, command string) (int,
 func TestInstallFindsOutOnAPIServer(t *testing.T) {
 	liqoctl, c := bare(t)
 	file := filepath.Join(t.TempDir(), "values.yaml")
-	code, said := liqoctl(t.Context(), "install --only-output-values --cluster-name rome --dump-values-path "+file+" --set ipam.reservedSubnets={10.200.0.0/16} --api-server-url https://rome:6443")
+	code, said := liqoctl(t.Context(), "install --only-output-values --cluster-name rome --api-server-url https://rome:6443 --dump-values-path "+file+
+		" --set ipam.reservedSubnets={10.200.0.0/16} --cluster-labels region=north --set discovery.config.clusterLabels.region=null")
 	for _, want := range []string{
 		"INFO  Provider: kubeadm, from ConfigMap kubeadm-config in namespace kube-system\n",
 		"Cluster ID: rome, from what was asked for (--cluster-id)\n",
@@ -295,7 +296,7 @@ func TestUpgradeOnAPIServer(t *testing.T) {
 		t.Fatalf("code %d: %s", code, said)
 	}
 
-	// The tag of an installation is that of its version: Helm fills in what an upgrade leaves out from the installation before.
+	// The tag of an installation is that of its version, also after an installation that was given another tag.
 	for _, step := range []struct{ command, said, tag string }{
 		{"upgrade --set tag=v0.0.0-alpha", "All Set!", "v0.0.0-alpha"},
 		{"upgrade", "WARN  The tag v0.0.0-alpha that the installation was given is replaced by", version.Version},

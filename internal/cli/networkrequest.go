@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -124,9 +125,7 @@ func (c *cluster) withdrawNetwork(ctx context.Context, namespace, provider strin
 		if err != nil {
 			return err
 		}
-		made = append(made, slices.DeleteFunc(objects, func(o client.Object) bool {
-			return !slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == ours[0].GetUID() })
-		})...)
+		made = append(made, ownedByAny(objects, ours)...)
 	}
 	if err := c.deleteAll(ctx, ours, true); err != nil {
 		return err
@@ -144,4 +143,15 @@ func (c *cluster) withdrawNetwork(ctx context.Context, namespace, provider strin
 		}
 	}
 	return nil
+}
+
+// ownedByAny returns the objects with an owner reference to one of the owners.
+func ownedByAny(objects, owners []client.Object) []client.Object {
+	uids := map[types.UID]bool{}
+	for _, owner := range owners {
+		uids[owner.GetUID()] = true
+	}
+	return slices.DeleteFunc(objects, func(o client.Object) bool {
+		return !slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return uids[ref.UID] })
+	})
 }

@@ -52,10 +52,11 @@ func (n *namespaceChoice) validate(args []string) error {
 	return nil
 }
 
-// resolve returns the names of the selected namespaces. It fails if a named namespace does not exist.
+// resolve returns the names of the selected namespaces, each once. It fails if a named namespace does not exist.
 func (n *namespaceChoice) resolve(ctx context.Context, c *cluster, args []string) ([]string, error) {
 	if n.selector == "" {
-		for _, name := range args {
+		names := unique(args)
+		for _, name := range names {
 			if err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); err != nil {
 				if apierrors.IsNotFound(err) {
 					return nil, fmt.Errorf("there is no namespace %s in the cluster: create it first (kubectl create namespace %s)", name, name)
@@ -63,7 +64,7 @@ func (n *namespaceChoice) resolve(ctx context.Context, c *cluster, args []string
 				return nil, fmt.Errorf("reading namespace %s: %w", name, err)
 			}
 		}
-		return args, nil
+		return names, nil
 	}
 	selector, err := labels.Parse(n.selector)
 	if err != nil {

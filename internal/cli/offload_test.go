@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
@@ -121,5 +123,22 @@ func TestOffloadAgainOnAPIServer(t *testing.T) {
 	}
 	if liqoctl(); spec().PodOffloadingStrategy != offloadingv1beta1.PodsLocal {
 		t.Errorf("with nothing on the command line: %+v", spec())
+	}
+}
+
+// TestNamedTwiceIsOnce: a namespace or a peer that is named twice, anywhere on the command line, counts once, in the order of the command line.
+func TestNamedTwiceIsOnce(t *testing.T) {
+	c := fakeCluster("rome",
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "blog"}},
+		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}},
+		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "turin"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "turin"}})
+	c.namespace = "liqo"
+	names, err := (&namespaceChoice{}).resolve(t.Context(), c, []string{"shop", "blog", "shop"})
+	if want := []string{"shop", "blog"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("namespaces %v, want %v: %v", names, want, err)
+	}
+	peers, err := c.peers(t.Context(), []string{"turin", "milan", "turin"})
+	if ids := namesOf(peers, func(p *peerInfo) string { return p.ClusterID }); err != nil || !slices.Equal(ids, []string{"turin", "milan"}) {
+		t.Errorf("peers %v: %v", ids, err)
 	}
 }

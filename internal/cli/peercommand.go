@@ -108,14 +108,7 @@ func (c *cluster) sealed(ctx context.Context, token *peering.Token, pinned bool)
 		}
 		token.Pin = peering.PinOf(certificate)
 	}
-	secret, err := door.EnsureSecret(ctx, options)
-	if err != nil {
-		return "", err
-	}
-	if token.ID, err = peering.NewTokenID(rand.Reader); err != nil {
-		return "", err
-	}
-	return token.Text(secret.Data[peering.DoorSecretKey]), nil
+	return door.Issue(ctx, options, token)
 }
 
 // doorURL returns the URL at which consumers reach the authentication service.

@@ -69,10 +69,7 @@ func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prep
 		c.Warn("%s", doubt)
 	}
 	computed, networks := install.Values(request, facts, rand.Uint64())
-	out.values = install.Merge(facts.Installed, computed, given)
-	if tag, _ := out.values["tag"].(string); tag == "" {
-		out.values["tag"] = "" // explicitly empty, because Helm would reuse the tag of the previous installation
-	}
+	out.values = install.DropNulls(install.Merge(facts.Installed, computed, given), chart.Values)
 	c.Info("%s", install.Summary(install.Parameters(request, facts, out.values, networks, evidence)))
 	for _, note := range facts.Cloud.Notes {
 		c.Warn("%s", note)

@@ -52,8 +52,7 @@ func (a *app) testNetworkCommand() *cobra.Command {
 		Short: "Check that pods, services and nodes of peered clusters reach each other",
 		Long: "Run a server on every node of the local cluster, the consumer, and of its providers, and have each of them ask all others: by\n" +
 			"address, by the name of their Service, from the host network, and the outside. Further checks are chosen by flags. What\n" +
-			"fails is tried again a few times; then every failing pair is named and the exit code is 1. Nodes of one provider are not expected\n" +
-			"to reach pods of another: the providers know each other's pods only, through the consumer.\n\n" +
+			"fails is tried again a few times; then every failing pair is named and the exit code is 1.\n\n" +
 			"The servers stay in namespace " + testNamespacePrefix + "-CLUSTER-ID, with the ID of the consumer, for the next run, unless --rm removes them.",
 		Example: example(`
 			# A consumer and two providers

@@ -139,24 +139,15 @@ func planChecks(w *testedWorld, o *testOptions) []testCheck {
 		for _, e := range c.endpoints {
 			endpoints = append(endpoints, whoami(e.address.String(), 80))
 		}
-		// The nodes of a provider are known to the consumer, but not to other providers of the consumer.
-		var near []string
-		known := w.names(c.id, w.clusters[0].id)
-		if i == 0 {
-			known = w.names()
-		}
-		for _, e := range c.endpoints {
-			if slices.Contains(known, e.pod) {
-				near = append(near, whoami(e.address.String(), 80))
-			}
-		}
 		// kube-proxy chooses the replica for each request. Sending as many requests as there are replicas most likely reaches several
 		// clusters.
 		for range w.replicas {
 			service = append(service, whoami(testName+"."+testNamespaceOf(w.clusters[0].id), 80))
 		}
 		for _, n := range c.nodes {
-			ports = append(ports, whoami(n.address.String(), c.nodePort))
+			for range w.replicas { // each node chooses too, for callers of its node port
+				ports = append(ports, whoami(n.address.String(), c.nodePort))
+			}
 		}
 		for _, host := range c.balancers {
 			balancers = append(balancers, whoami(host, 80))
@@ -176,7 +167,7 @@ func planChecks(w *testedWorld, o *testOptions) []testCheck {
 		add("pod to pods", c.pods, testCheck{urls: endpoints, everyone: true})
 		if !o.basic {
 			add("pod to Service", c.pods, testCheck{urls: service})
-			add("host network to pods", c.hosts, testCheck{urls: near, everyone: true, replicas: known})
+			add("host network to pods", c.hosts, testCheck{urls: endpoints, everyone: true})
 			if o.outside != "" {
 				add("pod to the outside", c.pods, testCheck{urls: []string{o.outside}, anything: true})
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -24,4 +25,15 @@ func example(text string) string {
 		lines[i] = "  " + strings.TrimPrefix(line, strings.Repeat("\t", indent))
 	}
 	return fmt.Sprintf(strings.TrimRight(strings.Join(lines, "\n"), " \t\n"), programName(os.Args))
+}
+
+// unique returns each of the words once, in the order in which they first occur.
+func unique(words []string) []string {
+	var out []string
+	for _, word := range words {
+		if !slices.Contains(out, word) {
+			out = append(out, word)
+		}
+	}
+	return out
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -89,7 +88,7 @@ func (c *cluster) offloaded(ctx context.Context, names []string) ([]string, erro
 			return nil, fmt.Errorf("reading NamespaceOffloading %s: %w", key, err)
 		}
 	}
-	return slices.Compact(kept), nil
+	return kept, nil
 }
 
 // unoffload deletes all NamespaceOffloadings before it waits for the first. Kubernetes takes seconds to delete a namespace, but deletes

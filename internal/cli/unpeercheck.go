@@ -17,41 +17,37 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// checkUnpeer fails, before any change is made, if the local control plane does not reach the provider. The pods there could not be
-// stopped, and would run at the same time as their local replacements. It allows a peering without any resources or identity of the
-// provider to be removed.
+// checkUnpeer fails, before any change is made, if the local control plane does not reach the provider, or does not run, so that nobody
+// knows. The pods there could not be stopped, and would run at the same time as their local replacements. It allows a peering without any
+// resources or identity of the provider to be removed.
 func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) error {
 	foreign := &corev1beta1.ForeignCluster{}
 	err := c.Get(ctx, client.ObjectKey{Name: provider}, foreign)
 	if client.IgnoreNotFound(err) != nil {
 		return c.error(fmt.Errorf("reading ForeignCluster %s: %w", provider, err))
 	}
-	lost := unreachableSince(foreign)
-	if err != nil || lost == nil || namespace == "" {
+	if err != nil || namespace == "" {
 		return nil
 	}
-	uses, begun := 0, ""
-	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.VirtualNodeList{}, &authv1beta1.IdentityList{}} {
-		if err := c.listOfPeer(ctx, list, namespace, provider); err != nil {
-			return err
-		}
-		objects, err := objectsOf(list)
-		if err != nil {
-			return err
-		}
-		for _, object := range objects {
-			uses++
-			if since := object.GetDeletionTimestamp(); since != nil && begun == "" {
-				begun = fmt.Sprintf("%s is being deleted since %s", c.name(object), since.UTC().Format(time.RFC3339))
-			}
-		}
+	uses, begun, err := c.usesOf(ctx, provider, namespace)
+	if err != nil || uses == 0 {
+		return err
 	}
-	if uses == 0 {
+	if err := c.awaitVerdict(ctx, foreign, namespace); err != nil {
+		return err
+	}
+	lost := unreachableSince(foreign)
+	if lost == nil && !c.unmanaged {
 		return nil
 	}
 	state := "Nothing was changed: the pods in " + provider + " can not be stopped now, and would run twice once they are replaced elsewhere"
 	if begun != "" {
 		state = "An earlier unpeer is half done: " + begun + ". It continues when " + provider + " can be reached; what is not deleted yet stays until then"
+	}
+	if lost == nil {
+		return c.error(fmt.Errorf("whether cluster %s reaches the API server of %s is not known: no pod of Deployment %s in namespace %s of %s is available\n%s\n"+
+			"Run the command again when one is. Where cluster %s is gone for good: liqoctl force unpeer %s",
+			c.id, provider, deploymentName, c.namespace, c.id, state, provider, provider))
 	}
 	since := lost.LastTransitionTime.UTC().Format(time.RFC3339)
 	if refusesIdentity(lost) { // the provider responds, so it is not gone for good
@@ -62,6 +58,27 @@ func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) e
 	return c.error(fmt.Errorf("cluster %s does not reach the API server of %s, %s, since %s: %s\n%s\n"+
 		"Run the command again when it does (liqoctl info peer %s shows it). Where cluster %s is gone for good: liqoctl force unpeer %s",
 		c.id, provider, foreign.Status.APIServerURL, since, lost.Message, state, provider, provider, provider))
+}
+
+// usesOf returns the number of objects by which the cluster uses resources or an identity of the provider. begun names the first of them
+// that is being deleted.
+func (c *cluster) usesOf(ctx context.Context, provider, namespace string) (uses int, begun string, err error) {
+	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.VirtualNodeList{}, &authv1beta1.IdentityList{}} {
+		if err := c.listOfPeer(ctx, list, namespace, provider); err != nil {
+			return 0, "", err
+		}
+		objects, err := objectsOf(list)
+		if err != nil {
+			return 0, "", err
+		}
+		for _, object := range objects {
+			uses++
+			if since := object.GetDeletionTimestamp(); since != nil && begun == "" {
+				begun = fmt.Sprintf("%s is being deleted since %s", c.name(object), since.UTC().Format(time.RFC3339))
+			}
+		}
+	}
+	return uses, begun, nil
 }
 
 // refusesIdentity reports whether the API server is reachable but rejects the certificate: the certificate has expired, or its user is

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,9 +19,10 @@ import (
 // partition has a cluster report that the API server of its peer can't be reached, or can again.
 func (w *world) partition(t *testing.T, of, from string, down bool) {
 	t.Helper()
+	ctx := context.Background() // it is called while commands run, too: a context of the test is of another bubble
 	c := w.clusters[of].client
 	foreign := &corev1beta1.ForeignCluster{}
-	if err := c.Get(t.Context(), client.ObjectKey{Name: from}, foreign); err != nil {
+	if err := c.Get(ctx, client.ObjectKey{Name: from}, foreign); err != nil {
 		t.Fatal(err)
 	}
 	condition := corev1beta1.Condition{
@@ -30,7 +32,7 @@ func (w *world) partition(t *testing.T, of, from string, down bool) {
 		condition.Status, condition.Reason, condition.Message = corev1beta1.StatusError, "NoAnswer", "dial tcp 192.0.2.2:6443: i/o timeout"
 	}
 	foreign.Status.APIServerURL, foreign.Status.Conditions = "https://"+from, []corev1beta1.Condition{condition}
-	if err := c.Status().Update(t.Context(), foreign); err != nil {
+	if err := c.Status().Update(ctx, foreign); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
 )
 
 type peer = corev1beta1.ForeignCluster
@@ -52,35 +54,55 @@ func virtualNodes(r *report) {
 	}
 }
 
-// namespaces checks the offloaded namespaces: the phase of each, and whether two of them want the same namespace name in the providers.
+// namespaces checks the offloaded namespaces: the phase of each, and whether two of them want the same remote namespace in one provider.
 func namespaces(r *report) {
-	wanted := map[string]string{}
+	type claim struct {
+		namespace string
+		providers []string
+	}
+	claims := map[string][]claim{} // by the name of the remote namespace
+	nodes := r.labeledVirtualNodes()
 	for i := range r.Offloadings {
 		o := &r.Offloadings[i]
 		r.about(partOffloading, failing(o))
 		switch o.Status.OffloadingPhase {
 		case offloadingv1beta1.PhaseReady:
 		case offloadingv1beta1.PhaseNoClusterSelected:
-			r.warn("peer with a cluster whose virtual node matches, or change the selector: liqoctl offload namespace "+o.Namespace, "namespace %s is offloaded, and no cluster is selected", o.Namespace)
+			r.warn("peer with a cluster whose virtual node matches, or select all clusters: liqoctl offload namespace "+o.Namespace+" --selector=",
+				"namespace %s is offloaded, and no cluster is selected", o.Namespace)
 		default:
 			r.fail("see kubectl describe namespaceoffloading -n "+o.Namespace, "namespace %s: %s%s", o.Namespace, phase(o), twins(o)).
 				fromManager = o.Status.OffloadingPhase == ""
 		}
-		twin := ""
-		switch o.Spec.NamespaceMappingStrategy {
-		case offloadingv1beta1.EnforceSameName:
-			twin = o.Namespace
-		case offloadingv1beta1.SelectedName:
-			twin = o.Spec.RemoteNamespaceName
+		remote := offload.RemoteNamespace(&o.Spec, o.Namespace, r.ID)
+		mine := claim{o.Namespace, offload.Selected(o.Spec.ClusterSelector, nodes)}
+		for _, other := range claims[remote] {
+			shared := slices.DeleteFunc(slices.Clone(mine.providers), func(id string) bool { return !slices.Contains(other.providers, id) })
+			if len(shared) > 0 {
+				r.fail("liqoctl unoffload namespace "+o.Namespace+", then offload it with another name (--remote-namespace-name) or to other clusters (--selector)",
+					"namespaces %s and %s both want to be %s in %s %s", other.namespace, o.Namespace, remote, plural(len(shared), "cluster"), strings.Join(shared, ", "))
+				break
+			}
 		}
-		if first, taken := wanted[twin]; twin != "" && taken {
-			r.fail("unoffload one of them, and offload it with another name", "namespaces %s and %s both want to be %s in other clusters", first, o.Namespace, twin)
-		}
-		wanted[twin] = o.Namespace
+		claims[remote] = append(claims[remote], mine)
 	}
 	if len(r.Offloadings) > 0 {
 		r.healthy("%d offloaded, all ready", len(r.Offloadings))
 	}
+}
+
+// labeledVirtualNodes returns the virtual nodes with the labels of their Nodes added. Cluster selectors match these too.
+func (r *report) labeledVirtualNodes() []offloadingv1beta1.VirtualNode {
+	out := slices.Clone(r.VirtualNodes)
+	for i := range out {
+		labels := map[string]string{}
+		maps.Copy(labels, out[i].Labels)
+		if at := slices.IndexFunc(r.Nodes, func(n corev1.Node) bool { return n.Name == out[i].Name }); at >= 0 {
+			maps.Copy(labels, r.Nodes[at].Labels)
+		}
+		out[i].Labels = labels
+	}
+	return out
 }
 
 func phase(o *offloadingv1beta1.NamespaceOffloading) string {

@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"liqo.io/liqo/api"
+)
+
+// mayNotGet makes the API server refuse to read single objects.
+func mayNotGet(c *cluster) {
+	c.WithWatch = interceptor.NewClient(c.WithWatch, interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "objects"}, key.Name, nil)
+		},
+	})
+}
+
+// TestVirtualNodeSecretMustBeReadable: a virtual node is not made of a Secret that can not be checked, and the error names the Secret and the cure.
+func TestVirtualNodeSecretMustBeReadable(t *testing.T) {
+	c := fakeCluster("rome", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-milan", Name: "kubeconfig-x"}})
+	refused := func(name, want string) {
+		t.Helper()
+		if err := c.offloads(t.Context(), "tenant-of-milan", name); err == nil || !strings.Contains(cured(err).Error(), want) {
+			t.Errorf("Secret %s: %v, want %q", name, err, want)
+		}
+	}
+	if err := c.offloads(t.Context(), "tenant-of-milan", "kubeconfig-x"); err != nil {
+		t.Error(err)
+	}
+	refused("kubeconfig-y", "in namespace tenant-of-milan: give one with the kubeconfig of a ResourceSlice, kubeconfig-resourceslice-NAME")
+	mayNotGet(c)
+	refused("kubeconfig-x", "reading Secret kubeconfig-x in namespace tenant-of-milan: ")
+	refused("kubeconfig-x", "The user of the kubeconfig lacks this right")
+}
+
+// TestDoctorNamesWhatItCanNotRead: a single object that the doctor may not read is named, like a list.
+func TestDoctorNamesWhatItCanNotRead(t *testing.T) {
+	c := fakeCluster("rome", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}})
+	c.namespace = "liqo"
+	mayNotGet(c)
+	unread := strings.Join(c.doctorFacts(t.Context(), false).Unread, "\n")
+	for _, want := range []string{
+		"Lease kube-node-lease/milan can not be read: ",
+		"The address ranges can not be read: reading ConfigMap liqo-network-configmap in namespace liqo: ",
+	} {
+		if !strings.Contains(unread, want) {
+			t.Errorf("no %q in\n%s", want, unread)
+		}
+	}
+}

@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"errors"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	kubetesting "liqo.io/liqo/internal/testing"
+)
+
+// brokenState is a fault that the objects of a cluster show.
+type brokenState struct {
+	name  string
+	begin func()
+	// first is part of the first problem that doctor prints, cure is part of its cure.
+	first, cure string
+	// asks means that only doctor finds the fault, with a request to the peer. info and status make no such request.
+	asks bool
+	// after does what the controllers do once cure, which is a command then, was executed. It is nil if nothing remains to be done.
+	after func()
+	// cured is set where cure is no command that works on an API server alone. It writes what the objects become when a person follows the cure, and its
+	// comment says why the cure can't be executed.
+	cured func()
+}
+
+// brokenStates are the faults that doctor is promised to find. Page troubleshooting.md lists them.
+func brokenStates(w *doctorWorld) []brokenState {
+	var out []brokenState
+	for _, states := range [][]brokenState{installationStates(w), networkStates(w), identityStates(w), tenantStates(w), offloadingStates(w)} {
+		out = append(out, states...)
+	}
+	return out
+}
+
+func installationStates(w *doctorWorld) []brokenState {
+	none := int32(0)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-controller-manager-x", Labels: map[string]string{"app": "liqo"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "controller-manager", Image: "x"}}},
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "vkoptionstemplates.offloading.liqo.io"}}
+	return []brokenState{
+		{
+			name: "the controller manager is scaled to zero",
+			begin: func() {
+				w.change(w.manager, func() { w.manager.Spec.Replicas, w.manager.Status = &none, appsv1.DeploymentStatus{} })
+			},
+			first: "-n liqo deployment/liqo-controller-manager is scaled to 0 replicas; until it runs, nothing is reconciled",
+			cure:  "kubectl -n liqo scale --replicas=1 deployment/liqo-controller-manager",
+		},
+		{
+			name: "the controller manager crashes",
+			begin: func() {
+				w.change(w.manager, func() {
+					w.manager.Status.AvailableReplicas, w.manager.Status.ReadyReplicas = 0, 0
+				})
+				pod.ResourceVersion = ""
+				create(w.t, w.client, pod)
+				w.change(pod, func() {
+					pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "controller-manager", State: corev1.ContainerState{
+						Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"},
+					}}}
+				})
+			},
+			first: "-n liqo deployment/liqo-controller-manager: 0 of 1 pods are available: container controller-manager of pod liqo-controller-manager-x",
+			cure:  "kubectl describe -n liqo deployment/liqo-controller-manager",
+			// The command shows why the pod crashes; a kubelet starts it again.
+			cured: func() { w.remove(pod); w.back(w.manager)() },
+		},
+		{
+			name: "a DaemonSet of the installation matches no node",
+			begin: func() {
+				w.change(w.fabric, func() { w.fabric.Status = appsv1.DaemonSetStatus{} })
+			},
+			first: "-n liqo daemonset/liqo-fabric: no node matches, none of its pods runs",
+			cure:  "see nodeSelector, affinity and tolerations in kubectl get -n liqo daemonset/liqo-fabric -o yaml",
+			// The DaemonSet controller of Kubernetes counts the nodes that match then.
+			cured: w.back(w.fabric),
+		},
+		{
+			name: "an upgrade stopped halfway",
+			begin: func() {
+				w.change(w.fabric, func() { w.fabric.Spec.Template.Spec.Containers[0].Image = "registry.liqo.io/liqo/fabric:v0.0.1" })
+			},
+			first: "-n liqo daemonset/liqo-fabric: component of version v0.0.1, the installation is",
+			cure:  "finish the upgrade: liqoctl upgrade",
+			// The upgrade waits for pods.
+			cured: w.back(w.fabric),
+		},
+		{
+			name: "the installation has no version",
+			begin: func() {
+				w.change(w.manager, func() { delete(w.manager.Labels, labelVersion) })
+			},
+			first: "the Deployment of the controller manager has no label with the version",
+			cure:  "install with liqoctl or the chart",
+			// The installation waits for pods.
+			cured: w.back(w.manager),
+		},
+		{
+			name: "a process was killed while it changed the installation",
+			begin: func() {
+				holder, lasts := "liqoctl-on-a-laptop", int32(60)
+				w.change(w.lock, func() {
+					w.lock.Spec.HolderIdentity, w.lock.Spec.LeaseDurationSeconds, w.lock.Spec.RenewTime = &holder, &lasts, microTime(time.Now().Add(-time.Hour))
+				})
+			},
+			first: "liqoctl-on-a-laptop changed the installation in namespace liqo and ended before it was done",
+			cure:  "run the command again: liqoctl install, upgrade or uninstall",
+			// The command waits for pods, and releases the lock at its end.
+			cured: w.back(w.lock),
+		},
+		{
+			name: "a custom resource definition is missing",
+			begin: func() {
+				if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
+					w.t.Fatal(err)
+				}
+				w.remove(crd)
+				kubetesting.Eventually(w.t, 30*time.Second, "the definition to be gone", func() error {
+					if err := w.read(crd.DeepCopy()); !apierrors.IsNotFound(err) {
+						return errors.Join(errors.New("it is there"), err)
+					}
+					return nil
+				})
+			},
+			first: "custom resource definition vkoptionstemplates.offloading.liqo.io is missing",
+			cure:  "liqoctl upgrade brings the definitions of this version",
+			// The upgrade waits for pods.
+			cured: func() {
+				crd.ResourceVersion, crd.UID, crd.DeletionTimestamp, crd.Finalizers, crd.Status = "", "", nil, nil, apiextensionsv1.CustomResourceDefinitionStatus{}
+				create(w.t, w.client, crd)
+				kubetesting.Eventually(w.t, 30*time.Second, "the definition to be established", func() error {
+					if err := w.read(crd); err != nil || !crdEstablished(crd).done {
+						return errors.Join(errors.New("it is not established"), err)
+					}
+					return nil
+				})
+			},
+		},
+		{
+			name: "the CA of a webhook has expired",
+			begin: func() {
+				w.change(w.hooks, func() { w.hooks.Webhooks[0].ClientConfig.CABundle = w.certificateBetween(-10*time.Hour, -time.Hour) })
+			},
+			first: "webhook pod.mutate.liqo.io: its CA ended at",
+			cure:  "kubectl -n liqo rollout restart deployment/liqo-controller-manager",
+			after: func() { w.restarted(w.manager); w.back(w.hooks)() },
+		},
+		{
+			name: "no pod serves a webhook",
+			begin: func() {
+				no := false
+				w.change(w.backend, func() { w.backend.Endpoints[0].Conditions.Ready = &no })
+			},
+			first: "webhook pod.mutate.liqo.io: Service liqo-webhook in namespace liqo has no ready endpoint",
+			cure:  "see whether the pods of that Service run and are ready",
+			// Kubernetes adds a pod to the EndpointSlice when a kubelet reports it ready.
+			cured: w.back(w.backend),
+		},
+		{
+			name: "the leader does not renew its lease",
+			begin: func() {
+				w.change(w.leader, func() { w.leader.Spec.RenewTime = microTime(time.Now().Add(-2 * time.Hour)) })
+			},
+			first: "Lease leader in namespace liqo: its holder liqo-controller-manager-x was last heard of 2h0m",
+			cure:  "see whether its holder runs: a new one takes over by itself",
+			// A pod renews the lease.
+			cured: w.back(w.leader),
+		},
+	}
+}
+
+func networkStates(w *doctorWorld) []brokenState {
+	none := int32(0)
+	return []brokenState{
+		{
+			name: "a range of the cluster is taken",
+			begin: func() {
+				full := ready(1)
+				full.Status, full.Reason, full.Message = metav1.ConditionFalse, "Full", "10.70.0.0/16 is in use"
+				w.change(w.external, func() { w.external.Status.CIDR, w.external.Status.Conditions = "", []metav1.Condition{full} })
+			},
+			first: "Network external-cidr in namespace liqo: Full, 10.70.0.0/16 is in use",
+			cure:  "give it another range, or free the one that is in its way",
+			// The IPAM allocates the range once it is free.
+			cured: w.back(w.external),
+		},
+		{
+			name: "two ranges overlap",
+			begin: func() {
+				w.change(w.remapped, func() { w.remapped.Status.CIDR = "10.1.128.0/17" })
+			},
+			first: "Network pod-cidr in namespace liqo (10.1.0.0/16) and Network turin-pod in namespace tenant-of-turin (10.1.128.0/17) overlap",
+			cure:  "disconnect the peer that has the range (liqoctl network reset) and connect it again",
+			// The command needs the other cluster.
+			cured: w.back(w.remapped),
+		},
+		{
+			name: "the installation has other pod ranges than the cluster",
+			begin: func() {
+				w.change(w.told, func() { w.told.Data["POD_CIDRS"] = "10.9.0.0/16,10.2.0.0/16" })
+			},
+			first: "the installation was told the pod range 10.9.0.0/16, the Networks have 10.1.0.0/16, 10.2.0.0/16",
+			cure:  "install again with the ranges that the cluster has (liqoctl upgrade)",
+			// The upgrade waits for pods.
+			cured: w.back(w.told),
+		},
+		{
+			name: "the ranges of a peer are not mapped",
+			begin: func() {
+				w.change(w.configuration, func() { w.configuration.Status.Conditions = nil })
+			},
+			first: "Configuration turin in namespace tenant-of-turin: the peer's ranges have no place here yet",
+			cure:  "see Networks of the namespace: kubectl get networks.ipam.liqo.io -n tenant-of-turin",
+			// The command shows what is in the way; a controller reports the mapped ranges.
+			cured: w.back(w.configuration),
+		},
+		{
+			name: "a gateway is scaled to zero",
+			begin: func() {
+				w.change(w.gateway, func() { w.gateway.Spec.Replicas, w.gateway.Status = &none, appsv1.DeploymentStatus{} })
+				w.change(w.connection, func() { w.connection.Status.Value = networkingv1beta1.ConnectionError })
+			},
+			first: "-n tenant-of-turin deployment/gw-turin is scaled to 0 replicas",
+			cure:  "kubectl -n tenant-of-turin scale --replicas=1 deployment/gw-turin",
+			after: w.back(w.connection),
+		},
+		{
+			name: "the tunnel is down",
+			begin: func() {
+				w.change(w.connection, func() { w.connection.Status.Value = networkingv1beta1.ConnectionError })
+			},
+			first: "Connection gw-turin in namespace tenant-of-turin is \"Error\"",
+			cure:  "liqoctl network connect tells what is in the way",
+			// The command needs the other cluster.
+			cured: w.back(w.connection),
+		},
+		{
+			name: "a gateway reports nothing any more",
+			begin: func() {
+				w.change(w.connection, func() {
+					w.connection.Status.Latency = &networkingv1beta1.ConnectionLatency{Value: "1ms", Timestamp: metav1.NewTime(time.Now().Add(-time.Hour))}
+				})
+			},
+			first: "Connection gw-turin in namespace tenant-of-turin: nothing was measured for 1h0m",
+			cure:  "see the log of container gateway in the pods of the gateway",
+			// A gateway measures the tunnel.
+			cured: w.back(w.connection),
+		},
+	}
+}

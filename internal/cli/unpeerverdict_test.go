@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/network"
+)
+
+// firstMoment is when the clock of each command in a world begins, see synctest.
+var firstMoment = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// loseTunnel has a gateway of a cluster report that it lost the tunnel to the peer.
+func (w *world) loseTunnel(t *testing.T, of, to string, at time.Time) {
+	t.Helper()
+	c := w.clusters[of].client
+	connection := &networkingv1beta1.Connection{
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(to), Name: "lost", Labels: map[string]string{api.LabelRemoteClusterID: to}},
+		Spec:       networkingv1beta1.ConnectionSpec{Type: networkingv1beta1.ConnectionClient, GatewayRef: corev1.ObjectReference{Name: to}},
+	}
+	if err := c.Create(t.Context(), connection); err != nil {
+		t.Fatal(err)
+	}
+	connection.Status.Value = networkingv1beta1.ConnectionError
+	connection.Status.Conditions = []metav1.Condition{{
+		Type: network.ConnectionCondition, Status: metav1.ConditionFalse, Reason: networkingv1beta1.ConnectionError, LastTransitionTime: metav1.NewTime(at),
+	}}
+	if err := c.Status().Update(t.Context(), connection); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestUnpeerRightAfterACut: when a tunnel was lost a moment ago, the condition of the API server counts only once it had the time to show a cut. A lost tunnel
+// alone hinders nobody.
+func TestUnpeerRightAfterACut(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	peered := w.in(t, w.snapshot(), "peer"+lawBoth, nil).left
+	for name, test := range map[string]struct {
+		// ago is when the tunnel was lost, noticed is when the control plane notices that the API server does not respond; 0: it does respond.
+		ago, noticed time.Duration
+		// after and before limit when the first object is deleted, where one is.
+		after, before time.Duration
+	}{
+		"a cut":                            {ago: 3 * time.Second, noticed: 20 * time.Second},
+		"a cut, and clocks that differ":    {ago: -time.Hour, noticed: 20 * time.Second},
+		"only the tunnel":                  {ago: 3 * time.Second, after: judgedWithin - 3*time.Second, before: judgedWithin + 10*time.Second},
+		"only the tunnel, since some time": {ago: judgedWithin, before: 10 * time.Second},
+	} {
+		w.begin(peered)
+		w.partition(t, "rome", "milan", false)
+		w.loseTunnel(t, "rome", "milan", firstMoment.Add(-test.ago))
+		at := w.snapshot()
+		for _, command := range []string{"unpeer" + lawBoth, "unpeer milan" + lawOne} {
+			var deleted time.Time
+			ran := w.in(t, at, command, func() {
+				if test.noticed > 0 {
+					time.AfterFunc(test.noticed, func() { w.partition(t, "rome", "milan", true) })
+				}
+				w.answer = func(request string, _ *http.Request) (*http.Response, error) {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					if deleted.IsZero() && strings.Contains(request, " DELETE ") {
+						deleted = time.Now()
+					}
+					return nil, nil
+				}
+			})
+			if test.noticed > 0 {
+				told := strings.Contains(ran.said, "cluster rome does not reach the API server of milan") && strings.Contains(ran.said, "liqoctl force unpeer milan")
+				if ran.code != 1 || ran.wrote != 0 || !told {
+					t.Errorf("%s, %s: code %d, %d changes: %s", name, command, ran.code, ran.wrote, ran.said)
+				}
+				continue
+			}
+			if since := deleted.Sub(firstMoment); ran.code != 0 || since < test.after || since > test.before {
+				t.Errorf("%s, %s: code %d, the first object is deleted after %s, want %s to %s: %s", name, command, ran.code, since, test.after, test.before, ran.said)
+			}
+		}
+	}
+}
+
+// TestUnpeerWithoutAControllerManager: a condition that nobody keeps says nothing, so nothing is changed.
+func TestUnpeerWithoutAControllerManager(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	peered := w.in(t, w.snapshot(), "peer"+lawBoth, nil).left
+	for name, change := range map[string]func(*appsv1.Deployment){
+		"scaled down": func(d *appsv1.Deployment) { *d.Spec.Replicas = 0 },
+		"crashing":    func(d *appsv1.Deployment) { d.Status.AvailableReplicas, d.Status.UnavailableReplicas = 0, 1 },
+	} {
+		w.begin(peered)
+		w.partition(t, "rome", "milan", false)
+		c, deployment := w.clusters["rome"].client, &appsv1.Deployment{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: deploymentName}, deployment); err != nil {
+			t.Fatal(err)
+		}
+		change(deployment)
+		status := deployment.Status
+		if err := c.Update(t.Context(), deployment); err != nil {
+			t.Fatal(err)
+		}
+		deployment.Status = status
+		if err := c.Status().Update(t.Context(), deployment); err != nil {
+			t.Fatal(err)
+		}
+		at := w.snapshot()
+		for _, command := range []string{"unpeer" + lawBoth, "unpeer milan" + lawOne, "unpeer --dry-run" + lawBoth, "delete virtualnode milan" + lawOne} {
+			ran := w.in(t, at, command, nil)
+			if diff := cmp.Diff(essence(at), essence(ran.left)); ran.code != 1 || ran.wrote != 0 || diff != "" {
+				t.Errorf("%s, %s: code %d, %d changes: %s%s", name, command, ran.code, ran.wrote, ran.said, diff)
+			}
+			for _, want := range []string{
+				"no pod of Deployment liqo-controller-manager in namespace liqo of rome is available", "Nothing was changed", "liqoctl force unpeer milan",
+			} {
+				if !strings.Contains(ran.said, want) {
+					t.Errorf("%s, %s: no %q in %s", name, command, want, ran.said)
+				}
+			}
+		}
+	}
+}
