@@ -177,7 +177,7 @@ func TestBrokenStatesInGuide(t *testing.T) {
 	}
 	states := brokenStates(&doctorWorld{})
 	var want strings.Builder
-	want.WriteString("| state | first line that doctor prints | cure |\n|---|---|---|\n")
+	want.WriteString("| state | how doctor's line begins | how the cure begins |\n|---|---|---|\n")
 	seen := map[string]bool{}
 	for _, state := range states {
 		if seen[state.name] || state.name == "" || state.first == "" || state.cure == "" || state.begin == nil {

@@ -113,7 +113,7 @@ func installationStates(w *doctorWorld) []brokenState {
 				})
 			},
 			first: "liqoctl-on-a-laptop changed the installation in namespace liqo and ended before it was done",
-			cure:  "run the command again: liqoctl install, upgrade or uninstall",
+			cure:  "run the command that was interrupted again; if it is not known: liqoctl upgrade, which first completes or undoes what was begun",
 			// The command waits for pods, and releases the lock at its end.
 			cured: w.back(w.lock),
 		},
@@ -199,7 +199,7 @@ func networkStates(w *doctorWorld) []brokenState {
 				w.change(w.remapped, func() { w.remapped.Status.CIDR = "10.1.128.0/17" })
 			},
 			first: "Network pod-cidr in namespace liqo (10.1.0.0/16) and Network turin-pod in namespace tenant-of-turin (10.1.128.0/17) overlap",
-			cure:  "disconnect the peer that has the range (liqoctl network reset) and connect it again",
+			cure:  "disconnect the peer that has the range (liqoctl network reset --remote-kubeconfig FILE: its traffic stops) and connect it again",
 			// The command needs the other cluster.
 			cured: w.back(w.remapped),
 		},
@@ -209,7 +209,7 @@ func networkStates(w *doctorWorld) []brokenState {
 				w.change(w.told, func() { w.told.Data["POD_CIDRS"] = "10.9.0.0/16,10.2.0.0/16" })
 			},
 			first: "the installation was told the pod range 10.9.0.0/16, the Networks have 10.1.0.0/16, 10.2.0.0/16",
-			cure:  "install again with the ranges that the cluster has (liqoctl upgrade)",
+			cure:  "liqoctl upgrade --pod-cidr 10.1.0.0/16,10.2.0.0/16",
 			// The upgrade waits for pods.
 			cured: w.back(w.told),
 		},
@@ -239,7 +239,7 @@ func networkStates(w *doctorWorld) []brokenState {
 				w.change(w.connection, func() { w.connection.Status.Value = networkingv1beta1.ConnectionError })
 			},
 			first: "Connection gw-turin in namespace tenant-of-turin is \"Error\"",
-			cure:  "liqoctl network connect tells what is in the way",
+			cure:  "liqoctl network explain shows where the path is broken and changes nothing",
 			// The command needs the other cluster.
 			cured: w.back(w.connection),
 		},

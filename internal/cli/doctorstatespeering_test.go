@@ -57,7 +57,7 @@ func (w *doctorWorld) rightsAre(want bool) {
 }
 
 func identityStates(w *doctorWorld) []brokenState {
-	const again = "liqoctl authenticate --remote-kubeconfig of cluster turin "
+	const again = "liqoctl authenticate --remote-kubeconfig FILE, with the kubeconfig of cluster turin, "
 	// liqoctl authenticate needs the other cluster.
 	authenticated := w.back(w.identity, w.secret)
 	return []brokenState{
@@ -114,7 +114,7 @@ func identityStates(w *doctorWorld) []brokenState {
 				})
 			},
 			first: "the API server of turin refuses controlplane-turin at https://turin",
-			cure:  "in cluster turin: liqoctl activate tenant rome if it is drained, else liqoctl authenticate", cured: authenticated,
+			cure:  "in cluster turin: liqoctl activate tenant rome if it is drained, else here: liqoctl authenticate --remote-kubeconfig FILE", cured: authenticated,
 		},
 		{
 			name: "the provider took the rights away", asks: true,

@@ -86,7 +86,7 @@ func TestProvidersOfOneConsumer(t *testing.T) {
 			}
 		case "pod to node ports":
 			ports++
-			if len(check.urls)%len(world.replicas) != 0 {
+			if len(check.urls) == 0 || len(check.urls)%len(world.replicas) != 0 {
 				t.Errorf("%s asks %v: each node has to be asked once for each replica", check.pod, check.urls)
 			}
 		}

@@ -35,7 +35,9 @@ func DropNulls(values, defaults map[string]any) map[string]any {
 	for key, value := range values {
 		if below, isMap := value.(map[string]any); isMap {
 			defaultsBelow, _ := defaults[key].(map[string]any)
-			out[key] = DropNulls(below, defaultsBelow)
+			if kept := DropNulls(below, defaultsBelow); len(kept) > 0 || len(below) == 0 {
+				out[key] = kept
+			}
 		} else if value != nil || defaults[key] != nil {
 			out[key] = value
 		}

@@ -140,6 +140,7 @@ func Pod(sp *offloadingv1beta1.ShadowPod, keys PodMetadata) *corev1.Pod {
 	gvk := offloadingv1beta1.GroupVersion.WithKind(shadowPodKind)
 	spec := *sp.Spec.Pod.DeepCopy()
 	spec.EphemeralContainers = nil // a new Pod can't have any, and a recreated one has lost them
+	withoutClaimMetadata(&spec)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: sp.Namespace, Name: sp.Name,
@@ -147,6 +148,16 @@ func Pod(sp *offloadingv1beta1.ShadowPod, keys PodMetadata) *corev1.Pod {
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(sp, gvk)},
 		},
 		Spec: spec,
+	}
+}
+
+// withoutClaimMetadata removes the metadata from the claim templates of ephemeral volumes. Kubernetes copies it to the claims, where annotations choose the
+// storage class against the spec, and directories of the provisioner.
+func withoutClaimMetadata(spec *corev1.PodSpec) {
+	for i := range spec.Volumes {
+		if e := spec.Volumes[i].Ephemeral; e != nil && e.VolumeClaimTemplate != nil {
+			e.VolumeClaimTemplate.ObjectMeta = metav1.ObjectMeta{}
+		}
 	}
 }
 

@@ -218,6 +218,24 @@ func TestShadowIsIdempotentAndFinal(t *testing.T) {
 	}
 }
 
+// TestClaimTemplatesBringNoMetadata: a consumer chooses neither a storage class nor a directory by the metadata of an ephemeral volume's claim.
+func TestClaimTemplatesBringNoMetadata(t *testing.T) {
+	sp := shadowPod()
+	sp.Spec.Pod.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{ObjectMeta: metav1.ObjectMeta{
+			Labels:      map[string]string{"app": "web"},
+			Annotations: map[string]string{"volume.beta.kubernetes.io/storage-class": "", "nfs.io/storage-path": "../../others"},
+		}},
+	}}}, {Name: "plain"}}
+	got := Pod(sp, PodMetadata{Annotations: []string{"*"}}).Spec.Volumes[0].Ephemeral.VolumeClaimTemplate
+	if len(got.Labels) > 0 || len(got.Annotations) > 0 {
+		t.Errorf("the claim has labels %v and annotations %v", got.Labels, got.Annotations)
+	}
+	if len(sp.Spec.Pod.Volumes[0].Ephemeral.VolumeClaimTemplate.Annotations) != 2 {
+		t.Error("the ShadowPod was changed")
+	}
+}
+
 func TestPod(t *testing.T) {
 	sp := shadowPod()
 	pod := Pod(sp, PodMetadata{})

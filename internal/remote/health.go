@@ -51,8 +51,6 @@ type Health struct {
 	mu          sync.Mutex
 	state       State
 	subscribers []chan struct{}
-	// reached is closed except while the API server is down.
-	reached chan struct{}
 }
 
 // NewHealth returns a Health for the API server of cfg. The checks start with Run.
@@ -80,14 +78,11 @@ func NewHealth(cfg *rest.Config, opts HealthOptions) (*Health, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading address %s: %w", cfg.Host, err)
 	}
-	reached := make(chan struct{})
-	close(reached)
 	return &Health{
-		client:  client,
-		url:     base.JoinPath("livez").String(),
-		opts:    opts,
-		state:   State{Since: opts.Clock.Now(), Err: errNoAnswer},
-		reached: reached,
+		client: client,
+		url:    base.JoinPath("livez").String(),
+		opts:   opts,
+		state:  State{Since: opts.Clock.Now(), Err: errNoAnswer},
 	}, nil
 }
 
@@ -96,19 +91,6 @@ func (h *Health) State() State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.state
-}
-
-// Reached returns nil as soon as the API server is not down: it is up, or there is no result yet. It returns the error of ctx if that ends first.
-func (h *Health) Reached(ctx context.Context) error {
-	h.mu.Lock()
-	reached := h.reached
-	h.mu.Unlock()
-	select {
-	case <-reached:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Subscribe returns a channel that receives a value after the first result and after every change of State().Up. The channel
@@ -171,15 +153,10 @@ func (h *Health) check(ctx context.Context) error {
 func (h *Health) set(up bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	changed, wasDown := h.state.Up != up || !h.state.Known, h.state.Known && !h.state.Up
+	changed := h.state.Up != up || !h.state.Known
 	h.state.Known, h.state.Up, h.state.Err = true, up, err
 	if !changed {
 		return
-	}
-	if wasDown {
-		close(h.reached)
-	} else if !up {
-		h.reached = make(chan struct{})
 	}
 	h.state.Since = h.opts.Clock.Now()
 	for _, ch := range h.subscribers {

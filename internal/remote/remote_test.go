@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -120,9 +119,6 @@ func TestHealthFollowsTheServer(t *testing.T) {
 	if !h.State().Up {
 		t.Error("answers, but is down")
 	}
-	if err := h.Reached(t.Context()); err != nil {
-		t.Errorf("up: %v", err)
-	}
 	asked.Store(0)
 	fail.Store(1)
 	<-changed
@@ -132,18 +128,8 @@ func TestHealthFollowsTheServer(t *testing.T) {
 	if asked.Load() < 3 {
 		t.Errorf("down after %d answers", asked.Load())
 	}
-	short, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := h.Reached(short); !errors.Is(err, context.Canceled) {
-		t.Errorf("down, and whoever waits for it heard %v", err)
-	}
-	reached := make(chan error, 1)
-	go func() { reached <- h.Reached(t.Context()) }()
 	fail.Store(0)
 	<-changed
-	if err := <-reached; err != nil {
-		t.Error(err)
-	}
 	if s := h.State(); !s.Up || s.Err != nil {
 		t.Errorf("healed, but is down: %+v", s)
 	}

@@ -299,7 +299,7 @@ func TestSick(t *testing.T) {
 			first.Spec.NamespaceMappingStrategy = offloadingv1beta1.EnforceSameName
 			second.Namespace, second.Spec.NamespaceMappingStrategy, second.Spec.RemoteNamespaceName = "other", offloadingv1beta1.SelectedName, "shop"
 			c.Offloadings = []offloadingv1beta1.NamespaceOffloading{first, second}
-		}, "fail rome, namespaces: namespaces shop and other both want to be shop in cluster milan\n", "liqoctl unoffload namespace other, then offload it with another name"},
+		}, "fail rome, namespaces: namespaces shop and other both want to be shop in cluster milan\n", "liqoctl unoffload namespace other (deletes its remote namespaces), then offload it with another name"},
 		"two versions": {func(_ *Cluster, f *Facts) { f.Remote.Version, f.Remote.Components = "v2", nil },
 			"warn milan, versions: liqoctl is v1, the installation v2\nwarn rome, agreement with milan: cluster rome runs v1, cluster milan runs v2\n" +
 				"warn milan, agreement with rome: cluster milan runs v2, cluster rome runs v1\n", "liqoctl v2"},

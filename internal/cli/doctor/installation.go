@@ -149,7 +149,7 @@ func leases(r *report) {
 			of, peer := r.holder(&r.Leases[i])
 			r.about(partLease, peer)
 			if r.Leases[i].Name == install.LockName {
-				r.warn("run the command again: liqoctl install, upgrade or uninstall", "%s changed the installation in namespace %s and ended before it was done, %s ago",
+				r.warn("run the command that was interrupted again; if it is not known: liqoctl upgrade, which first completes or undoes what was begun", "%s changed the installation in namespace %s and ended before it was done, %s ago",
 					*spec.HolderIdentity, r.Leases[i].Namespace, silent.Round(time.Second))
 				continue
 			}

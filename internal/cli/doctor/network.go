@@ -39,12 +39,12 @@ func ranges(r *report) {
 		}
 		prefix, err := netip.ParsePrefix(network.Status.CIDR)
 		if err != nil {
-			r.fail("delete the Network's status: it is given a range again", "%s: %q is no range", name, network.Status.CIDR)
+			r.fail(fmt.Sprintf("kubectl patch networks.ipam.liqo.io -n %s %s --subresource=status --type=merge -p '{\"status\":null}': it is given a range again", network.Namespace, network.Name), "%s: %q is no range", name, network.Status.CIDR)
 			continue
 		}
 		for _, other := range all {
 			if other.prefix.Overlaps(prefix) {
-				r.fail("disconnect the peer that has the range (liqoctl network reset) and connect it again: it is given another", "%s (%s) and %s (%s) overlap", other.name, other.prefix, name, prefix)
+				r.fail("disconnect the peer that has the range (liqoctl network reset --remote-kubeconfig FILE: its traffic stops) and connect it again: it is given another", "%s (%s) and %s (%s) overlap", other.name, other.prefix, name, prefix)
 			}
 		}
 		all = append(all, placed{name, prefix})
@@ -55,7 +55,7 @@ func ranges(r *report) {
 	for _, of := range sorted(r.Told) {
 		for _, cidr := range r.Told[of] {
 			if len(have[of]) > 0 && !slices.Contains(have[of], cidr) {
-				r.fail("install again with the ranges that the cluster has (liqoctl upgrade), then liqoctl network connect tells them to the peers",
+				r.fail(fmt.Sprintf("liqoctl upgrade --%s %s, then liqoctl network connect --remote-kubeconfig FILE tells the peers", of, strings.Join(have[of], ",")),
 					"the installation was told the %s range %s, the Networks have %s", short(of), cidr, strings.Join(have[of], ", "))
 			}
 		}
@@ -87,7 +87,7 @@ func connections(r *report) {
 		latency := connection.Status.Latency
 		switch {
 		case connection.Status.Value != networkingv1beta1.Connected:
-			r.fail("liqoctl network connect tells what is in the way; liqoctl network explain tells which ways packets take", "%s is %q%s", name, connection.Status.Value, because(connection.Status.Conditions)).
+			r.fail("liqoctl network explain shows where the path is broken and changes nothing; liqoctl network connect --remote-kubeconfig FILE repairs what is missing", "%s is %q%s", name, connection.Status.Value, because(connection.Status.Conditions)).
 				proxied = r.inBand(peer)
 		case latency != nil && r.now.Sub(latency.Timestamp.Time) > silence:
 			r.fail("see the log of container gateway in the pods of the gateway", "%s: nothing was measured for %s", name, r.now.Sub(latency.Timestamp.Time).Round(time.Second)).

@@ -62,8 +62,7 @@ func namespaces(r *report) {
 	}
 	claims := map[string][]claim{} // by the name of the remote namespace
 	nodes := r.labeledVirtualNodes()
-	for i := range r.Offloadings {
-		o := &r.Offloadings[i]
+	for _, o := range byAge(r.Offloadings) {
 		r.about(partOffloading, failing(o))
 		switch o.Status.OffloadingPhase {
 		case offloadingv1beta1.PhaseReady:
@@ -79,7 +78,7 @@ func namespaces(r *report) {
 		for _, other := range claims[remote] {
 			shared := slices.DeleteFunc(slices.Clone(mine.providers), func(id string) bool { return !slices.Contains(other.providers, id) })
 			if len(shared) > 0 {
-				r.fail("liqoctl unoffload namespace "+o.Namespace+", then offload it with another name (--remote-namespace-name) or to other clusters (--selector)",
+				r.fail("liqoctl unoffload namespace "+o.Namespace+" (deletes its remote namespaces), then offload it with another name (--remote-namespace-name) or to other clusters (--selector)",
 					"namespaces %s and %s both want to be %s in %s %s", other.namespace, o.Namespace, remote, plural(len(shared), "cluster"), strings.Join(shared, ", "))
 				break
 			}
@@ -89,6 +88,18 @@ func namespaces(r *report) {
 	if len(r.Offloadings) > 0 {
 		r.healthy("%d offloaded, all ready", len(r.Offloadings))
 	}
+}
+
+// byAge returns the offloaded namespaces in the order of their creation: of two that want the same name, the first has it.
+func byAge(all []offloadingv1beta1.NamespaceOffloading) []*offloadingv1beta1.NamespaceOffloading {
+	ordered := make([]*offloadingv1beta1.NamespaceOffloading, len(all))
+	for i := range all {
+		ordered[i] = &all[i]
+	}
+	slices.SortStableFunc(ordered, func(a, b *offloadingv1beta1.NamespaceOffloading) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	return ordered
 }
 
 // labeledVirtualNodes returns the virtual nodes with the labels of their Nodes added. Cluster selectors match these too.

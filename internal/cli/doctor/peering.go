@@ -23,7 +23,7 @@ func identities(r *report) {
 		r.about(partCertificate, identity.Spec.ClusterID)
 		name := fmt.Sprintf("Identity %s in namespace %s", identity.Name, identity.Namespace)
 		certificate, err := peering.Certificate(identity.Spec.AuthParams.SignedCRT)
-		again := "liqoctl authenticate --remote-kubeconfig of cluster " + identity.Spec.ClusterID + " gets another certificate"
+		again := "liqoctl authenticate --remote-kubeconfig FILE, with the kubeconfig of cluster " + identity.Spec.ClusterID + ", gets another certificate"
 		switch {
 		case err != nil:
 			r.fail(again, "%s: its certificate can not be read: %v", name, err).identity = identity.Name
@@ -136,11 +136,11 @@ func accesses(r *report) {
 		case a.Proxy != "":
 		case a.Unusable:
 			r.about(partIdentity, a.Peer)
-			r.fail("liqoctl authenticate --remote-kubeconfig of cluster "+a.Peer+" makes the kubeconfig again",
+			r.fail("liqoctl authenticate --remote-kubeconfig FILE, with the kubeconfig of cluster "+a.Peer+", makes the kubeconfig again",
 				"the API server of %s was not asked as %s at %s: %s", a.Peer, a.Identity, a.Server, a.Failure).identity = a.Identity
 		case a.Refused:
 			r.about(partDenied, a.Peer)
-			r.fail(fmt.Sprintf("in cluster %s: liqoctl activate tenant %s if it is drained, else liqoctl authenticate", a.Peer, r.ID),
+			r.fail(fmt.Sprintf("in cluster %s: liqoctl activate tenant %s if it is drained, else here: liqoctl authenticate --remote-kubeconfig FILE", a.Peer, r.ID),
 				"the API server of %s refuses %s at %s: %s", a.Peer, a.Identity, a.Server, a.Failure).identity = a.Identity
 		case a.Failure != "" && established:
 			answered = append(answered, fmt.Sprintf("%s reaches %s at %s, as it says itself; from here: %s", r.ID, a.Peer, a.Server, a.Failure))

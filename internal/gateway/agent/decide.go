@@ -104,6 +104,7 @@ func (a *Agent) input(ctx context.Context, now time.Time) (gateway.Input, bool) 
 		Now: now, Peer: peer, Private: private, Device: a.recentDevice(now), Pulse: a.pinger.Pulse(),
 		Self: a.opts.Pod, Siblings: a.heardSiblings(&peer),
 	}
+	a.refused = ""
 	if peer.Role == network.Client {
 		in.Endpoints, a.refused = a.resolver.Endpoints(&peer)
 	}

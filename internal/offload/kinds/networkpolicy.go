@@ -3,6 +3,7 @@ package kinds
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -27,7 +28,8 @@ type NetworkPolicyOptions struct {
 // NetworkPolicy returns the copy of local, or why it has none, and a problem that lists peers left out, for the user.
 //
 // Peers that can't be expressed in the provider are left out, so that the copy never allows more than the policy. A rule that has lost all its peers is
-// left out as well, since a rule without peers allows everybody. Pod selectors are copied, and select the pods that run in the provider.
+// left out as well, since a rule without peers allows everybody. Pod selectors are copied, and select the pods that run in the provider. Peers that name a label
+// which pods do not have there are left out too. Where the policy itself names such a label, it is copied, and the problem says that it selects other pods.
 func NetworkPolicy(local *networkingv1.NetworkPolicy, namespace string, o NetworkPolicyOptions) (out *networkingv1.NetworkPolicy, why string, problem error) {
 	if why := Kept(local.Annotations, o.CopyOptions); why != "" {
 		return nil, why, nil
@@ -46,10 +48,38 @@ func NetworkPolicy(local *networkingv1.NetworkPolicy, namespace string, o Networ
 			out.Spec.Egress = append(out.Spec.Egress, networkingv1.NetworkPolicyEgressRule{Ports: in.Egress[i].Ports, To: peers})
 		}
 	}
+	var told []string
+	if key := o.missing(&in.PodSelector); key != "" {
+		told = append(told, "spec.podSelector names label "+key+", which pods do not have in cluster "+o.Destination+": select them by another label")
+	}
 	if len(problems) > 0 {
-		problem = errors.New("left out in cluster " + o.Destination + ", so that the policy lets less through there: " + strings.Join(problems, "; "))
+		told = append(told, "left out in cluster "+o.Destination+", so that the policy lets less through there: "+strings.Join(problems, "; "))
+	}
+	if len(told) > 0 {
+		problem = errors.New(strings.Join(told, ". Besides, "))
 	}
 	return out, "", problem
+}
+
+// missing returns the first label that a selector of pods names and that pods do not have in the provider; empty if there is none.
+func (o *NetworkPolicyOptions) missing(selector *metav1.LabelSelector) string {
+	if selector == nil {
+		return ""
+	}
+	keys := slices.Collect(maps.Keys(selector.MatchLabels))
+	for _, e := range selector.MatchExpressions {
+		keys = append(keys, e.Key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		label := map[string]string{key: ""}
+		drop(label, o.LabelsNotReflected)
+		RefusePodLabels(label, nil, nil)
+		if len(label) == 0 {
+			return key
+		}
+	}
+	return ""
 }
 
 // MergeNetworkPolicy returns have with the metadata and spec of want, and the change that this needs.
@@ -72,6 +102,9 @@ func (o *NetworkPolicyOptions) peers(where string, in []networkingv1.NetworkPoli
 		case p.NamespaceSelector != nil:
 			p.NamespaceSelector, problem = o.namespaces(p.NamespaceSelector)
 			keep = p.NamespaceSelector != nil
+		}
+		if key := o.missing(p.PodSelector); keep && key != "" {
+			keep, problem = false, errors.New("podSelector names label "+key+", which pods do not have there")
 		}
 		if problem != nil {
 			*problems = append(*problems, fmt.Sprintf("%s[%d]: %v", where, i, problem))

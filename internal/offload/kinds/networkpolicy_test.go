@@ -38,6 +38,22 @@ func TestEveryFieldOfANetworkPolicyHasARule(t *testing.T) {
 	})
 }
 
+// TestPodsOfNetworkPolicies: the user learns of a policy that selects its pods by a label which they lose on the way.
+func TestPodsOfNetworkPolicies(t *testing.T) {
+	o := policyOptions()
+	o.LabelsNotReflected = []string{"internal/*"}
+	for key, told := range map[string]bool{"app": false, "team.example.com/x": false, "linkerd.io/proxy": true, "internal/stage": true} {
+		for _, selector := range []metav1.LabelSelector{
+			{MatchLabels: map[string]string{key: "x"}}, {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist}}},
+		} {
+			out, _, problem := NetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{PodSelector: selector}}, "shop-rome", o)
+			if out == nil || (problem != nil) != told || told && !strings.Contains(problem.Error(), "spec.podSelector names label "+key) {
+				t.Errorf("%s: %v", key, problem)
+			}
+		}
+	}
+}
+
 func TestPeersOfNetworkPolicies(t *testing.T) {
 	named := func(names ...string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: names}}}
@@ -72,7 +88,10 @@ func TestPeersOfNetworkPolicies(t *testing.T) {
 		"one that is not there": {peers{of(named("lab"), nil)}, nil, true, "spec.ingress[0].from[0]: namespace lab is not offloaded"},
 		"two of which one is":   {peers{of(named("lab", "bank"), pods)}, peers{of(named("bank-rome"), pods)}, false, "namespace lab is not offloaded"},
 		"two peers":             {peers{of(named("lab"), pods), of(nil, pods)}, peers{of(nil, pods)}, false, "spec.ingress[0].from[0]"},
-		"by another label":      {peers{of(byLabel("team", "blue"), nil)}, nil, true, "by label kubernetes.io/metadata.name, and by no other"},
+		"pods by a label that they do not have there": {
+			peers{of(nil, byLabel("security.istio.io/tlsMode", "istio")), of(nil, pods)}, peers{of(nil, pods)}, false, "from[0]: podSelector names label security.istio.io/tlsMode",
+		},
+		"by another label": {peers{of(byLabel("team", "blue"), nil)}, nil, true, "by label kubernetes.io/metadata.name, and by no other"},
 		"all but one": {peers{of(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"lab"}},
 		}}, nil)}, nil, true, "and by no other"},

@@ -62,8 +62,6 @@ func (l *link) Subscribe() <-chan struct{} {
 	return ch
 }
 
-func (l *link) Reached(context.Context) error { return nil }
-
 func (l *link) set(up bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -104,7 +104,6 @@ type Kind struct {
 type Health interface {
 	State() remote.State
 	Subscribe() <-chan struct{}
-	Reached(ctx context.Context) error
 }
 
 // Options configure an Engine.
@@ -238,10 +237,10 @@ func New(opts Options) *Engine {
 // Run reflects until ctx ends and then returns nil.
 func (e *Engine) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return watchInto(ctx, e.opts.Local, e.opts.Namespace, e.nsmap, nil) })
+	group.Go(func() error { return watchInto(ctx, e.opts.Local, e.opts.Namespace, e.nsmap) })
 	for _, r := range e.kinds {
 		if !r.Mapped {
-			group.Go(func() error { return watchInto(ctx, e.opts.Local, "", r.local, nil) })
+			group.Go(func() error { return watchInto(ctx, e.opts.Local, "", r.local) })
 		}
 	}
 	listed := make(chan struct{})

@@ -423,14 +423,8 @@ func (s *store) heed(err error) error {
 	return err
 }
 
-// reached returns as soon as requests to a cluster make sense; see remote.Health. Nil means always.
-type reached func(context.Context) error
-
 // watchInto keeps s up to date with the objects of namespace (all namespaces if empty) until ctx ends. Its first list is never older than the call.
-//
-// While the cluster is unreachable it makes no requests. Otherwise it would retry with a growing backoff, and list only some time after the cluster is
-// reachable again.
-func watchInto(ctx context.Context, c client.WithWatch, namespace string, s *store, gate reached) error {
+func watchInto(ctx context.Context, c client.WithWatch, namespace string, s *store) error {
 	gvk, err := apiutil.GVKForObject(s.resource.Object, c.Scheme())
 	if err != nil {
 		return fmt.Errorf("watching %T: %w", s.resource.Object, err)
@@ -449,14 +443,6 @@ func watchInto(ctx context.Context, c client.WithWatch, namespace string, s *sto
 	if _, err := newList(); err != nil {
 		return fmt.Errorf("watching %s: %w", gvk.Kind, err)
 	}
-	ready := func(ctx context.Context) (client.ObjectList, error) {
-		if gate != nil {
-			if err := gate(ctx); err != nil {
-				return nil, err
-			}
-		}
-		return newList()
-	}
 	// A list served from an old cache would restore deleted objects. It would also hide new objects and our own writes.
 	present := func(o metav1.ListOptions) metav1.ListOptions {
 		if o.Continue == "" {
@@ -471,14 +457,14 @@ func watchInto(ctx context.Context, c client.WithWatch, namespace string, s *sto
 	}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list, err := ready(ctx)
+			list, err := newList()
 			if err != nil {
 				return nil, err
 			}
 			return list, s.heed(c.List(ctx, list, restrict(present(o))))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			list, err := ready(ctx)
+			list, err := newList()
 			if err != nil {
 				return nil, err
 			}

@@ -142,24 +142,24 @@ func (e *Engine) watchTwin(ctx context.Context, local string, at offload.Mapping
 	t := e.newTwin(local, at.Namespace)
 	t.copied = at.State == offload.Mapped
 	ctx, t.cancel = context.WithCancel(ctx)
-	start := func(c client.WithWatch, where string, s *store, gate reached) {
+	start := func(c client.WithWatch, where string, s *store) {
 		go func() {
-			if err := watchInto(ctx, c, where, s, gate); err != nil {
+			if err := watchInto(ctx, c, where, s); err != nil {
 				e.opts.Log.Error("Watching a namespace", "namespace", where, "error", err)
 			}
 		}()
 	}
 	for _, r := range e.kinds {
 		for _, s := range t.stores[r] {
-			start(e.opts.Remote, t.remote, s, e.opts.Health.Reached)
+			start(e.opts.Remote, t.remote, s)
 		}
 		if !t.copied || !r.Mapped {
 			continue
 		}
 		for _, s := range t.beside[r] {
-			start(e.opts.Local, local, s, nil)
+			start(e.opts.Local, local, s)
 		}
-		start(e.opts.Local, local, t.here[r], nil)
+		start(e.opts.Local, local, t.here[r])
 	}
 	return t
 }

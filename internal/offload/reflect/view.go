@@ -15,10 +15,9 @@ func NewView(r Resource, changed func()) *View {
 	return &View{store: newStore(r, func(types.NamespacedName, client.Object, client.Object) { changed() }, changed)}
 }
 
-// Run keeps the View up to date with the objects of namespace (all namespaces if empty) until ctx ends. It is for objects of this
-// cluster, which is always reachable.
+// Run keeps the View up to date with the objects of namespace (all namespaces if empty) until ctx ends.
 func (v *View) Run(ctx context.Context, c client.WithWatch, namespace string) error {
-	return watchInto(ctx, c, namespace, v.store, nil)
+	return watchInto(ctx, c, namespace, v.store)
 }
 
 // Get returns an object, nil if there is none. The object must not be changed.

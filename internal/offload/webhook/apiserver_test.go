@@ -310,10 +310,16 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 		}, "host in a probe or a hook"},
 		"nodes of the control plane": {func(sp *offloadingv1beta1.ShadowPod) {
 			sp.Spec.Pod.Tolerations = []corev1.Toleration{{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists}}
-		}, "control-plane, or of everything"},
+		}, "or of everything"},
+		"nodes of etcd": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.Tolerations = []corev1.Toleration{{Key: "node-role.kubernetes.io/etcd", Operator: corev1.TolerationOpExists}}
+		}, "or of everything"},
+		"nodes of system components": {func(sp *offloadingv1beta1.ShadowPod) {
+			sp.Spec.Pod.Tolerations = []corev1.Toleration{{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists}}
+		}, "or of everything"},
 		"all nodes": {func(sp *offloadingv1beta1.ShadowPod) {
 			sp.Spec.Pod.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-		}, "control-plane, or of everything"},
+		}, "or of everything"},
 		"nodes for itself": {func(sp *offloadingv1beta1.ShadowPod) {
 			sp.Spec.Pod.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
 				{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{}}}}}

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/peering"
@@ -58,22 +59,27 @@ func WriteBook(ctx context.Context, c client.Client, secret *corev1.Secret, book
 
 // Issue gives a new token its ID, and returns its text. It records a token that is for one consumer before anybody gets it, so that
 // SpendTokens ends an unused token too.
-func Issue(ctx context.Context, o *Options, token *peering.Token) (string, error) {
-	secret, err := EnsureSecret(ctx, o)
-	if err != nil {
-		return "", err
-	}
+func Issue(ctx context.Context, o *Options, token *peering.Token) (text string, err error) {
 	if token.ID, err = peering.NewTokenID(o.Random); err != nil {
 		return "", err
 	}
-	book, err := peering.Reserve(secret.Data[peering.DoorUsedKey], *token, o.Now())
-	if err != nil {
-		return "", unreadable(o, err)
-	}
-	if err := WriteBook(ctx, o.Client, secret, book); err != nil {
-		return "", fmt.Errorf("recording a new token in Secret %s/%s: %w", o.Namespace, peering.DoorSecret, err)
-	}
-	return token.Text(secret.Data[peering.DoorSecretKey]), nil
+	// Consumers that enroll, and other administrators, write the record too.
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		secret, err := EnsureSecret(ctx, o)
+		if err != nil {
+			return err
+		}
+		book, err := peering.Reserve(secret.Data[peering.DoorUsedKey], *token, o.Now())
+		if err != nil {
+			return unreadable(o, err)
+		}
+		if err := WriteBook(ctx, o.Client, secret, book); err != nil {
+			return fmt.Errorf("recording a new token in Secret %s/%s: %w", o.Namespace, peering.DoorSecret, err)
+		}
+		text = token.Text(secret.Data[peering.DoorSecretKey])
+		return nil
+	})
+	return text, err
 }
 
 // unreadable returns the error for a record of used tokens that can't be read.

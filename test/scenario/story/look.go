@@ -53,10 +53,12 @@ func (s *Story) Follow(c *playground.Cluster, namespace, pod string, within time
 	s.Fatalf("following the logs of %s/%s ended too early: %v", namespace, pod, lines.Err())
 }
 
-// LogStream opens the stream of what a container says, from its first line on. It lasts until the story ends.
-func (s *Story) LogStream(c *playground.Cluster, namespace, pod string) *bufio.Scanner {
+// LogStream opens the stream of what a container says, from its first line on. It lasts until stop is called or the story ends.
+func (s *Story) LogStream(c *playground.Cluster, namespace, pod string) (lines *bufio.Scanner, stop context.CancelFunc) {
 	s.Helper()
-	return s.follow(s.Context(), c, namespace, pod)
+	ctx, stop := context.WithCancel(s.Context())
+	s.Cleanup(stop)
+	return s.follow(ctx, c, namespace, pod), stop
 }
 
 func (s *Story) follow(ctx context.Context, c *playground.Cluster, namespace, pod string) *bufio.Scanner {
