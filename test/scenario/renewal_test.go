@@ -25,7 +25,7 @@ import (
 )
 
 // life of the certificates that the story hands out. They are renewed at two thirds, and by the provider's own signer, so for as long as that one likes.
-const life = 18 * time.Second
+const life = 30 * time.Second
 
 // renewals is how often the story lets the certificates almost end.
 const renewals = 3
