@@ -45,15 +45,12 @@ func burst(s *story.Story) {
 	}
 }
 
-// moments are when the virtual kubelet is killed: any one in the first half of a burst, in which pods are made and reflected, and any one in the second,
-// in which they come to life. Or all those that were asked for.
+// moments are when the virtual kubelet is killed: any one of a burst, in which pods are made, are reflected, and come to life. Or all those that were asked
+// for.
 func moments(s *story.Story, quiet time.Duration) (all []time.Duration) {
 	s.Helper()
 	if *kills == "" {
-		for part := range time.Duration(2) {
-			all = append(all, (quiet*part/2 + rand.N(quiet/2)).Round(time.Millisecond))
-		}
-		return all
+		return []time.Duration{rand.N(quiet).Round(time.Millisecond)}
 	}
 	from, to, _ := strings.Cut(*kills, "-")
 	first, err := time.ParseDuration(from)

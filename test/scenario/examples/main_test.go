@@ -29,7 +29,7 @@ const namespace = "liqo-demo"
 //	go test ./test/scenario/examples -timeout 2h -partition 10m -kills 0s-20s
 var (
 	cut   = flag.Duration("partition", 90*time.Second, "how long the clusters are cut apart")
-	kills = flag.String("kills", "", "FROM-TO: kill the virtual kubelet at every 0.2 s of that part of a burst (default: at two moments, chosen at random)")
+	kills = flag.String("kills", "", "FROM-TO: kill the virtual kubelet at every 0.2 s of that part of a burst (default: at one moment, chosen at random)")
 )
 
 func TestMain(m *testing.M) {
