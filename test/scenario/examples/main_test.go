@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	slowness, err := slow()
-	if err != nil {
+	var err error
+	if slowness, err = slow(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -57,6 +57,12 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+// slowness is what slow has measured.
+var slowness = 1.0
+
+// scaled is a limit for this machine, from that for the machine that the budget is for.
+func scaled(limit time.Duration) time.Duration { return time.Duration(float64(limit) * slowness) }
 
 // slow is how slow this machine is, before any cluster runs.
 func slow() (float64, error) {
