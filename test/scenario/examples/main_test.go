@@ -61,9 +61,6 @@ func TestMain(m *testing.M) {
 // slowness is what slow has measured.
 var slowness = 1.0
 
-// scaled is a limit for this machine, from that for the machine that the budget is for.
-func scaled(limit time.Duration) time.Duration { return time.Duration(float64(limit) * slowness) }
-
 // slow is how slow this machine is, before any cluster runs.
 func slow() (float64, error) {
 	machine, err := playground.Find(os.TempDir())
@@ -91,7 +88,7 @@ func TestTutorials(t *testing.T) {
 		b.follow("Take it down")
 		b.browse("http://localhost:8080")
 		b.guide("docs/guide/offloading.md")
-		world := story.Join(t, b.machine, b.cluster("rome"), b.cluster("milan"))
+		world := story.Join(t, b.machine, slowness, b.cluster("rome"), b.cluster("milan"))
 		world.Tell(t, "home", home)
 		world.Tell(t, "partition", partition)
 		others.Wait() // what follows is timed in fractions of a second, and other clusters that start or end would disturb it

@@ -275,7 +275,7 @@ func partition(s *story.Story) {
 	})
 	s.Step("the path to naples is not disturbed", func() {
 		pause(s, time.Second)
-		p.flows(other, time.Second)
+		p.flows(other, s.Scaled(time.Second))
 	})
 	s.Step("heal: connected again", func() {
 		began := time.Now()
