@@ -21,7 +21,7 @@ const (
 	many = 30
 	// apart are the moments at which the virtual kubelet is killed.
 	apart = 200 * time.Millisecond
-	// delay is what its death may cost the burst, see Scaled.
+	// delay is what its death may cost the burst.
 	delay = 5 * time.Second
 )
 
@@ -35,11 +35,11 @@ func burst(s *story.Story) {
 	for _, at := range moments(s, quiet) {
 		s.Step(fmt.Sprintf("the virtual kubelet dies after %v", at), func() {
 			late := b.run(&at) - quiet
-			if late > s.Scaled(delay) { // once more, beside one that nobody disturbs: this machine may have been slower for a moment
+			if late > delay { // once more, beside one that nobody disturbs: this machine may have been slower for a moment
 				late = min(late, b.run(&at)-b.run(nil))
 			}
-			if late > s.Scaled(delay) {
-				s.Errorf("killed after %v, the burst ends %v later than without: more than %v", at, late, s.Scaled(delay))
+			if late > delay {
+				s.Errorf("killed after %v, the burst ends %v later than without: more than %v", at, late, delay)
 			}
 		})
 	}

@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// notice is how long rome may take to see that milan can't be reached. back is how long it may take to see that it can again, and agree to be of one mind
-	// after that; both are for a machine of the usual speed, see Scaled.
+	// notice is how long rome may take to see that milan can't be reached, back to see that it can again, and agree to be of one mind after that.
 	notice, back, agree = 40 * time.Second, 10 * time.Second, 10 * time.Second
 	// steady pods are left alone; visitors come and go.
 	steady, visitors = 4, 6
@@ -79,10 +78,10 @@ func partition(s *story.Story) {
 
 	s.Step("heal: node milan is Ready again", func() {
 		s.Must(s.Heal(s.Context(), rome, milan))
-		fmt.Printf("             after %.1f s\n", s.NodeReady("milan", true, s.Scaled(back)).Seconds())
+		fmt.Printf("             after %.1f s\n", s.NodeReady("milan", true, back).Seconds())
 	})
 	s.Step("both agree", func() {
-		s.Eventually(s.Scaled(agree), "milan to have rome's pods and Services", func(ctx ctx) error {
+		s.Eventually(agree, "milan to have rome's pods and Services", func(ctx ctx) error {
 			return cmp.Or(samePods(s.Pods(rome, ns), s.Pods(milan, twin)), sameServices(ctx, s, ns))
 		})
 	})

@@ -108,10 +108,10 @@ func New(t *testing.T, plan Plan) *World {
 }
 
 // Join tells stories on two clusters that somebody else has made, and peered.
-func Join(t *testing.T, machine playground.Machine, slowness float64, rome, milan *playground.Cluster) *World {
+func Join(t *testing.T, machine playground.Machine, rome, milan *playground.Cluster) *World {
 	t.Helper()
 	Hush()
-	w := &World{Machine: machine, slowness: slowness, Rome: rome, Milan: milan}
+	w := &World{Machine: machine, Rome: rome, Milan: milan}
 	t.Cleanup(w.conclude)
 	return w
 }
@@ -137,11 +137,6 @@ func Hush() {
 	log.SetLogger(klog.Background())
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
-}
-
-// Scaled is a limit for this machine, from that for the machine that the budgets are for.
-func (w *World) Scaled(limit time.Duration) time.Duration {
-	return time.Duration(float64(limit) * w.slowness)
 }
 
 // Clusters returns all of them.
