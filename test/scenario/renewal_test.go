@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -60,17 +62,22 @@ func renewal(s *story.Story) {
 	pods := 0
 	short, renewed := map[string]bool{}, map[string]time.Duration{}
 	s.Step("pods come and go, and the certificates are renewed", func() {
-		for deadline := began.Add(life); len(renewed) < 2; pods++ {
+		for deadline := began.Add(life); len(renewed) < 2; {
 			if time.Now().After(deadline) {
 				s.Fatalf("the certificates ended, and renewed were only %v", renewed)
 			}
-			s.Must(rome.Create(s.Context(), story.PodOn("milan", ns, fmt.Sprintf("p%d", pods), playground.TestServer)))
-			if pods >= 4 {
-				old := &corev1.Pod{}
-				old.Namespace, old.Name = ns, fmt.Sprintf("p%d", pods-4)
-				s.Must(rome.Delete(s.Context(), old))
+			// Four at a time. Each of them runs before it is deleted, so that no more are asked for than the machine can start.
+			present := slices.DeleteFunc(s.Pods(rome, ns), func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+			slices.SortFunc(present, func(a, b corev1.Pod) int { return numberOf(a) - numberOf(b) })
+			if len(present) == 4 && story.Ready(present[0]) {
+				s.Must(rome.Delete(s.Context(), &present[0]))
+				present = present[1:]
 			}
-			s.Must(pause(s.Context(), 700*time.Millisecond))
+			if len(present) < 4 {
+				s.Must(rome.Create(s.Context(), story.PodOn("milan", ns, fmt.Sprintf("p%d", pods), playground.TestServer)))
+				pods++
+			}
+			s.Must(pause(s.Context(), 200*time.Millisecond))
 			for _, name := range []string{"controlplane-milan", "resourceslice-milan"} {
 				identity := &authv1beta1.Identity{}
 				s.Must(rome.Get(s.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: name}, identity))
@@ -119,6 +126,12 @@ func renewal(s *story.Story) {
 		s.Renewed(rome, "secrets liqo-tenant-milan/", "identities liqo-tenant-milan/", "deployments liqo-tenant-milan/", "replicasets liqo-tenant-milan/", "pods liqo-tenant-milan/")
 		s.Renewed(milan, "secrets liqo-tenant-rome/")
 	})
+}
+
+// numberOf is 7 for the pod p7.
+func numberOf(pod corev1.Pod) int {
+	n, _ := strconv.Atoi(strings.TrimPrefix(pod.Name, "p"))
+	return n
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/test/playground"
@@ -274,9 +275,11 @@ func (s *Story) removeNamespaces() {
 	s.Step("delete the namespace in rome", func() {
 		for _, name := range s.namespaces {
 			s.Must(client.IgnoreNotFound(s.Rome.Delete(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})))
+			// Kubernetes begins to empty a namespace after 5 s.
+			s.Must(s.Rome.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(name)))
 		}
 		for _, name := range s.namespaces {
-			s.Gone(s.Rome, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, 90*time.Second)
+			s.deleted(name, 90*time.Second)
 		}
 	})
 	s.Step("its twins are gone", func() {
@@ -285,6 +288,31 @@ func (s *Story) removeNamespaces() {
 				s.Gone(provider, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Twin(name)}}, 90*time.Second)
 			}
 		}
+	})
+}
+
+// deleted waits until a namespace of rome that is being deleted is gone. Kubernetes looks whether a namespace is empty at once, and then after 5, 10, 20
+// and 40 s, or 5 s after the namespace was changed. So the namespace is changed once, when its last pod is gone.
+func (s *Story) deleted(name string, within time.Duration) {
+	s.Helper()
+	touched := false
+	s.Eventually(within, fmt.Sprintf("namespace %s to be gone from %s", name, s.Rome.ID), func(ctx context.Context) error {
+		var namespace corev1.Namespace
+		if err := s.Rome.Get(ctx, client.ObjectKey{Name: name}, &namespace); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		pods, err := s.TryPods(ctx, s.Rome, name)
+		if err != nil {
+			return err
+		}
+		if len(pods) == 0 && !touched {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"empty-of-pods":"true"}}}`))
+			if err := client.IgnoreNotFound(s.Rome.Patch(ctx, &namespace, patch)); err != nil {
+				return err
+			}
+			touched = true
+		}
+		return fmt.Errorf("deleted at %v, it has the pods %v and the conditions %+v", namespace.DeletionTimestamp, Names(pods), namespace.Status.Conditions)
 	})
 }
 
