@@ -117,9 +117,11 @@ coverage: ## What levels 0 and 1 cover, by function. Of some packages only: make
 	@go test $(or $(PACKAGE),$(UNIT)) -skip OnAPIServer -coverprofile $(BIN)/coverage.prof
 	@go tool cover -func $(BIN)/coverage.prof
 
+# Only packages with such tests, so that no others are linked. That of liqoctl takes longest and begins first.
+API_TESTS = $(sort $(dir $(shell grep -rlE '^func Test\w*OnAPIServer' --include=*_test.go api internal)))
 .PHONY: api
 api: components ## Level 2: against real API servers.
-	$(call timed,level 2,go test ./api/... ./internal/... -run OnAPIServer -p 2 -count=1 -timeout 20m)
+	$(call timed,level 2,go test ./internal/cli $(addprefix ./,$(filter-out internal/cli/,$(API_TESTS))) -run OnAPIServer -p 2 -count=1 -timeout 20m)
 
 .PHONY: playground-test
 playground-test: components ## The playground itself: boots, twelve clusters, faults, leaves nothing.
@@ -142,8 +144,12 @@ doors: build ## Level 4: the ways in which two clusters come to know each other,
 	$(call timed,level 4 of the doors,go test ./test/scenario/doors -count=1 -timeout 20m -v)
 
 .PHONY: examples
-examples: build ## Level 4: the tutorials as they are written, an application over two clusters, manifests of other people, long partitions, bursts.
+examples: build ## Level 4: the tutorials as they are written, an application over two clusters, manifests of other people.
 	$(call timed,level 4 of the examples,go test ./test/scenario/examples -count=1 -timeout 60m -v)
+
+.PHONY: soak
+soak: build ## What takes too long for make test: a partition of 90 s under load, and bursts of 50 pods whose virtual kubelet is killed.
+	$(call timed,soak,go test ./test/scenario/examples -count=1 -timeout 60m -v -run 'TestTutorials/quick-start' -soak)
 
 .PHONY: bench
 bench: build ## The figures we promise, measured side by side.

@@ -63,10 +63,21 @@ func (c *client) do(ctx context.Context, method, path string, body []byte) ([]by
 		return nil, err
 	}
 	if response.StatusCode >= 300 {
-		return nil, fmt.Errorf("%s %s: %s: %s", method, path, response.Status, bytes.TrimSpace(answer))
+		return nil, &statusError{response.StatusCode, fmt.Sprintf("%s %s: %s: %s", method, path, response.Status, bytes.TrimSpace(answer))}
 	}
 	return answer, nil
 }
+
+// statusError is an answer of the API server that is an error.
+type statusError struct {
+	code int
+	text string
+}
+
+func (e *statusError) Error() string { return e.text }
+
+// passes tells whether the same request may succeed later.
+func (e *statusError) passes() bool { return e.code == http.StatusTooManyRequests || e.code >= 500 }
 
 func (c *client) get(ctx context.Context, path string, into any) error {
 	data, err := c.do(ctx, http.MethodGet, path, nil)
@@ -82,12 +93,23 @@ func (c *client) ready(ctx context.Context) error {
 	return err
 }
 
-// apply creates or updates an object with server-side apply.
+// apply creates or updates an object with server-side apply. An API server that has just started may be too busy to answer. So apply repeats a
+// request that failed, until the context ends, unless the API server refused the object.
 func (c *client) apply(ctx context.Context, o component.Object) error {
-	if _, err := c.do(ctx, http.MethodPatch, o.Path+"?fieldManager=playground&force=true", o.Body); err != nil {
-		return fmt.Errorf("applying: %w", err)
+	for {
+		_, err := c.do(ctx, http.MethodPatch, o.Path+"?fieldManager=playground&force=true", o.Body)
+		if err == nil {
+			return nil
+		}
+		if status := (*statusError)(nil); errors.As(err, &status) && !status.passes() {
+			return fmt.Errorf("applying: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("applying: %w: %w", context.Cause(ctx), err)
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
-	return nil
 }
 
 // settled returns nil if the cluster is ready for workloads. Otherwise, the error lists what is missing.

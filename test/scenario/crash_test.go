@@ -16,10 +16,10 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// crash: everything of ours dies while 50 pods are being started; all of them run in the end, and none ran twice. Pods that were refused while nobody
+// crash: everything of ours dies while 30 pods are being started; all of them run in the end, and none ran twice. Pods that were refused while nobody
 // answered are made soon after.
 func crash(s *story.Story) {
-	const ns, count = "crash", 50
+	const ns, count = "crash", 30
 	rome, milan := s.Rome, s.Milan
 	twin := story.Twin(ns)
 	s.Step("offload a namespace", func() { s.Offload(ns) })
@@ -56,7 +56,7 @@ func crash(s *story.Story) {
 	}
 
 	began := time.Now()
-	kill("while the first of 50 pods are made", func(pods, _ int) bool { return pods >= 5 })
+	kill("while the first pods are made", func(pods, _ int) bool { return pods >= 5 })
 	for i, pod := range append(managers, virtualKubelet) {
 		s.Eventually(start, pod.Name+" to be back", func(ctx) error {
 			now := s.Pod([]*playground.Cluster{rome, milan, rome}[i], pod.Namespace, pod.Name)
@@ -67,7 +67,7 @@ func crash(s *story.Story) {
 		})
 	}
 	kill("while containers start", func(_, started int) bool { return started >= count/5 })
-	s.Step("all 50 run", func() {
+	s.Step("all of them run", func() {
 		s.PodsReady(rome, ns, count, 3*time.Minute)
 		fmt.Printf("             %.1f s after they were asked for\n", time.Since(began).Seconds())
 	})

@@ -24,10 +24,12 @@ const budget = 27 * time.Minute
 // namespace is the one that all tutorials use.
 const namespace = "liqo-demo"
 
-// How long the clusters are cut apart, and when in a burst the virtual kubelet is killed. On demand:
+// Whether the partition and the burst are told too (make soak does), how long the clusters are cut apart, and when in a burst the virtual kubelet is killed.
+// On demand:
 //
-//	go test ./test/scenario/examples -timeout 2h -partition 10m -kills 0s-20s
+//	go test ./test/scenario/examples -timeout 2h -soak -partition 10m -kills 0s-20s
 var (
+	soak  = flag.Bool("soak", false, "tell the partition and the burst too, which take minutes")
 	cut   = flag.Duration("partition", 90*time.Second, "how long the clusters are cut apart")
 	kills = flag.String("kills", "", "FROM-TO: kill the virtual kubelet at every 0.2 s of that part of a burst (default: at one moment, chosen at random)")
 )
@@ -88,9 +90,11 @@ func TestTutorials(t *testing.T) {
 		world := story.Join(t, b.machine, b.cluster("rome"), b.cluster("milan"))
 		world.Tell(t, "home", home)
 		others.Wait() // what follows is timed, and other clusters that start or end would disturb it
-		world.Tell(t, "partition", partition)
 		world.Tell(t, "shop", shop)
-		world.Tell(t, "burst", burst)
+		if *soak {
+			world.Tell(t, "partition", partition)
+			world.Tell(t, "burst", burst)
+		}
 		b.follow("")
 	})
 }

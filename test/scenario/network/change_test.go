@@ -25,7 +25,6 @@ func nodes(s *story.Story) {
 	rome := s.Rome
 	worker := rome.Worker(2)
 	p := gather(s, "nodes", "home", "milan")
-	defer p.clear()
 	address := nodeAddress(s, rome, worker).String()
 	var node corev1.Node
 	s.Must(rome.Get(s.Context(), client.ObjectKey{Name: worker}, &node))
@@ -97,7 +96,6 @@ func routesOf(ctx context.Context, pod *corev1.Pod) (string, error) {
 func keys(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	p := gather(s, "keys", "home", "milan")
-	defer p.clear()
 	for _, side := range []struct{ here, there *playground.Cluster }{{rome, milan}, {milan, rome}} {
 		secret := client.ObjectKey{Namespace: api.TenantNamespace(side.there.ID), Name: "gw-" + side.there.ID}
 		public := client.ObjectKey{Namespace: api.TenantNamespace(side.here.ID), Name: side.here.ID}
@@ -126,7 +124,6 @@ func keys(s *story.Story) {
 func nat(s *story.Story) {
 	rome := s.Rome
 	p := gather(s, "nat", "home", "milan")
-	defer p.clear()
 	own := nodeAddress(s, rome, rome.Node()).String()
 	own = own[:strings.LastIndex(own, ".")] + ".0/24"
 	s.Step("rome's nodes take no packet of UDP from outside that answers none of theirs", func() {

@@ -26,13 +26,14 @@ const (
 func agents(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	p := gather(s, "agents", "home", "milan")
-	defer p.clear()
-	for _, c := range []*playground.Cluster{rome, milan} {
-		peer := map[string]string{"rome": "milan", "milan": "rome"}[c.ID]
-		s.Step("the agents of "+c.ID+" are killed while a stream runs at full speed", func() {
-			p.mostly(agentStall, func() {
-				fabric := fabrics(s, c)
-				at, err := gateways(s.Context(), c, peer)
+	s.Step("the agents of rome and of milan are killed while a stream runs at full speed", func() {
+		p.mostly(agentStall, func() {
+			for _, side := range []struct {
+				c    *playground.Cluster
+				peer string
+			}{{rome, "milan"}, {milan, "rome"}} {
+				fabric := fabrics(s, side.c)
+				at, err := gateways(s.Context(), side.c, side.peer)
 				s.Must(err)
 				for i := range fabric {
 					kill(s, &fabric[i], "fabric")
@@ -42,14 +43,16 @@ func agents(s *story.Story) {
 					kill(s, &at[i], "gateway")
 					pause(s, 500*time.Millisecond)
 				}
-				// Kubernetes notices within a second or two, and takes longer every time before it starts them again. Then they look at what they find.
-				pause(s, 2*time.Second)
+			}
+			// Kubernetes notices within a second or two, and takes longer every time before it starts them again. Then they look at what they find.
+			pause(s, 2*time.Second)
+			for c, peer := range map[*playground.Cluster]string{rome: "milan", milan: "rome"} {
 				fabrics(s, c)
 				standing(s, c, peer)
-				pause(s, time.Second)
-			})
+			}
+			pause(s, time.Second)
 		})
-	}
+	})
 }
 
 // fabrics waits until a fabric agent runs on each node of a cluster, and returns their pods.
@@ -107,7 +110,6 @@ func (p *people) mostly(limit time.Duration, do func()) {
 func failover(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	p := gather(s, "failover", "home", "milan")
-	defer p.clear()
 	sides := []struct {
 		c    *playground.Cluster
 		peer string
@@ -196,7 +198,6 @@ func (p *people) reaches(from playground.Inside, c *playground.Cluster, groups .
 func power(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	p := gather(s, "power", "home", "milan")
-	defer p.clear()
 	for _, side := range []struct {
 		c    *playground.Cluster
 		peer string
@@ -208,8 +209,8 @@ func power(s *story.Story) {
 				// Killed, it would be told Ready for a moment longer, and then wait, as its containers ended several times.
 				s.Must(side.c.Delete(s.Context(), at, client.GracePeriodSeconds(0)))
 				active(s, side.c, side.peer, at.Name)
-				standing(s, side.c, side.peer)
 			}
+			standing(s, side.c, side.peer)
 		})
 		var nomad *corev1.Pod
 		if side.c == milan {
@@ -251,7 +252,6 @@ func power(s *story.Story) {
 func partition(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	p := gather(s, "partition", "home", "milan", "naples")
-	defer p.clear()
 	var stream, other *playground.Stream
 	s.Step("cut rome off from milan", func() {
 		stream = p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 1<<20)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,16 +47,29 @@ func active(s *story.Story, c *playground.Cluster, peer string, other ...string)
 	return &found
 }
 
-// standing waits until a cluster has two gateway pods towards a peer again, both Ready.
+// standing waits until a cluster has two gateway pods towards a peer again, both Ready, and each of its nodes knows both. After the API server was away,
+// agents may hear of new pods only half a minute later.
 func standing(s *story.Story, c *playground.Cluster, peer string) {
 	s.Helper()
-	s.Eventually(2*time.Minute, fmt.Sprintf("two gateways of %s towards %s to be Ready", c.ID, peer), func(ctx context.Context) error {
+	s.Eventually(2*time.Minute, fmt.Sprintf("two gateways of %s towards %s to be Ready, and known on each node", c.ID, peer), func(ctx context.Context) error {
 		pods, err := gateways(ctx, c, peer)
 		if err != nil {
 			return err
 		}
 		if len(pods) != 2 || !story.Ready(pods[0]) || !story.Ready(pods[1]) {
 			return fmt.Errorf("the pods are %v", story.Names(pods))
+		}
+		for number := 1; number <= 2; number++ {
+			known, err := s.Machine.Exec(ctx, c.Worker(number), "nft", "list", "set", "ip", "liqo", "members")
+			if err != nil {
+				return err
+			}
+			addresses := strings.FieldsFunc(known, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
+			for _, pod := range pods {
+				if !slices.Contains(addresses, pod.Status.PodIP) {
+					return fmt.Errorf("node %s does not know gateway %s at %s: %v", c.Worker(number), pod.Name, pod.Status.PodIP, addresses)
+				}
+			}
 		}
 		return nil
 	})

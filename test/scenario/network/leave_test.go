@@ -82,7 +82,6 @@ func ours(s *story.Story, node string) (left []string) {
 func disconnect(s *story.Story) {
 	rome, milan, naples := s.Rome, s.Milan, s.Naples
 	p := gather(s, "disconnect", "home", "naples")
-	defer p.clear()
 	views := func(c *playground.Cluster, peer string) string {
 		found, err := s.Liqoctl(s.Context(), "info", "peer", peer, "--kubeconfig", c.Kubeconfig, "--get", "network.CIDRs.remapped")
 		s.Must(err)
@@ -202,7 +201,6 @@ func without(s *story.Story) {
 		}
 	})
 	p := gather(s, "without", "home", "naples")
-	defer p.clear()
 	s.Step("addresses are what they are", func() {
 		there := p.pods("naples")
 		for i, pod := range s.Pods(rome, p.ns) {

@@ -31,7 +31,6 @@ import (
 func matrix(s *story.Story) {
 	rome, milan, naples := s.Rome, s.Milan, s.Naples
 	p := gather(s, "matrix", "home", "milan", "naples")
-	defer p.clear()
 	hosts := p.hosts()
 
 	s.Step("pods reach pods by address, hub and spokes, both ways", func() {

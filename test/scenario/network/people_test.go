@@ -72,18 +72,6 @@ func gather(s *story.Story, ns string, groups ...string) *people {
 	return p
 }
 
-// clear takes the pods away before their namespace: Kubernetes looks at a namespace that is not empty yet only every few seconds.
-func (p *people) clear() {
-	if p.Failed() {
-		return // whoever looks for the reason wants to see them
-	}
-	p.Step("without pods", func() {
-		p.Must(p.Rome.DeleteAllOf(p.Context(), &appsv1.Deployment{}, client.InNamespace(p.ns)))
-		p.Must(p.Rome.DeleteAllOf(p.Context(), &corev1.Pod{}, client.InNamespace(p.ns)))
-		p.PodsReady(p.Rome, p.ns, 0, 2*start)
-	})
-}
-
 func realNodes() *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
