@@ -275,7 +275,7 @@ func (s *Story) removeNamespaces() {
 	s.Step("delete the namespace in rome", func() {
 		for _, name := range s.namespaces {
 			s.Must(client.IgnoreNotFound(s.Rome.Delete(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})))
-			// Kubernetes begins to empty a namespace after 5 s.
+			// Kubernetes itself would delete the pods only at its first look, after 5 s.
 			s.Must(s.Rome.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(name)))
 		}
 		for _, name := range s.namespaces {
@@ -291,8 +291,8 @@ func (s *Story) removeNamespaces() {
 	})
 }
 
-// deleted waits until a namespace of rome that is being deleted is gone. Kubernetes looks whether a namespace is empty at once, and then after 5, 10, 20
-// and 40 s, or 5 s after the namespace was changed. So the namespace is changed once, when its last pod is gone.
+// deleted waits until a namespace of rome that is being deleted is gone. Kubernetes empties it after 5 s. As long as pods remain, it looks again after
+// another 5, 10, 20 and 40 s, or 5 s after the namespace was changed. So the namespace is changed once, when its last pod is gone.
 func (s *Story) deleted(name string, within time.Duration) {
 	s.Helper()
 	touched := false
