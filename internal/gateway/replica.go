@@ -31,16 +31,21 @@ func Announce(directory string, port uint16, standing Standing, now time.Time) e
 		return fmt.Errorf("writing the standing of the replica: %w", err)
 	}
 	path := filepath.Join(directory, replicaFile)
-	if old, err := os.ReadFile(path); err != nil || !bytes.Equal(old, text) {
+	old, err := os.ReadFile(path)
+	changed := err != nil || !bytes.Equal(old, text)
+	if changed {
 		if err := replaceFile(directory, replicaFile, text); err != nil {
 			return err
 		}
-		return tellOfChange(port)
 	}
+	// The kernel stamps files with the time of its last tick, which may be before the start of the responder.
 	if err := os.Chtimes(path, now, now); err != nil {
 		return fmt.Errorf("telling that the replica lives: %w", err)
 	}
-	return nil
+	if !changed {
+		return nil
+	}
+	return tellOfChange(port)
 }
 
 // Announced returns the last announced Standing and its time; both are zero if there was none.

@@ -16,8 +16,10 @@ type Session struct {
 	// port picks a local port for a client's next session.
 	port func() uint16
 
-	begun    bool
-	stepped  bool
+	begun   bool
+	stepped bool
+	// adopting is the time of the first call of Adopt that found a session in WireGuard.
+	adopting time.Time
 	replica  network.Replica
 	rotation network.Rotation
 	private  dataplane.PrivateKey
@@ -69,14 +71,17 @@ func (s *Session) Replica() network.Replica { return s.replica }
 
 // Adopt takes over a working session that a previous agent left in WireGuard, so that nothing is recreated. told is the last
 // announcement of that agent. Call Adopt before Step. It returns true if the caller should call it again later, because an answer
-// through the tunnel may still arrive.
+// through the tunnel may still arrive: on a busy host as late as Timing.Deaf, and a new session would interrupt the traffic.
 func (s *Session) Adopt(in Input, told Standing) (wait bool) {
 	peer, ok := in.Device.carrying()
 	if s.begun || !ok || told.State != network.Active {
 		return false
 	}
+	if s.adopting.IsZero() {
+		s.adopting = in.Now
+	}
 	if in.Pulse.Pongs == 0 {
-		return true
+		return in.Now.Sub(s.adopting) < s.timing.Deaf
 	}
 	s.begun = true
 	s.replica = network.Replica{State: network.Active, Since: told.Since, Peered: true, Made: in.Pulse.Last.Add(-time.Nanosecond)}

@@ -138,8 +138,12 @@ func TestProbesTellTheStandingOfTheReplica(t *testing.T) {
 	eventually(t, "standby, as nothing was announced", func() bool { return state() == network.Standby })
 
 	began := time.Now().Add(-time.Minute)
-	if err := Announce(directory, at.Port(), Standing{network.Active, began}, time.Now()); err != nil {
+	now := time.Now()
+	if err := Announce(directory, at.Port(), Standing{network.Active, began}, now); err != nil {
 		t.Fatal(err)
+	}
+	if _, told, err := Announced(directory); err != nil || !told.Equal(now) {
+		t.Errorf("announced at %s, and read as announced at %s, %v", now, told, err)
 	}
 	eventually(t, "active", func() bool { return state() == network.Active })
 	if heard := prober.Heard()[at.Addr()]; heard.For < time.Minute || heard.For > 2*time.Minute {

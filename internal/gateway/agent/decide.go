@@ -62,7 +62,7 @@ func (a *Agent) step(ctx context.Context, now time.Time) time.Time {
 		if err != nil {
 			a.opts.Log.Error("Beginning as if there had been no agent before", "error", err)
 		}
-		if a.session.Adopt(in, told) && now.Sub(a.began) < a.opts.Timing.Lost+a.opts.PingInterval {
+		if a.session.Adopt(in, told) {
 			return now.Add(a.opts.PingInterval / 4)
 		}
 	}
