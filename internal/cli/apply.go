@@ -61,15 +61,15 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 	}
 	if rollbackErr := undo.rollback(); rollbackErr != nil {
 		undo.lock.Keep() // the next run then knows that this process has ended, and resumes immediately
-		return fmt.Errorf("%w\nTaking it back failed too: %w", err, rollbackErr)
+		return fmt.Errorf("%w\nRolling it back failed too: %w", err, rollbackErr)
 	}
 	if releaseErr := undo.lock.Release(ctx); releaseErr != nil {
 		c.Warn("The lock of the installation could not be released; it expires by itself: %v", releaseErr)
 	}
 	if undo.applied != nil && !undo.applied.Fresh() {
-		return fmt.Errorf("%w\nEverything was taken back: version %s is at work as before", err, ready.upgrades)
+		return fmt.Errorf("%w\nRolled back to version %s", err, ready.upgrades)
 	}
-	return fmt.Errorf("%w\nEverything was taken back", err)
+	return fmt.Errorf("%w\nThe installation was rolled back", err)
 }
 
 // dryRun has the API server validate the objects of the chart. It cannot do so before the custom resource definitions are installed.

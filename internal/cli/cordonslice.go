@@ -101,7 +101,7 @@ func (c *cluster) copyOf(ctx context.Context, consumer, name string) (*authv1bet
 		case slice.Name == name && copied:
 			return slice, nil
 		case slice.Name == name:
-			return nil, fmt.Errorf("ResourceSlice %s in namespace %s is what this cluster asks cluster %s for: run the command in %s, or delete the ResourceSlice", name, namespace, consumer, consumer)
+			return nil, fmt.Errorf("ResourceSlice %s in namespace %s is a request of this cluster to cluster %s: run the command on %s, or delete the ResourceSlice", name, namespace, consumer, consumer)
 		case copied:
 			known = append(known, slice.Name)
 		}

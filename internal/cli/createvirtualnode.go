@@ -97,7 +97,7 @@ func (a *app) createVirtualNodeCommand() *cobra.Command {
 
 func (o *virtualNodeOptions) validate() error {
 	if (o.slice == "") == (o.secret == "") {
-		return errors.New("give either --resource-slice-name or --kubeconfig-secret-name: what to make the node of")
+		return errors.New("want exactly one of --resource-slice-name and --kubeconfig-secret-name: they say which identity the virtual node uses")
 	}
 	if o.template != "" && strings.Count(o.template, "/") != 1 {
 		return fmt.Errorf("--vk-options-template %s: want namespace/name", o.template)
@@ -143,16 +143,16 @@ func (c *cluster) createVirtualNode(ctx context.Context, name string, o *virtual
 func (c *cluster) offloads(ctx context.Context, namespace, name string) error {
 	secret := &corev1.Secret{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret); apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is no such Secret in namespace %s: give one with the kubeconfig of a ResourceSlice, %s%sNAME "+
-			"(liqoctl create resourceslice asks for one)", namespace, authv1beta1.KubeconfigSecretPrefix, authv1beta1.IdentityResourceSlicePrefix)
+		return fmt.Errorf("there is no Secret %s in namespace %s: give one with the kubeconfig of a ResourceSlice, %s%sNAME "+
+			"(liqoctl create resourceslice requests a ResourceSlice)", name, namespace, authv1beta1.KubeconfigSecretPrefix, authv1beta1.IdentityResourceSlicePrefix)
 	} else if err != nil {
 		return fmt.Errorf("reading Secret %s in namespace %s: %w", name, namespace, err)
 	}
 	if secret.Labels[authv1beta1.LabelIdentityType] == string(authv1beta1.IdentityControlPlane) {
 		// With this identity the node would become Ready, but none of its pods would ever run.
-		return fmt.Errorf("that is the identity of this cluster's controllers, which may not run pods in the provider: give that of a ResourceSlice, %s%sNAME, "+
-			"or the ResourceSlice itself with --resource-slice-name (liqoctl create resourceslice asks for one)",
-			authv1beta1.KubeconfigSecretPrefix, authv1beta1.IdentityResourceSlicePrefix)
+		return fmt.Errorf("the Secret in namespace %s holds the identity of the controller manager, which may not run pods in the provider: "+
+			"give the Secret of a ResourceSlice, %s%sNAME, or the ResourceSlice itself with --resource-slice-name (liqoctl create resourceslice requests a ResourceSlice)",
+			namespace, authv1beta1.KubeconfigSecretPrefix, authv1beta1.IdentityResourceSlicePrefix)
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func (c *cluster) offloads(ctx context.Context, namespace, name string) error {
 func (c *cluster) granted(ctx context.Context, namespace, name string) (*authv1beta1.ResourceSlice, string, error) {
 	slice := &authv1beta1.ResourceSlice{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, slice); apierrors.IsNotFound(err) {
-		return nil, "", fmt.Errorf("there is no ResourceSlice %s in namespace %s: liqoctl create resourceslice asks the provider for one", name, namespace)
+		return nil, "", fmt.Errorf("there is no ResourceSlice %s in namespace %s: create it with liqoctl create resourceslice", name, namespace)
 	} else if err != nil {
 		return nil, "", fmt.Errorf("reading ResourceSlice %s in namespace %s: %w", name, namespace, err)
 	}

@@ -36,7 +36,7 @@ func TestVirtualNodeSecretMustBeReadable(t *testing.T) {
 	if err := c.offloads(t.Context(), "tenant-of-milan", "kubeconfig-x"); err != nil {
 		t.Error(err)
 	}
-	refused("kubeconfig-y", "in namespace tenant-of-milan: give one with the kubeconfig of a ResourceSlice, kubeconfig-resourceslice-NAME")
+	refused("kubeconfig-y", "there is no Secret kubeconfig-y in namespace tenant-of-milan: give one with the kubeconfig of a ResourceSlice, kubeconfig-resourceslice-NAME")
 	mayNotGet(c)
 	refused("kubeconfig-x", "reading Secret kubeconfig-x in namespace tenant-of-milan: ")
 	refused("kubeconfig-x", "The user of the kubeconfig lacks this right")

@@ -95,7 +95,7 @@ func TestForceUnpeerWarns(t *testing.T) {
 // TestUnpeerKnowsTheWayOut: of a cluster that can't be reached, and of no other error.
 func TestUnpeerKnowsTheWayOut(t *testing.T) {
 	dial := fmt.Errorf("reaching milan: %w", &net.OpError{Op: "dial", Err: errors.New("refused")})
-	if said := orForce(dial).Error(); !strings.HasSuffix(said, "the other one forgets it with liqoctl force unpeer and its ID") {
+	if said := orForce(dial).Error(); !strings.HasSuffix(said, "run on the other one: liqoctl force unpeer and the ID of the lost cluster") {
 		t.Error(said)
 	}
 	if other := errors.New("forbidden"); !errors.Is(orForce(other), other) || orForce(other).Error() != "forbidden" {

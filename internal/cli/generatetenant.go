@@ -97,7 +97,7 @@ func (c *cluster) signedNonce(ctx context.Context, namespace, provider string) (
 	case err == nil && len(secret.Data[authv1beta1.NonceKey]) > 0:
 		return secret.Data[authv1beta1.NonceKey], nil
 	case err == nil || apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("no nonce of cluster %s was signed here yet: give the one that liqoctl create nonce --remote-cluster-id %s prints there with --nonce", provider, c.id)
+		return nil, fmt.Errorf("this cluster has not signed a nonce of cluster %s: run liqoctl create nonce --remote-cluster-id %s on %s, and give the nonce that it prints with --nonce", provider, c.id, provider)
 	default:
 		return nil, fmt.Errorf("reading Secret %s: %w", key, err)
 	}
@@ -163,7 +163,7 @@ func (c *cluster) tenantOf(ctx context.Context, consumer string) (*authv1beta1.T
 			return tenant, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no Tenant of cluster %s in namespace %s: apply what liqoctl generate tenant --remote-cluster-id %s prints there", consumer, namespace, c.id)
+	return nil, fmt.Errorf("there is no Tenant of cluster %s in namespace %s: run liqoctl generate tenant --remote-cluster-id %s on %s, and apply its output here", consumer, namespace, c.id, consumer)
 }
 
 // admitted waits until the Tenant of a consumer has its AuthParams and its tenant namespace in the status.
@@ -240,7 +240,7 @@ func (c *cluster) identityKubeconfig(ctx context.Context, provider, name string)
 			continue
 		}
 		if identity.Status.KubeconfigSecretRef == nil {
-			return nil, fmt.Errorf("identity %s in namespace %s has no kubeconfig yet%s", name, namespace, reasons(identity.Status.Conditions))
+			return nil, fmt.Errorf("identity %s in namespace %s has no kubeconfig yet%s: run the command again when it has", name, namespace, reasons(identity.Status.Conditions))
 		}
 		var secret corev1.Secret
 		key := client.ObjectKey{Namespace: namespace, Name: identity.Status.KubeconfigSecretRef.Name}

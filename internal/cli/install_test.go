@@ -238,7 +238,7 @@ func TestUpgradeOnAPIServer(t *testing.T) {
 
 	// A fresh installation that comes to nothing leaves nothing.
 	code, said := until("install --cluster-id rome" + breaking)
-	if code != interruptedCode || !strings.Contains(said, waiting) || !strings.Contains(said, blame) || !strings.Contains(said, "Everything was taken back\n") {
+	if code != interruptedCode || !strings.Contains(said, waiting) || !strings.Contains(said, blame) || !strings.Contains(said, "The installation was rolled back\n") {
 		t.Fatalf("code %d: %s", code, said)
 	}
 	var namespace corev1.Namespace
@@ -271,7 +271,7 @@ func TestUpgradeOnAPIServer(t *testing.T) {
 	for _, want := range []string{
 		"Cluster ID: rome, from the installation (--cluster-id)\n", "Pod CIDR: 10.7.0.0/16, from the installation (--pod-cidr)\n",
 		waiting, blame,
-		"Everything was taken back: version v0.0.0-dev is at work as before\n",
+		"Rolled back to version v0.0.0-dev\n",
 	} {
 		if code != 130 || !strings.Contains(said, want) {
 			t.Errorf("code %d, no %q in\n%s", code, want, said)

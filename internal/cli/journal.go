@@ -48,7 +48,7 @@ func (j *journal) told(err error) error {
 		more = fmt.Sprintf(", and %d more", len(changes)-fewChanges)
 		changes = changes[:fewChanges]
 	}
-	return fmt.Errorf("%w\nDone before and left so: %s%s. The same command goes on from there", err, strings.Join(changes, ", "), more)
+	return fmt.Errorf("%w\nApplied before the failure: %s%s. Run the command again to resume", err, strings.Join(changes, ", "), more)
 }
 
 // journaled is a client that records its successful writes in the journal.

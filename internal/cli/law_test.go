@@ -306,7 +306,7 @@ func (l *trial) disturbed(t *testing.T, request string, d disturbance) {
 	if !slices.ContainsFunc(d.cure, func(cure string) bool { return strings.Contains(ran.said, cure) }) {
 		fail("no cure of %q", d.cure)
 	}
-	if told := strings.Contains(ran.said, "Done before and left so: "); told != (ran.wrote > 0) {
+	if told := strings.Contains(ran.said, "Applied before the failure: "); told != (ran.wrote > 0) {
 		fail("it made %d changes, and tells of them: %t", ran.wrote, told)
 	}
 	if len(after) > 0 {

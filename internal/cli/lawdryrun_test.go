@@ -90,7 +90,7 @@ func (l *trial) hindered(t *testing.T, request string, d disturbance, really ran
 	}
 	failed := func(said string) string {
 		_, said, _ = strings.Cut(said, " ERRO  ")
-		said, _, _ = strings.Cut(said, "\n       Done before and left so: ")
+		said, _, _ = strings.Cut(said, "\n       Applied before the failure: ")
 		return strings.TrimSpace(strings.ReplaceAll(said, "?dryRun=All", ""))
 	}
 	if want, got := failed(really.said), failed(ran.said); fired && want != got {

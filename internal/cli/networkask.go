@@ -40,8 +40,8 @@ func (p *pair) askForNetwork(ctx context.Context, o *peerOptions) (bool, error) 
 	identity.Namespace, identity.Name = namespace, authv1beta1.IdentityControlPlanePrefix+p.remote.id
 	err = p.local.Get(ctx, client.ObjectKeyFromObject(identity), identity)
 	if apierrors.IsNotFound(err) && !p.local.rehearses() {
-		return false, p.local.error(fmt.Errorf("the user of the remote kubeconfig may not make gateways in cluster %s, so cluster %s has to be asked for a network by its consumer, "+
-			"and there is no Identity %s in namespace %s: run liqoctl peer, or liqoctl authenticate before", p.remote.id, p.remote.id, identity.Name, namespace))
+		return false, p.local.error(fmt.Errorf("the user of the remote kubeconfig may not make gateways in cluster %s. So the control planes have to connect the networks, "+
+			"and Identity %s in namespace %s, which they need, does not exist: run liqoctl peer, or liqoctl authenticate before", p.remote.id, identity.Name, namespace))
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return false, p.local.error(fmt.Errorf("reading Identity %s in namespace %s: %w", identity.Name, namespace, err))

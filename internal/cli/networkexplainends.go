@@ -25,7 +25,7 @@ func explain(out *console.Console, clusters []explainedCluster, source, target, 
 		return fmt.Errorf("TARGET %s: %w", target, err)
 	}
 	if from.Cluster == to.Cluster {
-		return fmt.Errorf("%s and %s are both in cluster %s: its own network carries what they say, nothing of ours", from, to, from.Cluster)
+		return fmt.Errorf("%s and %s are both in cluster %s: their packets stay in its own network, and no gateway is on the way", from, to, from.Cluster)
 	}
 	plain := make([]network.Cluster, len(clusters))
 	for i, c := range clusters {
@@ -112,7 +112,7 @@ func podEnd(clusters []explainedCluster, c *explainedCluster, namespace, name st
 	}
 	twin := c.twin(provider, namespace)
 	if twin == "" {
-		return network.End{}, fmt.Errorf("namespace %s of cluster %s has no twin in cluster %s", namespace, c.ID, provider)
+		return network.End{}, fmt.Errorf("namespace %s of cluster %s has no remote namespace in cluster %s: offload it with liqoctl offload namespace %s", namespace, c.ID, provider, namespace)
 	}
 	return podEnd(clusters, &clusters[j], twin, name)
 }
@@ -195,14 +195,14 @@ func seenAs(clusters []explainedCluster, source network.End, address netip.Addr)
 		}
 		back, ok := clusters[j].Facts.Translation(c.ID)
 		if !ok {
-			return network.End{}, fmt.Errorf("cluster %s does not know cluster %s: see its Configuration", peer, c.ID)
+			return network.End{}, fmt.Errorf("cluster %s has no valid Configuration of cluster %s: liqoctl doctor, run on %s, says what is wrong with it", peer, c.ID, peer)
 		}
 		if address, err = back.FromWire(wire); err != nil {
 			return network.End{}, fmt.Errorf("in cluster %s: %w", peer, err)
 		}
 		at = peer
 	}
-	return network.End{}, errors.New("the clusters send it round in a circle: compare their Configurations")
+	return network.End{}, errors.New("routing loop between the clusters: compare their Configurations")
 }
 
 // peerSeenAt returns the peer whose ranges, as mapped in this cluster, contain the address.

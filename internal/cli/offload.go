@@ -187,7 +187,7 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 		Use:     "namespace NAME...",
 		Aliases: []string{"ns", "namespaces"},
 		Short:   "Offload namespaces to other clusters",
-		Long: "Extend namespaces to the clusters the local one is peered with: every selected provider gets a twin namespace, and\n" +
+		Long: "Extend namespaces to the clusters the local one is peered with: every selected provider gets a remote namespace, and\n" +
 			"new pods may be scheduled on its virtual nodes. Pods that exist already stay where they are. For a namespace that is\n" +
 			"offloaded already, only the settings on the command line change; a selector that leaves out clusters where the namespace\n" +
 			"is deletes it there, after a confirmation. Namespaces of Kubernetes and of Liqo, and those that the installation protects\n" +
@@ -195,7 +195,7 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 		Example: example(`
 			# Pods may run here and in every provider
 			%[1]s offload namespace demo
-			# Pods run only in providers of a region, in a twin namespace of the same name
+			# Pods run only in providers of a region, in a remote namespace of the same name
 			%[1]s offload namespace demo --pod-offloading-strategy Remote \
 			    --namespace-mapping-strategy EnforceSameName --selector 'topology.kubernetes.io/region=europe'
 			# In providers that are kubeadm clusters or anywhere in Asia: every --selector is an alternative
@@ -247,7 +247,7 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&o.pods, "pod-offloading-strategy", string(offloadingv1beta1.PodsLocalAndRemote), "Where pods may run: Local, Remote or LocalAndRemote")
 	flags.StringVar(&o.mapping, "namespace-mapping-strategy", string(offloadingv1beta1.DefaultName),
-		"Name of the twin namespace: DefaultName (the name and the ID of this cluster), EnforceSameName or SelectedName")
+		"Name of the remote namespace: DefaultName (the name and the ID of this cluster), EnforceSameName or SelectedName")
 	flags.StringVar(&o.twin, "remote-namespace-name", "", "Name of the remote namespace, with the strategy SelectedName")
 	flags.StringArrayVarP(&o.selectors, "selector", "l", nil, "Label selector of the virtual nodes; may be repeated, each is an alternative; '' selects all (default: all)")
 	flags.DurationVar(&o.timeout, "timeout", 20*time.Second, "Maximum time for the whole command")

@@ -49,7 +49,7 @@ func (f *authFlags) validate() error {
 		return errors.New("--in-band goes through the proxy of the provider, --proxy-url through another one: use one of them")
 	}
 	if f.invite && !f.inBand {
-		return errors.New("--invite is for --in-band: without a tunnel for it, the other direction is peered with liqoctl generate peer-command")
+		return errors.New("--invite needs --in-band: without it, the provider peers with this cluster by the command that liqoctl generate peer-command prints here")
 	}
 	if f.proxyURL != "" && !strings.HasPrefix(f.proxyURL, "http://") && !strings.HasPrefix(f.proxyURL, "https://") {
 		return fmt.Errorf("--proxy-url %s: want http://host:port", f.proxyURL)

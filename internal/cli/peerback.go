@@ -97,13 +97,13 @@ func lasts(invitation, tokens *corev1.Secret, consumer string, now time.Time) bo
 // peerInvited peers with a cluster that left an Invitation here. The tenant namespace already contains everything needed.
 func (a *app) peerInvited(ctx context.Context, name string, o *peerOptions) error {
 	if o.auth.invite {
-		return fmt.Errorf("--invite is for the cluster that invites: %s, which is named, is the one that has", name)
+		return fmt.Errorf("--invite does not go with NAME %s: this cluster uses the invitation that %s left here, and makes none; leave --invite out", name, name)
 	}
 	if o.auth.given("in-band") || o.auth.given("proxy-url") {
-		return fmt.Errorf("%s is named, and the way to its API server is told too: leave --in-band and --proxy-url out, the invitation of %s says how it is reached", name, name)
+		return fmt.Errorf("--in-band and --proxy-url do not go with NAME %s: the invitation of %s says how its API server is reached; leave them out", name, name)
 	}
 	if o.auth.force {
-		return fmt.Errorf("--force has no effect on a provider that is named: where it knows a cluster of this ID by another key, its administrator deletes that Tenant first")
+		return fmt.Errorf("--force does not go with NAME %s: if %s knows another key for the ID of this cluster, its administrator has to delete the Tenant of that ID there first", name, name)
 	}
 	resources, err := o.resources.list()
 	if err != nil {
@@ -143,7 +143,8 @@ func (c *cluster) acceptInvitation(ctx context.Context, namespace, provider stri
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
 		err := c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("cluster %s has not invited this one: peer with it by its kubeconfig (--remote-kubeconfig), or run the command here that liqoctl generate peer-command prints there, or have it invite this one (liqoctl peer --in-band --invite, run there)", provider)
+			return fmt.Errorf("cluster %s has not invited this one. Three ways to peer with it: give its kubeconfig with --remote-kubeconfig; "+
+				"or run liqoctl generate peer-command on %s, and here the command that it prints; or have %s invite this cluster, with liqoctl peer --in-band --invite", provider, provider, provider)
 		}
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", c.name(secret), err)

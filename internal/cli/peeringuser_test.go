@@ -87,7 +87,7 @@ func TestPeeringByHandOnAPIServer(t *testing.T) {
 		return out
 	}
 
-	refused("generate tenant --remote-cluster-id milan", "no nonce of cluster milan was signed here yet")
+	refused("generate tenant --remote-cluster-id milan", "this cluster has not signed a nonce of cluster milan: run liqoctl create nonce --remote-cluster-id rome on milan")
 	var tenant authv1beta1.Tenant
 	if err := yaml.Unmarshal([]byte(printed("generate tenant --remote-cluster-id milan --nonce abc --proxy-url http://proxy:1")), &tenant); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestPeeringByHandOnAPIServer(t *testing.T) {
 	printed("generate tenant --remote-cluster-id milan -o json --remote-tenant-namespace other")
 
 	refused("generate identity --remote-cluster-id paris", "there is no tenant namespace for cluster paris")
-	refused("generate identity --remote-cluster-id milan", "there is no Tenant of cluster milan in namespace liqo-tenant-milan: apply what liqoctl generate tenant --remote-cluster-id rome prints there")
+	refused("generate identity --remote-cluster-id milan", "there is no Tenant of cluster milan in namespace liqo-tenant-milan: run liqoctl generate tenant --remote-cluster-id rome on milan, and apply its output here")
 	admitted := &authv1beta1.Tenant{}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "tenant-of-turin", Name: "turin"}, admitted); err != nil {
 		t.Fatal(err)
@@ -118,10 +118,10 @@ func TestPeeringByHandOnAPIServer(t *testing.T) {
 	}
 
 	refused("get kubeconfig other --remote-cluster-id turin", "there is no Identity other in namespace tenant-of-turin (known: resourceslice-mine)")
-	refused("get kubeconfig resourceslice-mine --remote-cluster-id turin", "has no kubeconfig yet")
-	refused("create virtualnode v --remote-cluster-id turin", "give either --resource-slice-name or --kubeconfig-secret-name")
-	refused("create virtualnode v --remote-cluster-id turin --kubeconfig-secret-name no", "--kubeconfig-secret-name no: there is no such Secret in namespace tenant-of-turin")
-	refused("create virtualnode v --remote-cluster-id turin --kubeconfig-secret-name kubeconfig-controlplane-turin", "may not run pods in the provider: give that of a ResourceSlice, kubeconfig-resourceslice-NAME")
+	refused("get kubeconfig resourceslice-mine --remote-cluster-id turin", "has no kubeconfig yet: run the command again when it has")
+	refused("create virtualnode v --remote-cluster-id turin", "want exactly one of --resource-slice-name and --kubeconfig-secret-name")
+	refused("create virtualnode v --remote-cluster-id turin --kubeconfig-secret-name no", "--kubeconfig-secret-name no: there is no Secret no in namespace tenant-of-turin")
+	refused("create virtualnode v --remote-cluster-id turin --kubeconfig-secret-name kubeconfig-controlplane-turin", "may not run pods in the provider: give the Secret of a ResourceSlice, kubeconfig-resourceslice-NAME")
 	refused("create virtualnode v --remote-cluster-id turin --kubeconfig-secret-name x --vk-options-template y", "--vk-options-template y: want namespace/name")
 	refused("create virtualnode v --remote-cluster-id turin --resource-slice-name no", "there is no ResourceSlice no in namespace tenant-of-turin")
 	refused("create virtualnode v --remote-cluster-id turin --resource-slice-name mine", "is not granted: Authentication: no verdict yet; Resources: no verdict yet")

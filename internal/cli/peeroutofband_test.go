@@ -40,7 +40,9 @@ func TestPeerCommandsThatAreRefused(t *testing.T) {
 		"a door that is none":   {[]string{"generate", "peer-command", "--auth-url", "milan"}, "--auth-url: \"milan\" is not the URL"},
 		"peer by two names":     {[]string{"peer", "milan", "naples"}, "want at most one argument, the name of a cluster that has invited this one, got 2"},
 		"peer twice the same":   {[]string{"peer", "milan", "--remote-context", "milan"}, "milan is named, and so is --remote-context: leave one of them out"},
-		"peer by another way":   {[]string{"peer", "milan", "--in-band"}, "milan is named, and the way to its API server is told too: leave --in-band and --proxy-url out"},
+		"peer by another way":   {[]string{"peer", "milan", "--in-band"}, "--in-band and --proxy-url do not go with NAME milan: the invitation of milan says how its API server is reached"},
+		"peer, and invite":      {[]string{"peer", "milan", "--invite"}, "--invite does not go with NAME milan: this cluster uses the invitation that milan left here"},
+		"peer by force":         {[]string{"peer", "milan", "--force"}, "--force does not go with NAME milan: if milan knows another key for the ID of this cluster"},
 		"unpeer by two names":   {[]string{"unpeer", "milan", "naples"}, "want at most one argument, the name of the provider, got 2"},
 		"unpeer twice the same": {[]string{"unpeer", "milan", "--remote-context", "milan"}, "milan is named, and so is --remote-context: leave one of them out"},
 	} {

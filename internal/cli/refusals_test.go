@@ -41,7 +41,7 @@ func TestRefusalsOfAWorld(t *testing.T) {
 		"test network -p %rome":            {peered, "--remote-kubeconfigs " + filepath.Join(w.dir, "rome") + ": cluster rome is named twice, or is the local one"},
 		"test network -p %milan,%milan":    {peered, "cluster milan is named twice"},
 		"test network -p %milan --dry-run": {full, "no node takes pods: all are cordoned or for the control plane only"},
-		"test network -p %milan --ip --outside http://localhost.invalid": {peered, "whose address is not found: give an IPv4 address there, --outside http://ADDRESS"},
+		"test network -p %milan --ip --outside http://localhost.invalid": {peered, "--outside http://localhost.invalid: the IP objects of --ip need the address of its host, which is not found: give an IPv4 address, --outside http://ADDRESS"},
 	} {
 		if ran := w.in(t, test.at, command+lawOne, nil); ran.code != 1 || ran.wrote != 0 || !strings.Contains(ran.said, " ERRO  ") || !strings.Contains(ran.said, test.says) {
 			t.Errorf("%s: code %d, %d changes, says %s%s, want %q", command, ran.code, ran.wrote, ran.out, ran.said, test.says)

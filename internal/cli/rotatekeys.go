@@ -46,7 +46,7 @@ func (p *pair) rotateKeys(ctx context.Context) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: local.namespace, Name: local.gateways.secret()}}
 	if _, err := local.ensure(ctx, secret, func() error {
 		if secret.ResourceVersion == "" {
-			return fmt.Errorf("there is no Secret %s in namespace %s with the keys of %s", secret.Name, secret.Namespace, local.gateways.describe())
+			return fmt.Errorf("there is no Secret %s in namespace %s with the keys of %s: the controller manager makes it, run the command again then", secret.Name, secret.Namespace, local.gateways.describe())
 		}
 		secret.Data = keys
 		return nil

@@ -167,7 +167,7 @@ func TestAdmissionOnAPIServer(t *testing.T) {
 	steps(
 		[3]string{"uncordon resourceslice gpu --remote-cluster-id turin", "INFO  ResourceSlice gpu is uncordoned already", ""},
 		[3]string{"cordon rs cpu --remote-cluster-id turin", " ERRO  cluster turin has no ResourceSlice cpu in namespace tenant-of-turin (known: gpu, milan)", ""},
-		[3]string{"cordon rs ours --remote-cluster-id turin", " ERRO  ResourceSlice ours in namespace tenant-of-turin is what this cluster asks cluster turin for: run the command in turin", ""},
+		[3]string{"cordon rs ours --remote-cluster-id turin", " ERRO  ResourceSlice ours in namespace tenant-of-turin is a request of this cluster to cluster turin: run the command on turin", ""},
 		[3]string{"cordon rs gpu --remote-cluster-id paris", " ERRO  there is no tenant namespace for cluster paris", ""},
 	)
 	for typed, want := range map[string]string{

@@ -116,11 +116,11 @@ func (o *testNetworkOptions) locateOutside(ctx context.Context, resolve func(ctx
 	}
 	addresses, err := resolve(ctx, "ip4", target.Hostname())
 	if err != nil {
-		return fmt.Errorf("--ip makes an IP object of the host of --outside, whose address is not found: give an IPv4 address there, --outside http://ADDRESS: %w", err)
+		return fmt.Errorf("--outside %s: the IP objects of --ip need the address of its host, which is not found: give an IPv4 address, --outside http://ADDRESS: %w", o.outside, err)
 	}
 	addresses = slices.DeleteFunc(addresses, func(a netip.Addr) bool { return !a.Unmap().Is4() })
 	if len(addresses) == 0 {
-		return fmt.Errorf("--ip makes an IP object of the host of --outside, and %s has no IPv4 address: name another with --outside http://ADDRESS", target.Hostname())
+		return fmt.Errorf("--outside %s: the IP objects of --ip need an IPv4 address, and %s has no IPv4 address: name another host with --outside http://ADDRESS", o.outside, target.Hostname())
 	}
 	o.outsideAddress = slices.MinFunc(addresses, netip.Addr.Compare).Unmap()
 	return nil

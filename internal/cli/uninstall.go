@@ -177,21 +177,21 @@ func (c *cluster) uses(ctx context.Context) (*uses, error) {
 		}
 	}
 	peers := map[string]bool{}
-	peer := func(id, because string) {
+	peer := func(id, because, where string) {
 		if !peers[id] {
 			peers[id] = true
 			out.peers = append(out.peers, id)
-			note("the cluster is peered with %s (%s): liqoctl unpeer", id, because)
+			note("the cluster is peered with %s (%s): liqoctl unpeer%s", id, because, where)
 		}
 	}
 	for _, identity := range identities.Items {
-		peer(identity.Spec.ClusterID, fmt.Sprintf("Identity %s in namespace %s", identity.Name, identity.Namespace))
+		peer(identity.Spec.ClusterID, fmt.Sprintf("Identity %s in namespace %s", identity.Name, identity.Namespace), "")
 	}
 	for _, tenant := range tenants.Items {
-		peer(tenant.Spec.ClusterID, fmt.Sprintf("Tenant %s in namespace %s, so to be run on that cluster", tenant.Name, tenant.Namespace))
+		peer(tenant.Spec.ClusterID, fmt.Sprintf("Tenant %s in namespace %s", tenant.Name, tenant.Namespace), ", run on cluster "+tenant.Spec.ClusterID)
 	}
 	for _, node := range virtual.Items {
-		peer(node.Spec.ClusterID, fmt.Sprintf("VirtualNode %s in namespace %s", node.Name, node.Namespace))
+		peer(node.Spec.ClusterID, fmt.Sprintf("VirtualNode %s in namespace %s", node.Name, node.Namespace), "")
 	}
 	// Networks can be connected without a peering.
 	networks := map[string]bool{}
@@ -217,7 +217,7 @@ func (c *cluster) uses(ctx context.Context) (*uses, error) {
 		}
 		modules := foreign.Status.Modules
 		if modules.Networking.Enabled || modules.Authentication.Enabled || modules.Offloading.Enabled {
-			peer(foreign.Spec.ClusterID, "ForeignCluster "+foreign.Name+" has active modules")
+			peer(foreign.Spec.ClusterID, "ForeignCluster "+foreign.Name+" has active modules", "")
 		}
 	}
 	for _, offloading := range offloadings.Items {

@@ -107,7 +107,7 @@ func TestUninstallRefusesOnAPIServer(t *testing.T) {
 		{&authv1beta1.Identity{ObjectMeta: meta("controlplane-milan", "milan"), Spec: authv1beta1.IdentitySpec{ClusterID: "milan", Type: authv1beta1.IdentityControlPlane}},
 			"the cluster is peered with milan (Identity controlplane-milan in namespace default): liqoctl unpeer\n"},
 		{&authv1beta1.Tenant{ObjectMeta: meta("naples", "naples"), Spec: authv1beta1.TenantSpec{ClusterID: "naples"}},
-			"the cluster is peered with naples (Tenant naples in namespace default, so to be run on that cluster): liqoctl unpeer\n"},
+			"the cluster is peered with naples (Tenant naples in namespace default): liqoctl unpeer, run on cluster naples\n"},
 		{&offloadingv1beta1.VirtualNode{ObjectMeta: meta("turin", "turin"), Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "turin"}},
 			"the cluster is peered with turin (VirtualNode turin in namespace default): liqoctl unpeer\n"},
 		{&networkingv1beta1.GatewayClient{ObjectMeta: meta("bari", "bari"), Spec: networkingv1beta1.GatewayClientSpec{

@@ -33,7 +33,7 @@ func (a *app) unoffloadNamespaceCommand() *cobra.Command {
 		Use:     "namespace NAME...",
 		Aliases: []string{"ns", "namespaces"},
 		Short:   "Stop offloading namespaces",
-		Long: "Undo offload namespace: the twin namespaces are removed with everything in them, and the pods that ran there are\n" +
+		Long: "Undo offload namespace: the remote namespaces are removed with everything in them, and the pods that ran there are\n" +
 			"created anew here by their controllers.",
 		Example: example(`
 			# The pods of this namespace come back

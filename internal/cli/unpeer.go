@@ -27,7 +27,9 @@ func (a *app) unpeerCommand() *cobra.Command {
 			"local one, and the network between them is removed. Pods that run there move back where their namespace and\n" +
 			"selectors let them. Running it again goes on where it stopped.\n\n" +
 			"It changes nothing while the local cluster does not reach the API server of the remote one: the pods there could not be\n" +
-			"stopped, and would run twice. A cluster that is gone for good is given up with force unpeer.\n\n" +
+			"stopped, and would run twice. Right after the tunnel was lost, it waits up to 30 seconds until the control plane knows\n" +
+			"whether that API server still responds. It refuses while no pod of the local controller manager is available, because\n" +
+			"nobody knows then. A cluster that is gone for good is given up with force unpeer.\n\n" +
 			"With no remote kubeconfig the local cluster tells the provider itself: see unpeer out-of-band. NAME may be left out where\n" +
 			"there is one provider.",
 		Example: example(`

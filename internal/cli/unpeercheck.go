@@ -45,7 +45,7 @@ func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) e
 		state = "An earlier unpeer is half done: " + begun + ". It continues when " + provider + " can be reached; what is not deleted yet stays until then"
 	}
 	if lost == nil {
-		return c.error(fmt.Errorf("whether cluster %s reaches the API server of %s is not known: no pod of Deployment %s in namespace %s of %s is available\n%s\n"+
+		return c.error(fmt.Errorf("it is unknown whether cluster %s reaches the API server of %s: no pod of Deployment %s in namespace %s of %s is available\n%s\n"+
 			"Run the command again when one is. Where cluster %s is gone for good: liqoctl force unpeer %s",
 			c.id, provider, deploymentName, c.namespace, c.id, state, provider, provider))
 	}

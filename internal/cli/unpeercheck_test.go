@@ -230,7 +230,7 @@ func TestInvitationsAreAskedFor(t *testing.T) {
 			}
 		}
 	}
-	if ran := w.in(t, at, "peer --invite"+lawBoth, nil); ran.code != 1 || ran.wrote != 0 || !strings.Contains(ran.said, "--invite is for --in-band") {
+	if ran := w.in(t, at, "peer --invite"+lawBoth, nil); ran.code != 1 || ran.wrote != 0 || !strings.Contains(ran.said, "--invite needs --in-band: without it") {
 		t.Errorf("code %d: %s", ran.code, ran.said)
 	}
 }

@@ -18,6 +18,11 @@ const resolveAgain = 30 * time.Second
 // resolveTimeout limits one lookup.
 const resolveTimeout = 5 * time.Second
 
+// maxResolved is the maximum number of addresses of one host name. The peer controls its DNS, and the gateway tries all addresses in turn, so a
+// long answer would keep it from the address that works. Of a longer answer the first addresses count: IPv4 before IPv6, then in ascending order.
+// This order depends only on the addresses, so that a name server that rotates its answers causes no changes.
+const maxResolved = 16
+
 // Resolver resolves the addresses of an endpoint (IP addresses and host names) to addresses that can be dialed. A result stays
 // until another one replaces it: a failed lookup changes nothing.
 type Resolver struct {
@@ -27,7 +32,13 @@ type Resolver struct {
 
 	mu    sync.Mutex
 	hosts []string
-	found map[string][]netip.Addr
+	found map[string]resolution
+}
+
+// resolution is the result of a lookup: the addresses that count, and how many there were.
+type resolution struct {
+	addresses []netip.Addr
+	total     int
 }
 
 // NewResolver returns a Resolver without any result. It calls changed whenever the result of a lookup changes.
@@ -36,13 +47,14 @@ func NewResolver(changed func()) *Resolver {
 		lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		},
-		changed: changed, wake: make(chan struct{}, 1), found: map[string][]netip.Addr{},
+		changed: changed, wake: make(chan struct{}, 1), found: map[string]resolution{},
 	}
 }
 
 // Endpoints returns the known addresses at which a peer is dialed, in the order of its hosts. A changed list of hosts starts a lookup
 // in the background (see Run). Endpoints leaves out every address that must not be dialed (see network.Peer.CheckDialed), whether
-// the endpoint contains it or a host name resolves to it. refused describes the first of them; empty: there is none.
+// the endpoint contains it or a host name resolves to it, and those of a host name beyond maxResolved. refused describes the first of them;
+// empty: there is none.
 func (r *Resolver) Endpoints(peer *network.Peer) (endpoints []netip.AddrPort, refused string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,6 +75,9 @@ func (r *Resolver) Endpoints(peer *network.Peer) (endpoints []netip.AddrPort, re
 				endpoints = append(endpoints, e)
 			}
 		}
+		if total := r.found[host].total; total > maxResolved && refused == "" {
+			refused = fmt.Sprintf("address %q of its gateway resolves to %d addresses: only the first %d are tried; let it resolve to fewer", host, total, maxResolved)
+		}
 	}
 	return endpoints, refused
 }
@@ -72,7 +87,7 @@ func (r *Resolver) addresses(host string) []netip.Addr {
 	if a, ok := network.LiteralAddress(host); ok {
 		return []netip.Addr{a}
 	}
-	return r.found[host]
+	return r.found[host].addresses
 }
 
 // Run resolves host names until ctx ends.
@@ -113,9 +128,11 @@ func (r *Resolver) resolve(ctx context.Context) {
 			}
 			return a.Compare(b)
 		})
+		addresses = slices.Compact(addresses)
+		result := resolution{addresses: addresses[:min(len(addresses), maxResolved)], total: len(addresses)}
 		r.mu.Lock()
-		same := slices.Equal(r.found[host], addresses)
-		r.found[host] = addresses
+		same := slices.Equal(r.found[host].addresses, result.addresses)
+		r.found[host] = result
 		r.mu.Unlock()
 		if !same {
 			r.changed()

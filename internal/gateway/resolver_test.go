@@ -53,6 +53,37 @@ func TestHostNamesAreLookedUp(t *testing.T) {
 	}
 }
 
+// TestOfManyAddressesTheFirstCount: the peer controls its DNS, so its host name may resolve to any number of addresses, in any order.
+func TestOfManyAddressesTheFirstCount(t *testing.T) {
+	many := []netip.Addr{netip.MustParseAddr("::ffff:192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
+	for i := range 200 {
+		many = append(many, netip.AddrFrom4([4]byte{192, 0, 2, byte(200 - i)}))
+	}
+	r := NewResolver(func() {})
+	r.lookup = func(context.Context, string) ([]netip.Addr, error) { return slices.Clone(many), nil }
+	peer := &network.Peer{ClusterID: "milan", Port: 51840, Endpoints: []string{"gateway.example.org", "192.0.2.250"}}
+	r.Endpoints(peer)
+	r.resolve(t.Context())
+	got, refused := r.Endpoints(peer)
+	var want []netip.AddrPort
+	for i := range maxResolved {
+		want = append(want, netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(1 + i)}), peer.Port))
+	}
+	want = append(want, netip.MustParseAddrPort("192.0.2.250:51840"))
+	if !slices.Equal(got, want) || !strings.Contains(refused, "gateway.example.org") || !strings.Contains(refused, "resolves to 201 addresses") {
+		t.Errorf("dials %v, and says %q, want %v", got, refused, want)
+	}
+	slices.Reverse(many)
+	r.changed = func() { t.Error("the order of the answer changes the result") }
+	r.resolve(t.Context())
+	many = many[:maxResolved]
+	r.changed = func() {}
+	r.resolve(t.Context())
+	if got, refused := r.Endpoints(peer); len(got) != maxResolved+1 || refused != "" {
+		t.Errorf("of %d addresses: dials %v, and says %q", maxResolved, got, refused)
+	}
+}
+
 // TestNoHostNameLeadsToSpecialAddresses: the peer controls its DNS, so its host name may resolve to any address, also after a good one.
 func TestNoHostNameLeadsToSpecialAddresses(t *testing.T) {
 	const name = "gateway.example.org"

@@ -107,7 +107,7 @@ func claimsOf(policy SharingPolicy, facts SharingFacts, shares map[types.Namespa
 	tenants := map[string]*authv1beta1.Tenant{}
 	for i := range facts.Tenants {
 		tenant := &facts.Tenants[i]
-		if first := tenants[tenant.Namespace]; tenant.DeletionTimestamp.IsZero() && (first == nil || compareAge(tenant, first) < 0) {
+		if first := tenants[tenant.Namespace]; tenant.DeletionTimestamp.IsZero() && (first == nil || CompareAge(tenant, first) < 0) {
 			tenants[tenant.Namespace] = tenant
 		}
 	}
@@ -115,7 +115,7 @@ func claimsOf(policy SharingPolicy, facts SharingFacts, shares map[types.Namespa
 	for i := range facts.Slices {
 		ordered[i] = &facts.Slices[i]
 	}
-	slices.SortFunc(ordered, func(a, b *authv1beta1.ResourceSlice) int { return compareAge(a, b) })
+	slices.SortFunc(ordered, func(a, b *authv1beta1.ResourceSlice) int { return CompareAge(a, b) })
 	var claims []*claim
 	count := map[string]int{}
 	for _, slice := range ordered {
@@ -222,8 +222,8 @@ func capsOf(offers []sharingv1alpha1.ResourceOffer) map[string]corev1.ResourceLi
 	return caps
 }
 
-// compareAge orders objects by age, then by name.
-func compareAge(a, b metav1.Object) int {
+// CompareAge orders objects by age, then by name. Of several objects where one is expected, the first in this order counts.
+func CompareAge(a, b metav1.Object) int {
 	ta, tb := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 	return cmp.Or(ta.Compare(tb.Time), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }

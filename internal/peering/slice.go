@@ -49,6 +49,9 @@ type TooMany string
 func (t TooMany) Error() string { return string(t) }
 
 // SetAuthentication records the verdict on the identity: accepted with params, or denied with the error as message.
+//
+// With its identity, a ResourceSlice of any class is denied its resources too. So when the identity is accepted after a denial, the verdict on
+// the resources is removed: DecideResources, or the controller of the class, decides again.
 func SetAuthentication(status *authv1beta1.ResourceSliceStatus, params *authv1beta1.AuthParams, denied error, now metav1.Time) {
 	condition := authv1beta1.ResourceSliceCondition{
 		Type: authv1beta1.ResourceSliceAuthentication, Status: authv1beta1.ResourceSliceAccepted,
@@ -60,6 +63,8 @@ func SetAuthentication(status *authv1beta1.ResourceSliceStatus, params *authv1be
 		if errors.As(denied, new(TooMany)) {
 			condition.Reason = authv1beta1.ReasonTooMany
 		}
+	} else if ConditionOf(status, authv1beta1.ResourceSliceAuthentication) == authv1beta1.ResourceSliceDenied {
+		withdraw(status, "")
 	}
 	status.AuthParams = params
 	setCondition(status, condition, now)
@@ -71,7 +76,7 @@ func SetAuthentication(status *authv1beta1.ResourceSliceStatus, params *authv1be
 // Tenant or the ResourceSlice is cordoned, the resources granted before stay, as far as this cluster still has them, and a changed request
 // is not granted. A cordoned ResourceSlice that was granted nothing before is denied. For a drained Tenant, and for a ResourceSlice that is
 // refused, the verdict is always a denial, whatever the class. Apart from that, classes other than the default are left to their own
-// controllers, which also decide again when a refusal ends.
+// controllers. When a refusal ends, such a ResourceSlice has no verdict until the controller of its class decides (see SetAuthentication).
 func DecideResources(slice *authv1beta1.ResourceSlice, grants Grants, offer Offer, share Share, now metav1.Time) {
 	status := &slice.Status
 	accepted := ConditionOf(status, authv1beta1.ResourceSliceResources) == authv1beta1.ResourceSliceAccepted
@@ -81,7 +86,7 @@ func DecideResources(slice *authv1beta1.ResourceSlice, grants Grants, offer Offe
 	case share.Refused != "":
 		deny(status, authv1beta1.ReasonResourcesDenied, share.Refused, now)
 	case !standardClass(slice):
-		return
+		withdraw(status, authv1beta1.ReasonDefaultClassDisabled) // it was of the default class before
 	case !offer.Enabled:
 		deny(status, authv1beta1.ReasonDefaultClassDisabled, "the provider does not answer the default class of ResourceSlices", now)
 	case cordoned(slice, grants) && !accepted:
@@ -114,6 +119,13 @@ func deny(status *authv1beta1.ResourceSliceStatus, reason, message string, now m
 	setCondition(status, authv1beta1.ResourceSliceCondition{
 		Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceDenied, Reason: reason, Message: message,
 	}, now)
+}
+
+// withdraw removes the verdict on the resources if it has that reason; an empty reason stands for all.
+func withdraw(status *authv1beta1.ResourceSliceStatus, reason string) {
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool {
+		return c.Type == authv1beta1.ResourceSliceResources && (reason == "" || c.Reason == reason)
+	})
 }
 
 func accept(status *authv1beta1.ResourceSliceStatus, message string, now metav1.Time) {

@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -35,6 +36,8 @@ func TestResourceVerdicts(t *testing.T) {
 	closed.Enabled = false
 	before := authv1beta1.ResourceSliceStatus{Resources: list("cpu", "2", "memory", "8Gi", "nvidia.com/gpu", "1")}
 	accept(&before, "", at(0))
+	off := authv1beta1.ResourceSliceStatus{}
+	deny(&off, authv1beta1.ReasonDefaultClassDisabled, "", at(0))
 	type result struct {
 		Verdict   authv1beta1.ResourceSliceConditionStatus
 		Reason    string
@@ -72,6 +75,7 @@ func TestResourceVerdicts(t *testing.T) {
 		"another class is another's": {list("cpu", "1"), "gold", nil, none, active, offer, share, result{}},
 		"another class keeps its verdict": {list("cpu", "1"), "gold", nil, before, active, offer, Share{},
 			result{"Accepted", "ResourceSliceResourcesAccepted", "", before.Resources}},
+		"the class is another one now": {nil, "gold", nil, off, active, closed, share, result{}},
 		"the default class is off": {nil, "", nil, none, active, closed, share,
 			result{"Denied", "DefaultResourceSliceClassDisabled", "the provider does not answer the default class of ResourceSlices", nil}},
 		"cordoned, nothing granted before": {nil, "", nil, none, cordoned, offer, Share{},
@@ -108,6 +112,39 @@ func TestResourceVerdicts(t *testing.T) {
 				t.Errorf("decided again (-first +second):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestTheEndOfARefusal: a denial that this cluster wrote whatever the class does not outlive its reason. The controller of another class then
+// finds no verdict; its own verdict stays.
+func TestTheEndOfARefusal(t *testing.T) {
+	decide := func(slice *authv1beta1.ResourceSlice, refused error) {
+		share := Share{Resources: list("cpu", "4")}
+		if refused != nil {
+			share = Share{Refused: refused.Error()}
+		}
+		SetAuthentication(&slice.Status, &authv1beta1.AuthParams{}, refused, at(0))
+		DecideResources(slice, Grants{Access: true, More: true}, Offer{Enabled: true}, share, at(0))
+	}
+	for class, want := range map[string]authv1beta1.ResourceSliceConditionStatus{"": "Accepted", "gold": ""} {
+		for _, refused := range []error{TooMany("one too many"), errors.New("the request is not the consumer's")} {
+			slice := sliceAsking(nil, class)
+			decide(slice, refused)
+			if got := ConditionOf(&slice.Status, authv1beta1.ResourceSliceResources); got != authv1beta1.ResourceSliceDenied {
+				t.Errorf("class %q, %v: %q, want a denial", class, refused, got)
+			}
+			decide(slice, nil)
+			if got := ConditionOf(&slice.Status, authv1beta1.ResourceSliceResources); got != want {
+				t.Errorf("class %q, after the end of %q: %q, want %q", class, refused, got, want)
+			}
+		}
+	}
+	slice := sliceAsking(nil, "gold")
+	decide(slice, nil)
+	deny(&slice.Status, authv1beta1.ReasonResourcesDenied, "no gold left", at(0)) // as the controller of the class does
+	decide(slice, nil)
+	if got := ConditionOf(&slice.Status, authv1beta1.ResourceSliceResources); got != authv1beta1.ResourceSliceDenied {
+		t.Errorf("the verdict of the controller of the class became %q", got)
 	}
 }
 

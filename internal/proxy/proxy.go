@@ -6,6 +6,17 @@
 //   - Every refusal states its reason.
 //   - One source cannot use up all connections.
 //
+// A source is the address of a connection, not a peer. The proxy can't tell peers apart, so there is no share for each peer:
+//
+//   - Peers call a Service, and their gateways hand such packets to their own nodes, which masquerade them. All peers whose active gateways run
+//     on one node are one source.
+//   - All peers request the same target, the API server.
+//   - The identity of a peer is inside the TLS that the proxy forwards, and it can be read by the API server only. Anything that a client says
+//     of itself outside of it may be false.
+//
+// So a peer can use up the connections of the peers whose gateways run on the same node. A client with many addresses, such as the pods that a
+// peer offloaded to this cluster, is many sources, and only the limit of all connections bounds them together.
+//
 // The proxy holds no credentials: the tunneled data is TLS between the peer and the API server.
 package proxy
 

@@ -160,7 +160,7 @@ func (r *releases) upgrades(before, now string) {
 		if err == nil {
 			s.Fatalf("milan was upgraded to images that do not exist:\n%s", said)
 		}
-		for _, want := range []string{"the time is over (--timeout)", "v0.0.0-nowhere", "Everything was taken back: version " + before + " is at work as before"} {
+		for _, want := range []string{"the time is over (--timeout)", "v0.0.0-nowhere", "Rolled back to version " + before} {
 			if !strings.Contains(said, want) {
 				s.Errorf("it does not say %q:\n%s", want, said)
 			}

@@ -10,18 +10,20 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/install"
 	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// upgrade: both clusters get other programs of ours while pods in milan talk to each other; an upgrade that comes to nothing is taken back.
-// The pods take no notice.
+// upgrade: both clusters get other programs of ours while pods in milan talk to each other; an upgrade that comes to nothing is taken back, and another
+// one is refused until it is. The pods take no notice.
 func upgrade(s *story.Story) {
 	const ns, other = "upgrade", "choices"
 	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
@@ -109,14 +111,28 @@ func upgrade(s *story.Story) {
 		s.Must(milan.Delete(s.Context(), special()))
 	})
 
-	s.Step("an upgrade that comes to nothing is taken back, and says why", func() {
-		said, err := s.Liqoctl(s.Context(), "upgrade", "--kubeconfig", rome.Kubeconfig, "--timeout", "20s", "--set", "controllerManager.pod.extraArgs={--nonsense}")
+	s.Step("an upgrade that comes to nothing is taken back, and says why; meanwhile another one is refused", func() {
+		var said string
+		var err error
+		first := make(chan struct{})
+		go func() {
+			defer close(first)
+			said, err = s.Liqoctl(s.Context(), "upgrade", "--kubeconfig", rome.Kubeconfig, "--timeout", "20s", "--set", "controllerManager.pod.extraArgs={--nonsense}")
+		}()
+		s.Eventually(start, "the first one to hold its lock", func(ctx context.Context) error {
+			return rome.Get(ctx, client.ObjectKey{Namespace: api.Namespace, Name: install.LockName}, &coordinationv1.Lease{})
+		})
+		second, refusal := s.Liqoctl(s.Context(), "upgrade", "--kubeconfig", rome.Kubeconfig, "--set", "controllerManager.pod.resources.requests.cpu=53m")
+		if want := "the installation in namespace liqo is being changed by liqoctl of "; refusal == nil || !strings.Contains(second, want) {
+			s.Errorf("the second one ended with the error %v, want %q in what it says:\n%s", refusal, want, second)
+		}
+		<-first
 		if err == nil {
 			s.Fatalf("rome was upgraded to what can't run:\n%s", said)
 		}
 		for _, want := range []string{
 			"waiting for Deployment liqo-controller-manager in namespace liqo: the time is over (--timeout)", "container controller-manager of pod liqo-controller-manager-",
-			"Everything was taken back: version",
+			"Rolled back to version",
 		} {
 			if !strings.Contains(said, want) {
 				s.Errorf("it does not say %q:\n%s", want, said)

@@ -197,13 +197,23 @@ func (r *gateways) connected(ctx context.Context, g *gateway, connection *networ
 		condition.Message = fmt.Sprintf("cluster %s answers through the tunnel", g.ClusterID)
 	case g.server != nil:
 		condition.Reason = cmp.Or(value, networkingv1beta1.Connecting)
-		condition.Message = fmt.Sprintf("waiting for cluster %s to dial %s", g.ClusterID, through)
+		condition.Message = fmt.Sprintf("waiting for cluster %s to dial %s", g.ClusterID, through) + reported(connection)
 	default:
 		condition.Reason = cmp.Or(value, networkingv1beta1.Connecting)
-		condition.Message = fmt.Sprintf("waiting for cluster %s to answer at %s", g.ClusterID, through)
+		condition.Message = fmt.Sprintf("waiting for cluster %s to answer at %s", g.ClusterID, through) + reported(connection)
 	}
 	meta.SetStatusCondition(g.conditions, condition)
 	return nil
+}
+
+// reported returns what the Connection itself reports about a tunnel that does not work, for example an address of the peer that must not be
+// dialed; empty: nothing.
+func reported(connection *networkingv1beta1.Connection) string {
+	c := meta.FindStatusCondition(connection.Status.Conditions, network.ConnectionCondition)
+	if c == nil || c.Status == metav1.ConditionTrue {
+		return ""
+	}
+	return fmt.Sprintf("; Connection %s reports: %s", connection.Name, c.Message)
 }
 
 // render reads the template of the gateway and executes it.

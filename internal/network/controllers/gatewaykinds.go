@@ -81,12 +81,13 @@ func (r *gateways) watches(mgr ctrl.Manager, name string, gateway client.Object,
 	return b
 }
 
-// valueChanged passes updates that change status.value of a Connection, but not those of other fields such as timestamps.
+// valueChanged passes updates that change status.value of a Connection or what it reports about a tunnel that does not work, but not those of
+// other fields such as timestamps.
 func valueChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*networkingv1beta1.Connection)
 		after, also := e.ObjectNew.(*networkingv1beta1.Connection)
-		return ok && also && before.Status.Value != after.Status.Value
+		return ok && also && (before.Status.Value != after.Status.Value || reported(before) != reported(after))
 	}}
 }
 

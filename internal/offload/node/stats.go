@@ -87,7 +87,7 @@ func (s *stats) look(ctx context.Context, tell func(u *usage, pods map[types.Nam
 			samples = append(samples, slices.DeleteFunc(of, func(one sample) bool { return pods[one.pod] == nil })...)
 		}
 		s.asked = now
-		s.report(failed)
+		s.report(errors.Join(failed, unmeasured(samples)))
 		s.usage.take(samples, now)
 	}
 	tell(&s.usage, pods, s.failed != "")
@@ -140,8 +140,8 @@ func (s *stats) ask(ctx context.Context, namespace string) ([]sample, error) {
 	return list.samples(namespace), nil
 }
 
-// samples returns the samples in a response about the pods of a local namespace. It leaves out containers without a valid value for CPU or memory: a zero
-// in its place would claim that the container uses nothing.
+// samples returns the samples in a response about the pods of a local namespace. A container without a valid value for CPU or memory is unmeasured: zeros in
+// its place would claim that the container uses nothing.
 func (m *podMetrics) samples(namespace string) []sample {
 	var out []sample
 	for i := range m.Items {
@@ -149,17 +149,25 @@ func (m *podMetrics) samples(namespace string) []sample {
 		for _, c := range item.Containers {
 			cpu, hasCPU := c.Usage[string(corev1.ResourceCPU)]
 			memory, hasMemory := c.Usage[string(corev1.ResourceMemory)]
-			if !hasCPU || !hasMemory || cpu.Sign() < 0 || memory.Sign() < 0 {
-				continue
-			}
 			out = append(out, sample{
 				pod: types.NamespacedName{Namespace: namespace, Name: item.Metadata.Name}, container: c.Name,
-				at: item.Timestamp.Time, window: item.Window.Duration,
+				unmeasured: !hasCPU || !hasMemory || cpu.Sign() < 0 || memory.Sign() < 0,
+				at:         item.Timestamp.Time, window: item.Window.Duration,
 				cores: cpu.AsApproximateFloat64(), bytes: memory.AsApproximateFloat64(),
 			})
 		}
 	}
 	return out
+}
+
+// unmeasured returns an error that names the first unmeasured container; nil if there is none.
+func unmeasured(samples []sample) error {
+	i := slices.IndexFunc(samples, func(s sample) bool { return s.unmeasured })
+	if i < 0 {
+		return nil
+	}
+	return fmt.Errorf("the metrics of container %.63q of pod %s lack cpu or memory, or one of them is negative (see the metrics server of the provider)",
+		samples[i].container, samples[i].pod)
 }
 
 // resource serves a kubelet's /metrics/resource, in the text format of Prometheus.
@@ -173,7 +181,7 @@ func (s *stats) resource(w http.ResponseWriter, r *http.Request) {
 }
 
 // writeResource writes the metrics, sorted by name. The usage of the node is the sum over its pods, so it is unknown, and left out, if the provider failed
-// to report some of them.
+// to report some of them. A pod that its metrics API does not list at all is no failure: it lists a new pod only after the next measurement.
 func writeResource(out io.Writer, u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool) {
 	keys := slices.SortedFunc(maps.Keys(u.containers), func(a, b containerKey) int {
 		return cmp.Or(cmp.Compare(a.pod.String(), b.pod.String()), cmp.Compare(a.container, b.container))

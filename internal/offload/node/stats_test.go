@@ -53,7 +53,7 @@ func TestTotalsFollowRates(t *testing.T) {
 }
 
 func TestWhatPodsUse(t *testing.T) {
-	asked, broken := atomic.Int32{}, atomic.Bool{}
+	asked, broken, partial := atomic.Int32{}, atomic.Bool{}, atomic.Bool{}
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		want := "/apis/metrics.k8s.io/v1beta1/namespaces/shop-rome/pods?labelSelector=offloading.liqo.io%2Fnodename%3Dmilan"
@@ -64,8 +64,12 @@ func TestWhatPodsUse(t *testing.T) {
 			http.Error(w, "no such thing", http.StatusNotFound)
 			return
 		}
+		second := ""
+		if partial.Load() {
+			second = `,{"name":"d","usage":{"cpu":"200m"}}`
+		}
 		_, _ = io.WriteString(w, `{"items":[
-			{"metadata":{"name":"web"},"timestamp":"2026-01-01T00:00:00Z","window":"15s","containers":[{"name":"c","usage":{"cpu":"200m","memory":"4Ki"}}]},
+			{"metadata":{"name":"web"},"timestamp":"2026-01-01T00:00:00Z","window":"15s","containers":[{"name":"c","usage":{"cpu":"200m","memory":"4Ki"}}`+second+`]},
 			{"metadata":{"name":"of-another-node"},"timestamp":"2026-01-01T00:00:00Z","window":"15s","containers":[{"name":"c","usage":{"cpu":"7","memory":"1Gi"}}]}]}`)
 	}))
 	defer provider.Close()
@@ -133,20 +137,39 @@ func TestWhatPodsUse(t *testing.T) {
 	if n := strings.Count(logged.String(), "does not tell"); n != 1 {
 		t.Errorf("it was logged %d times:\n%s", n, &logged)
 	}
+	broken.Store(false)
+	partial.Store(true)
+	now.SetTime(now.Now().Add(time.Minute))
+	if text := get("/metrics/resource"); !strings.Contains(text, "resource_scrape_error 1\n") || !strings.Contains(text, `container="c"`) || strings.Contains(text, "node_") {
+		t.Errorf("a provider that has not measured one of two containers:\n%s", text)
+	}
 }
 
-// TestWhatIsNotMeasuredIsNotTold: a container of which a value is missing, or can't be, is left out.
+// TestWhatIsNotMeasuredIsNotTold: a container of which a value is missing, or can't be, is left out, and with it the sums that it belongs to.
 func TestWhatIsNotMeasuredIsNotTold(t *testing.T) {
-	for usage, want := range map[string]int{
+	for text, want := range map[string]int{
 		`{"cpu":"200m","memory":"4Ki"}`: 1, `{"cpu":"0","memory":"0"}`: 1,
 		`{"cpu":"200m"}`: 0, `{"memory":"4Ki"}`: 0, `null`: 0, `{"cpu":"-1","memory":"4Ki"}`: 0, `{"cpu":"1","memory":"-4Ki"}`: 0,
 	} {
 		var list podMetrics
-		if err := json.Unmarshal([]byte(`{"items":[{"metadata":{"name":"web"},"containers":[{"name":"c","usage":`+usage+`}]}]}`), &list); err != nil {
+		if err := json.Unmarshal([]byte(`{"items":[{"metadata":{"name":"web"},"containers":[{"name":"c","usage":`+text+`}]}]}`), &list); err != nil {
 			t.Fatal(err)
 		}
-		if got := list.samples("shop"); len(got) != want {
-			t.Errorf("%s: samples %+v, want %d", usage, got, want)
+		samples := list.samples("shop")
+		pod := types.NamespacedName{Namespace: "shop", Name: "web"}
+		samples = append(samples, sample{pod: pod, container: "measured", cores: 1, bytes: 1})
+		err := unmeasured(samples)
+		if (err == nil) != (want == 1) || err != nil && (!strings.Contains(err.Error(), `"c"`) || !strings.Contains(err.Error(), "shop/web")) {
+			t.Errorf("%s: error %v", text, err)
+		}
+		u := usage{}
+		u.take(samples, time.Now())
+		if u.containers[containerKey{pod, "measured"}] == nil || len(u.containers) != want+1 {
+			t.Errorf("%s: containers %+v, want %d", text, u.containers, want+1)
+		}
+		told := summarize("milan", &u, nil)
+		if len(told.Pods) != 1 || len(told.Pods[0].Containers) != want+1 || (told.Pods[0].CPU == nil) != (want == 0) || (told.Pods[0].Memory == nil) != (want == 0) {
+			t.Errorf("%s: %+v", text, told)
 		}
 	}
 }

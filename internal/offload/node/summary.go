@@ -26,12 +26,13 @@ type nodeSummary struct {
 	Memory   *memorySummary `json:"memory,omitempty"`
 }
 
+// podSummary has no CPU and no Memory if the usage of one of its containers is unknown. A kubelet leaves out what it has not measured, too.
 type podSummary struct {
 	PodRef     podReference       `json:"podRef"`
 	StartTime  *metav1.Time       `json:"startTime,omitempty"`
 	Containers []containerSummary `json:"containers"`
-	CPU        cpuSummary         `json:"cpu"`
-	Memory     memorySummary      `json:"memory"`
+	CPU        *cpuSummary        `json:"cpu,omitempty"`
+	Memory     *memorySummary     `json:"memory,omitempty"`
 }
 
 type podReference struct {
@@ -84,7 +85,7 @@ func (s *stats) summary(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// summarize sums up the usage of the containers of each pod. It does not set the usage of the node.
+// summarize sums up the usage of the containers of each pod whose containers are all measured. It does not set the usage of the node.
 func summarize(node string, u *usage, pods map[types.NamespacedName]*corev1.Pod) summary {
 	out := summary{Node: nodeSummary{NodeName: node}, Pods: []podSummary{}}
 	totals := map[types.NamespacedName]*reading{}
@@ -104,7 +105,10 @@ func summarize(node string, u *usage, pods map[types.NamespacedName]*corev1.Pod)
 		})
 	}
 	for key, total := range totals {
-		p := podSummary{PodRef: podReference{Name: key.Name, Namespace: key.Namespace}, Containers: containers[key], CPU: total.cpu(), Memory: total.memory()}
+		p := podSummary{PodRef: podReference{Name: key.Name, Namespace: key.Namespace}, Containers: containers[key]}
+		if !u.partial[key] {
+			p.CPU, p.Memory = new(total.cpu()), new(total.memory())
+		}
 		if pod := pods[key]; pod != nil {
 			p.PodRef.UID, p.StartTime = string(pod.UID), pod.Status.StartTime
 		}

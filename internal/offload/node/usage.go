@@ -10,8 +10,10 @@ import (
 type sample struct {
 	pod       types.NamespacedName // namespace and name in this cluster
 	container string
-	at        time.Time
-	window    time.Duration
+	// unmeasured is whether the usage is unknown: the values below mean nothing then.
+	unmeasured bool
+	at         time.Time
+	window     time.Duration
 	// cores is the CPU usage, bytes the memory of the working set.
 	cores, bytes float64
 }
@@ -59,12 +61,15 @@ type containerKey struct {
 type usage struct {
 	node       reading
 	containers map[containerKey]*reading
+	// partial are the pods with an unmeasured container: the sum over the other containers is not the usage of such a pod.
+	partial map[types.NamespacedName]bool
 }
 
-// take replaces the usage by the samples of one moment. It drops containers without a sample; their CPU time remains in the total of the node.
+// take replaces the usage by the samples of one moment. It drops containers without a sample and unmeasured ones; their CPU time remains in the total of the
+// node.
 func (u *usage) take(samples []sample, now time.Time) {
 	old := u.containers
-	u.containers = make(map[containerKey]*reading, len(samples))
+	u.containers, u.partial = make(map[containerKey]*reading, len(samples)), map[types.NamespacedName]bool{}
 	if u.node.seconds == 0 {
 		u.node.seconds = leastSeconds
 	}
@@ -72,6 +77,10 @@ func (u *usage) take(samples []sample, now time.Time) {
 	u.node.cores, u.node.bytes = 0, 0
 	for i := range samples {
 		s := &samples[i]
+		if s.unmeasured {
+			u.partial[s.pod] = true
+			continue
+		}
 		key := containerKey{s.pod, s.container}
 		r := old[key]
 		if r == nil {

@@ -202,7 +202,9 @@ func freePort(t *testing.T) int {
 func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
 	admin := apitesting.Client(t, config)
-	for _, policy := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole") {
+	vals := values()
+	vals["offloading"] = map[string]any{"podPolicy": map[string]any{"storageClasses": []any{"fast"}}}
+	for _, policy := range chart(t, vals, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole") {
 		if err := admin.Create(t.Context(), policy); err != nil {
 			t.Fatalf("creating %s %s: %v", policy.GetKind(), policy.GetName(), err)
 		}
@@ -261,9 +263,20 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 			sp.Spec.Pod.Volumes = []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{
 				AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-0"}}}}
 		}, "a volume is of a type that is refused"},
-		"a disk of ours": {claims(func(s *corev1.PersistentVolumeClaimSpec) { s.VolumeName = "pv-0" }), "an ephemeral volume are refused"},
-		"disks of ours":  {claims(func(s *corev1.PersistentVolumeClaimSpec) { s.Selector = &metav1.LabelSelector{} }), "an ephemeral volume are refused"},
-		"any disk":       {claims(func(s *corev1.PersistentVolumeClaimSpec) { s.StorageClassName = new("") }), "an ephemeral volume are refused"},
+		"a disk of ours": {claims(func(s *corev1.PersistentVolumeClaimSpec) { s.VolumeName = "pv-0" }),
+			"volume disk: volumeName in the claim of an ephemeral volume is refused"},
+		"disks of ours": {claims(func(s *corev1.PersistentVolumeClaimSpec) { s.Selector = &metav1.LabelSelector{} }), "volume disk: selector in"},
+		"a copy of a disk": {claims(func(s *corev1.PersistentVolumeClaimSpec) {
+			s.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "data"}
+		}), "volume disk: dataSource in"},
+		"a copy of a disk of others": {claims(func(s *corev1.PersistentVolumeClaimSpec) {
+			s.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "data", Namespace: new("local")}
+		}), "volume disk: dataSourceRef in"},
+		"the attributes of disks": {claims(func(s *corev1.PersistentVolumeClaimSpec) { s.VolumeAttributesClassName = new("gold") }),
+			"volume disk: volumeAttributesClassName in"},
+		"any disk": {claims(func(s *corev1.PersistentVolumeClaimSpec) { s.StorageClassName = new("") }), "volume disk: storageClassName '' is refused"},
+		"disks of a class": {claims(func(s *corev1.PersistentVolumeClaimSpec) { s.StorageClassName = new("manual") }),
+			"volume disk: storageClassName 'manual' is refused by this cluster (value offloading.podPolicy.storageClasses lists those allowed)"},
 		"driver": {func(sp *offloadingv1beta1.ShadowPod) {
 			sp.Spec.Pod.Volumes = []corev1.Volume{{Name: "driver", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "x"}}}}
 		}, "a volume is of a type that is refused"},
@@ -364,7 +377,9 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 		})
 	}
 	for name, allowed := range map[string]mutation{
-		"plain": func(*offloadingv1beta1.ShadowPod) {},
+		"plain":             func(*offloadingv1beta1.ShadowPod) {},
+		"a disk":            claims(func(s *corev1.PersistentVolumeClaimSpec) { s.VolumeMode = new(corev1.PersistentVolumeFilesystem) }),
+		"a disk of a class": claims(func(s *corev1.PersistentVolumeClaimSpec) { s.StorageClassName = new("fast") }),
 		"ordinary": func(sp *offloadingv1beta1.ShadowPod) {
 			zero, runtimeDefault := int32(0), &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 			sp.Spec.Pod.Priority = &zero
@@ -450,7 +465,6 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 		}
 	})
 	t.Run("what the provider allows", func(t *testing.T) {
-		vals := values()
 		vals["offloading"] = map[string]any{"podPolicy": map[string]any{
 			"allow":          []any{"hostNetwork", "hostPID", "hostIPC", "hostPath", "hostPort", "privileged", "capabilities", "sysctls", "volumes", "controlPlane", "affinity", "resourceClaims", "probeHosts"},
 			"runtimeClasses": []any{"gvisor"}, "priorityClasses": []any{"system-node-critical"}, "serviceAccounts": []any{"operator"},

@@ -94,8 +94,14 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		"a service":                      {service(nil), ""},
 		"a service of type LoadBalancer": {service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }), ""},
 		"a slice":                        {slice(nil), ""},
-		"external IPs":                   {service(func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }), "externalIPs are refused"},
-		"an address of a load balancer":  {service(func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.1" }), "loadBalancerIP is refused"},
+		"a port of every node": {service(func(s *corev1.Service) {
+			s.Spec.Type, s.Spec.Ports = corev1.ServiceTypeLoadBalancer, []corev1.ServicePort{{Name: "web", Port: 80}, {Name: "shell", Port: 22}}
+		}), "port 22 of a Service of type LoadBalancer is refused by this cluster (chart value offloading.servicePolicy.refusedLoadBalancerPorts)"},
+		"such a port in the cluster":    {service(func(s *corev1.Service) { s.Spec.Ports[0].Port = 6443 }), ""},
+		"no address":                    {service(func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }), ""},
+		"a chosen address":              {service(func(s *corev1.Service) { s.Spec.ClusterIP = "10.0.0.10" }), "spec.clusterIPs 10.0.0.10 is refused by this cluster"},
+		"external IPs":                  {service(func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }), "externalIPs are refused"},
+		"an address of a load balancer": {service(func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.1" }), "loadBalancerIP is refused"},
 		"an address by annotation": {service(func(s *corev1.Service) {
 			s.Annotations = map[string]string{"a": "b", "metallb.io/loadBalancerIPs": "192.0.2.1"}
 		}), "annotation metallb.io/loadBalancerIPs is refused"},
@@ -178,7 +184,10 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 			change func(*corev1.Service)
 			says   string
 		}{
-			"a label":      {mine, func(s *corev1.Service) { s.Labels["a"] = "b" }, ""},
+			"a label": {mine, func(s *corev1.Service) { s.Labels["a"] = "b" }, ""},
+			"a port of every node": {mine, func(s *corev1.Service) {
+				s.Spec.Type, s.Spec.Ports[0].Port = corev1.ServiceTypeLoadBalancer, 10250
+			}, "port 10250 of a Service of type LoadBalancer is refused"},
 			"external IPs": {mine, func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }, "externalIPs are refused"},
 			"an address":   {mine, func(s *corev1.Service) { s.Annotations = map[string]string{"metallb.io/loadBalancerIPs": "192.0.2.1"} }, "metallb.io/loadBalancerIPs is refused"},
 			"a name of others": {mine, func(s *corev1.Service) {
@@ -217,6 +226,28 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		if err := rome.Delete(t.Context(), mine); err != nil {
 			t.Errorf("deleting its own: %v", err)
 		}
+		// A Service of type ExternalName has no address until its type changes.
+		named := external("db.example.org.")
+		if err := rome.Create(t.Context(), named); err != nil {
+			t.Fatal(err)
+		}
+		addressed := func(address string) func(*corev1.Service) {
+			return func(s *corev1.Service) {
+				s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: address, Ports: []corev1.ServicePort{{Port: 80}}}
+			}
+		}
+		if err := patch(named, addressed("10.0.0.10")); err == nil || !strings.Contains(err.Error(), "spec.clusterIPs 10.0.0.10 is refused") {
+			t.Errorf("a chosen address for a name: %v", err)
+		}
+		unrecorded := named.DeepCopyObject().(*corev1.Service)
+		addressed("10.0.0.10")(unrecorded)
+		unrecorded.ManagedFields = []metav1.ManagedFieldsEntry{{}}
+		if err := rome.Update(t.Context(), unrecorded); err == nil || !strings.Contains(err.Error(), "spec.clusterIPs 10.0.0.10 is refused") {
+			t.Errorf("a chosen address without a record: %v", err)
+		}
+		if err := patch(named, addressed("")); err != nil {
+			t.Errorf("an assigned address for a name: %v", err)
+		}
 		// A load balancer's finalizer, and what an administrator of the provider added, do not stand in the consumer's way.
 		balanced := service(nil).(*corev1.Service)
 		if err := rome.Create(t.Context(), balanced); err != nil {
@@ -238,18 +269,10 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		t.Errorf("annotations that stay here: %v, %v", skipped, err)
 	}
 	// An administrator may refuse more; what is there stays as it is.
-	t.Run("refused by type", func(t *testing.T) {
-		before := map[string]client.Object{
-			"LoadBalancer": service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }),
-			"NodePort":     service(func(s *corev1.Service) { s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 31988 }),
-		}
-		for kind, obj := range before {
-			if err := rome.Create(t.Context(), obj); err != nil {
-				t.Fatalf("%s: %v", kind, err)
-			}
-		}
+	enforce := func(t *testing.T, policy map[string]any) {
+		t.Helper()
 		strict := values()
-		strict["offloading"] = map[string]any{"servicePolicy": map[string]any{"refuse": []any{"LoadBalancer", "NodePort", "nodePorts"}, "externalNames": []any{"db.example.org", "*.example.net"}}}
+		strict["offloading"] = map[string]any{"servicePolicy": policy}
 		for _, object := range chart(t, strict, "ValidatingAdmissionPolicy") {
 			if object.GetName() != "liqo-copies-service" {
 				continue
@@ -263,6 +286,18 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+	t.Run("refused by type", func(t *testing.T) {
+		before := map[string]client.Object{
+			"LoadBalancer": service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }),
+			"NodePort":     service(func(s *corev1.Service) { s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 31988 }),
+		}
+		for kind, obj := range before {
+			if err := rome.Create(t.Context(), obj); err != nil {
+				t.Fatalf("%s: %v", kind, err)
+			}
+		}
+		enforce(t, map[string]any{"refuse": []any{"LoadBalancer", "NodePort", "nodePorts"}, "externalNames": []any{"db.example.org", "*.example.net"}})
 		refused := map[string]func(*corev1.Service){
 			"Services of type LoadBalancer are refused": func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer },
 			"Services of type NodePort are refused":     func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort },
@@ -299,6 +334,54 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 			chosen.Spec.Ports[0].NodePort = 31990
 			if err := rome.Patch(t.Context(), chosen, client.MergeFrom(changed)); err == nil || !strings.Contains(err.Error(), "node ports chosen by number are refused") {
 				t.Errorf("a chosen node port of the %s of before: %v", kind, err)
+			}
+		}
+	})
+	// Ports that the API server assigns are not chosen by the consumer.
+	t.Run("refused by number", func(t *testing.T) {
+		balancer := func(change func(*corev1.ServiceSpec)) client.Object {
+			return service(func(s *corev1.Service) {
+				s.Spec.Type, s.Spec.Ports[0].Port = corev1.ServiceTypeLoadBalancer, 8080
+				s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+				change(&s.Spec)
+			})
+		}
+		before := balancer(func(s *corev1.ServiceSpec) { s.Ports[0].Port, s.HealthCheckNodePort = 80, 31991 })
+		if err := admin.Create(t.Context(), before); err != nil {
+			t.Fatal(err)
+		}
+		enforce(t, map[string]any{"refuse": []any{"nodePorts"}, "refusedLoadBalancerPorts": []any{80}})
+		assigned := service(func(s *corev1.Service) { s.Spec.Type, s.Spec.Ports[0].Name = corev1.ServiceTypeNodePort, "web" }).(*corev1.Service)
+		apitesting.Eventually(t, within, "node ports to be assigned", func() error { return rome.Create(t.Context(), assigned) })
+		for what, row := range map[string]struct {
+			obj  client.Object
+			says string
+		}{
+			"a node port": {service(func(s *corev1.Service) {
+				s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 31992
+			}), "node ports chosen by number are refused"},
+			"assigned ports": {balancer(func(*corev1.ServiceSpec) {}), ""},
+			"a port of health": {balancer(func(s *corev1.ServiceSpec) { s.HealthCheckNodePort = 31993 }),
+				"spec.healthCheckNodePort 31993 chosen by number is refused"},
+			"a refused port":        {balancer(func(s *corev1.ServiceSpec) { s.Ports[0].Port = 80 }), "port 80 of a Service of type LoadBalancer is refused"},
+			"one refused otherwise": {balancer(func(s *corev1.ServiceSpec) { s.Ports[0].Port = 22 }), ""},
+		} {
+			err := rome.Create(t.Context(), row.obj)
+			if (row.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), row.says) {
+				t.Errorf("%s: %v, want %q", what, err, row.says)
+			}
+		}
+		labelled := before.DeepCopyObject().(*corev1.Service)
+		labelled.Labels["a"] = "b"
+		if err := rome.Patch(t.Context(), labelled, client.MergeFrom(before)); err != nil {
+			t.Errorf("a label of the one of before: %v", err)
+		}
+		for port, says := range map[int32]string{31994: "node ports chosen by number are refused", 0: ""} {
+			more := assigned.DeepCopy()
+			more.Spec.Ports = append(more.Spec.Ports, corev1.ServicePort{Name: "more", Port: 81, NodePort: port})
+			err := rome.Patch(t.Context(), more, client.MergeFrom(assigned))
+			if (says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), says) {
+				t.Errorf("another port with node port %d: %v, want %q", port, err, says)
 			}
 		}
 	})

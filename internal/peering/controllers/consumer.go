@@ -188,17 +188,23 @@ func (r *sliceIdentities) sync(ctx context.Context, slice *authv1beta1.ResourceS
 	return err
 }
 
-// remoteNamespace returns the tenant namespace of this cluster in the provider, from the control-plane Identity. Without such an Identity
-// it returns the default name.
+// remoteNamespace returns the tenant namespace of this cluster in the provider, from the oldest control-plane Identity that names one. Without
+// such an Identity it returns the default name.
 func (c *consumerSide) remoteNamespace(ctx context.Context, namespace, provider string) (string, error) {
 	list := &authv1beta1.IdentityList{}
 	if err := c.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return "", fmt.Errorf("listing Identities in namespace %s: %w", namespace, err)
 	}
+	var first *authv1beta1.Identity
 	for i := range list.Items {
-		if identity := &list.Items[i]; isControlPlane(identity) && identity.Spec.ClusterID == provider && identity.Spec.Namespace != "" {
-			return identity.Spec.Namespace, nil
+		identity := &list.Items[i]
+		named := isControlPlane(identity) && identity.Spec.ClusterID == provider && identity.Spec.Namespace != ""
+		if named && (first == nil || older(identity, first)) {
+			first = identity
 		}
 	}
-	return api.TenantNamespace(c.own), nil
+	if first == nil {
+		return api.TenantNamespace(c.own), nil
+	}
+	return first.Spec.Namespace, nil
 }

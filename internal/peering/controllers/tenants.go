@@ -58,13 +58,7 @@ func (p *providerSide) tenantOf(ctx context.Context, namespace string) (*authv1b
 }
 
 // older reports whether a is older than b; if both have the same age, the name decides.
-func older(a, b client.Object) bool {
-	ta, tb := a.GetCreationTimestamp(), b.GetCreationTimestamp()
-	if ta.Equal(&tb) {
-		return a.GetNamespace()+"/"+a.GetName() < b.GetNamespace()+"/"+b.GetName()
-	}
-	return ta.Before(&tb)
-}
+func older(a, b client.Object) bool { return peering.CompareAge(a, b) < 0 }
 
 // tenants admits consumers: it verifies their proof of identity, has their certificate signed and creates their role bindings.
 type tenants struct {

@@ -157,18 +157,9 @@ func (d *Door) tenant(ctx context.Context, body []byte) (any, error) {
 
 // apply creates the consumer's Tenant, or changes the existing one as the application requires.
 func (d *Door) apply(ctx context.Context, namespace string, application *peering.Application, nonce *corev1.Secret) (*authv1beta1.Tenant, error) {
-	tenants := &authv1beta1.TenantList{}
-	if err := d.Reader.List(ctx, tenants, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing Tenants in namespace %s: %w", namespace, err)
-	}
-	var present *authv1beta1.Tenant
-	for i := range tenants.Items {
-		if tenants.Items[i].Spec.ClusterID == application.Cluster {
-			present = &tenants.Items[i]
-		}
-	}
-	if present != nil && present.DeletionTimestamp != nil {
-		return nil, later(fmt.Errorf("the Tenant that cluster %s had in %s is being deleted", application.Cluster, d.ClusterID))
+	present, err := d.tenantOf(ctx, namespace, application.Cluster)
+	if err != nil {
+		return nil, err
 	}
 	if present == nil {
 		if err := d.stillGood(ctx, &application.Knock); err != nil {
@@ -225,52 +216,94 @@ func (d *Door) spend(ctx context.Context, tenant *authv1beta1.Tenant, nonce *cor
 	return nil
 }
 
-// known returns what this cluster knows of the cluster that enrolls; nil when there is no tenant namespace for it.
+// known returns what this cluster knows of the cluster that enrolls; nil when there is no tenant namespace for it. It returns an error while
+// an earlier peering of that cluster ends: the end would spend the token that admit is about to record.
 func (d *Door) known(ctx context.Context, consumer string) (*peering.Known, error) {
-	namespaces := &corev1.NamespaceList{}
-	if err := d.Reader.List(ctx, namespaces, client.MatchingLabels{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: consumer}); err != nil {
+	namespace, err := d.tenantNamespace(ctx, consumer)
+	if namespace == nil || err != nil {
+		return nil, err
+	}
+	tenant, err := d.tenantOf(ctx, namespace.Name, consumer)
+	if err != nil {
+		return nil, err
+	}
+	identities := &authv1beta1.IdentityList{}
+	if err := d.Reader.List(ctx, identities, client.InNamespace(namespace.Name), client.Limit(1)); err != nil {
+		return nil, fmt.Errorf("listing Identities in namespace %s: %w", namespace.Name, err)
+	}
+	return &peering.Known{
+		Namespace: namespace.Name, Enrolled: namespace.Labels[peering.LabelEnrolled] == api.True, Tenant: tenant != nil, Provider: len(identities.Items) > 0,
+	}, nil
+}
+
+// tenantNamespace returns the tenant namespace of a consumer; nil when there is none. It refuses several, as liqoctl does: only the
+// administrator knows which one is meant. While one is being deleted, the client has to retry later.
+func (d *Door) tenantNamespace(ctx context.Context, consumer string) (*corev1.Namespace, error) {
+	list := &corev1.NamespaceList{}
+	if err := d.Reader.List(ctx, list, client.MatchingLabels{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: consumer}); err != nil {
 		return nil, fmt.Errorf("looking for the tenant namespace of cluster %s: %w", consumer, err)
 	}
-	if len(namespaces.Items) == 0 {
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp != nil {
+			return nil, later(fmt.Errorf("the namespace that cluster %s had in %s is being deleted", consumer, d.ClusterID))
+		}
+	}
+	switch len(list.Items) {
+	case 0:
 		return nil, nil
+	case 1:
+		return &list.Items[0], nil
 	}
-	namespace := namespaces.Items[0].Name
-	known := &peering.Known{Namespace: namespace, Enrolled: namespaces.Items[0].Labels[peering.LabelEnrolled] == api.True}
-	tenants, identities := &authv1beta1.TenantList{}, &authv1beta1.IdentityList{}
-	if err := d.Reader.List(ctx, tenants, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing Tenants in namespace %s: %w", namespace, err)
+	return nil, refuse(http.StatusConflict, fmt.Errorf("namespaces %s and %s of cluster %s are both labelled %s=%s: "+
+		"its administrator takes the label off the one that is not the tenant namespace",
+		list.Items[0].Name, list.Items[1].Name, d.ClusterID, api.LabelRemoteClusterID, consumer))
+}
+
+// tenantOf returns the Tenant of a consumer in its tenant namespace; nil when there is none. While it is being deleted, the client has to
+// retry later.
+func (d *Door) tenantOf(ctx context.Context, namespace, consumer string) (*authv1beta1.Tenant, error) {
+	tenant, err := oldestTenant(ctx, d.Reader, consumer, client.InNamespace(namespace))
+	if err != nil {
+		return nil, err
 	}
-	for i := range tenants.Items {
-		known.Tenant = known.Tenant || tenants.Items[i].Spec.ClusterID == consumer
+	if tenant != nil && tenant.DeletionTimestamp != nil {
+		return nil, later(fmt.Errorf("the Tenant that cluster %s had in %s is being deleted", consumer, d.ClusterID))
 	}
-	if err := d.Reader.List(ctx, identities, client.InNamespace(namespace), client.Limit(1)); err != nil {
-		return nil, fmt.Errorf("listing Identities in namespace %s: %w", namespace, err)
+	return tenant, nil
+}
+
+// oldestTenant returns the oldest Tenant of a consumer; nil when there is none. The controller of Tenants refuses the others.
+func oldestTenant(ctx context.Context, reader client.Reader, consumer string, opts ...client.ListOption) (*authv1beta1.Tenant, error) {
+	list := &authv1beta1.TenantList{}
+	if err := reader.List(ctx, list, opts...); err != nil {
+		return nil, fmt.Errorf("listing the Tenants of cluster %s: %w", consumer, err)
 	}
-	known.Provider = len(identities.Items) > 0
-	return known, nil
+	var first *authv1beta1.Tenant
+	for i := range list.Items {
+		if tenant := &list.Items[i]; tenant.Spec.ClusterID == consumer && (first == nil || peering.CompareAge(tenant, first) < 0) {
+			first = tenant
+		}
+	}
+	return first, nil
 }
 
 // namespace returns the name of the consumer's tenant namespace, and creates the namespace if there is none.
 func (d *Door) namespace(ctx context.Context, consumer string) (string, error) {
-	labels := map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: consumer}
-	list := &corev1.NamespaceList{}
-	if err := d.Reader.List(ctx, list, client.MatchingLabels(labels)); err != nil {
-		return "", fmt.Errorf("looking for the tenant namespace of cluster %s: %w", consumer, err)
+	found, err := d.tenantNamespace(ctx, consumer)
+	if err != nil {
+		return "", err
 	}
-	if len(list.Items) > 0 {
-		found := &list.Items[0]
-		if found.DeletionTimestamp != nil {
-			return "", later(fmt.Errorf("the namespace that cluster %s had in %s is being deleted", consumer, d.ClusterID))
-		}
+	if found != nil {
 		return found.Name, nil
 	}
-	labels[api.LabelManaged] = api.True
-	labels[peering.LabelEnrolled] = api.True
+	labels := map[string]string{
+		api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: consumer, api.LabelManaged: api.True, peering.LabelEnrolled: api.True,
+	}
 	for _, mode := range []string{"enforce", "audit", "warn"} {
 		labels["pod-security.kubernetes.io/"+mode] = "privileged" // virtual kubelets and gateways run in it
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.TenantNamespace(consumer), Labels: labels}}
-	err := d.Client.Create(ctx, namespace)
+	err = d.Client.Create(ctx, namespace)
 	if apierrors.IsAlreadyExists(err) {
 		return "", later(fmt.Errorf("namespace %s exists in %s and is not labelled as that of cluster %s: its administrator labels or renames it", namespace.Name, d.ClusterID, consumer))
 	}

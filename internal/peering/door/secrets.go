@@ -58,8 +58,19 @@ func WriteBook(ctx context.Context, c client.Client, secret *corev1.Secret, book
 }
 
 // Issue gives a new token its ID, and returns its text. It records a token that is for one consumer before anybody gets it, so that
-// SpendTokens ends an unused token too.
+// SpendTokens ends an unused token too. It refuses a token for a consumer whose Tenant is being deleted: the end of that Tenant would spend
+// the token before anybody can use it.
 func Issue(ctx context.Context, o *Options, token *peering.Token) (text string, err error) {
+	if token.Consumer != "" {
+		tenant, err := oldestTenant(ctx, o.Reader, token.Consumer)
+		if err != nil {
+			return "", err
+		}
+		if tenant != nil && tenant.DeletionTimestamp != nil {
+			return "", fmt.Errorf("the peering of cluster %s is still ending, which would spend a token made now: wait until Tenant %s/%s is gone, then make the token",
+				token.Consumer, tenant.Namespace, tenant.Name)
+		}
+	}
 	if token.ID, err = peering.NewTokenID(o.Random); err != nil {
 		return "", err
 	}
