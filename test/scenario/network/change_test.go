@@ -24,7 +24,7 @@ import (
 func nodes(s *story.Story) {
 	rome := s.Rome
 	worker := rome.Worker(2)
-	p := gather(s, "nodes", "home", "milan")
+	p := gather(s, "home", "milan")
 	address := nodeAddress(s, rome, worker).String()
 	var node corev1.Node
 	s.Must(rome.Get(s.Context(), client.ObjectKey{Name: worker}, &node))
@@ -50,7 +50,7 @@ func nodes(s *story.Story) {
 			}
 			return err
 		})
-		s.PodsReady(rome, p.ns, 4, 2*time.Minute)
+		p.complete(2 * time.Minute)
 		for i := range p.pods("home") {
 			p.reaches(p.inside("home", i), rome, "milan")
 		}
@@ -76,6 +76,8 @@ func nodes(s *story.Story) {
 		p.reaches(inside, rome, "milan")
 		standing(s, rome, "milan")
 		standing(s, rome, "naples")
+		s.Must(rome.Delete(s.Context(), now))
+		s.Gone(rome, now, start)
 	})
 }
 
@@ -95,7 +97,7 @@ func routesOf(ctx context.Context, pod *corev1.Pod) (string, error) {
 // keys: new ones on either side, under traffic.
 func keys(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
-	p := gather(s, "keys", "home", "milan")
+	p := gather(s, "home", "milan")
 	for _, side := range []struct{ here, there *playground.Cluster }{{rome, milan}, {milan, rome}} {
 		secret := client.ObjectKey{Namespace: api.TenantNamespace(side.there.ID), Name: "gw-" + side.there.ID}
 		public := client.ObjectKey{Namespace: api.TenantNamespace(side.here.ID), Name: side.here.ID}
@@ -123,7 +125,7 @@ func keys(s *story.Story) {
 // nat: nobody outside can begin to talk with rome, as behind a router that translates addresses; rome's gateways dial.
 func nat(s *story.Story) {
 	rome := s.Rome
-	p := gather(s, "nat", "home", "milan")
+	p := gather(s, "home", "milan")
 	own := nodeAddress(s, rome, rome.Node()).String()
 	own = own[:strings.LastIndex(own, ".")] + ".0/24"
 	s.Step("rome's nodes take no packet of UDP from outside that answers none of theirs", func() {
@@ -164,6 +166,7 @@ func nat(s *story.Story) {
 // command: liqoctl itself checks the network and explains it, whole and broken.
 func command(s *story.Story) {
 	rome, milan, naples := s.Rome, s.Milan, s.Naples
+	s.Shares(crowd)
 	test := func(flags ...string) (string, error) {
 		return s.Liqoctl(s.Context(), append([]string{"test", "network", "--kubeconfig", rome.Kubeconfig,
 			"--remote-kubeconfigs", milan.Kubeconfig + "," + naples.Kubeconfig, "--image", playground.TestServer, "--timeout", "3m"}, flags...)...)

@@ -39,6 +39,7 @@ const (
 func leaders(s *story.Story) {
 	rome, worker := s.Rome, s.Rome.Worker(2)
 	first := "leaders"
+	s.Shares(crowd)
 	s.Step("rome has two of each", func() {
 		pairs(s)
 		s.Offload(first)

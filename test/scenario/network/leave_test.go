@@ -81,7 +81,8 @@ func ours(s *story.Story, node string) (left []string) {
 // disconnect: the network between two clusters goes without a trace, the peering stays, and it can be connected again.
 func disconnect(s *story.Story) {
 	rome, milan, naples := s.Rome, s.Milan, s.Naples
-	p := gather(s, "disconnect", "home", "naples")
+	p := gather(s, "home", "naples")
+	defer disperse(s)
 	views := func(c *playground.Cluster, peer string) string {
 		found, err := s.Liqoctl(s.Context(), "info", "peer", peer, "--kubeconfig", c.Kubeconfig, "--get", "network.CIDRs.remapped")
 		s.Must(err)
@@ -154,6 +155,7 @@ func disconnect(s *story.Story) {
 
 // leave: with everything uninstalled the nodes are wired as before.
 func leave(s *story.Story, before map[string]string) {
+	disperse(s) // in case that the story which does so was not told
 	s.Step("unpeer, and uninstall --purge", func() {
 		for _, provider := range []*playground.Cluster{s.Milan, s.Naples} {
 			s.Must(s.Unpeer(s.Context(), s.Rome, provider))
@@ -200,7 +202,8 @@ func without(s *story.Story) {
 			}
 		}
 	})
-	p := gather(s, "without", "home", "naples")
+	p := gather(s, "home", "naples")
+	defer disperse(s)
 	s.Step("addresses are what they are", func() {
 		there := p.pods("naples")
 		for i, pod := range s.Pods(rome, p.ns) {

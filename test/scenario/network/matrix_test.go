@@ -30,7 +30,7 @@ import (
 // for them.
 func matrix(s *story.Story) {
 	rome, milan, naples := s.Rome, s.Milan, s.Naples
-	p := gather(s, "matrix", "home", "milan", "naples")
+	p := gather(s, "home", "milan", "naples")
 	hosts := p.hosts()
 
 	s.Step("pods reach pods by address, hub and spokes, both ways", func() {

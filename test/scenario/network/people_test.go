@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,46 +31,93 @@ const (
 	webPort, streamPort = "8080", "9000"
 )
 
-// people are the pods of a story: two of rome on a node each, and as many in milan and naples, each group behind a Service of its name.
+// crowd is the namespace of the pods that stories have in common.
+const crowd = "people"
+
+// everybody are all groups.
+var everybody = []string{"home", "milan", "naples"}
+
+// people are pods that stories have in common: two of rome on a node each, and as many in milan and naples, each group behind a Service of its name. They
+// stay from one story to the next, until disperse.
 type people struct {
 	*story.Story
 	ns string
-	// groups are the names of the Services.
+	// groups are the names of the Services that the story asks.
 	groups []string
 }
 
-// gather makes the groups: "home" in rome, the others in the provider they are named by.
-func gather(s *story.Story, ns string, groups ...string) *people {
-	p := &people{Story: s, ns: ns, groups: groups}
+// gather makes the groups, if no story before did, and waits until all of their pods are ready: "home" in rome, the others in the provider they are named by.
+func gather(s *story.Story, groups ...string) *people {
+	p := &people{Story: s, ns: crowd, groups: groups}
+	s.Shares(crowd)
 	s.Step("pods of "+strings.Join(groups, ", "), func() {
-		s.Offload(ns)
-		for _, group := range groups {
-			deployment := story.DeploymentOn(group, ns, group, 2, playground.TestServer)
-			pod := &deployment.Spec.Template.Spec
-			if group == "home" {
-				pod.NodeSelector = nil
-				pod.Affinity = realNodes()
-			}
-			pod.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-				MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule,
-				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": group}},
-			}}
-			pod.Containers[0].Env = []corev1.EnvVar{{Name: "CLUSTER_NAME", Value: cluster(s, group).ID}}
-			pod.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
-				HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080)},
-			}}
-			s.Must(s.Rome.Create(s.Context(), deployment))
-			s.Must(s.Rome.Create(s.Context(), &corev1.Service{
-				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: group},
-				Spec: corev1.ServiceSpec{
-					Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"app": group},
-					Ports: []corev1.ServicePort{{Name: "web", Port: 8080}, {Name: "stream", Port: 9000}},
-				},
-			}))
+		err := s.Rome.Get(s.Context(), client.ObjectKey{Name: crowd}, &corev1.Namespace{})
+		if apierrors.IsNotFound(err) {
+			p.settle()
+		} else {
+			s.Must(err)
 		}
-		s.PodsReady(s.Rome, ns, 2*len(groups), start)
+		p.complete(2 * time.Minute)
 	})
 	return p
+}
+
+// complete waits until all pods of all groups are ready, and returns them as rome has them.
+func (p *people) complete(within time.Duration) {
+	p.Helper()
+	p.PodsReady(p.Rome, p.ns, 2*len(everybody), within)
+}
+
+// settle offloads the namespace and makes the pods.
+func (p *people) settle() {
+	p.Helper()
+	p.Must(p.Rome.Create(p.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.ns}}))
+	_, err := p.Liqoctl(p.Context(), "offload", "namespace", p.ns, "--kubeconfig", p.Rome.Kubeconfig, "--timeout", "60s")
+	p.Must(err)
+	for _, group := range everybody {
+		deployment := story.DeploymentOn(group, p.ns, group, 2, playground.TestServer)
+		pod := &deployment.Spec.Template.Spec
+		if group == "home" {
+			pod.NodeSelector = nil
+			pod.Affinity = realNodes()
+		}
+		pod.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": group}},
+		}}
+		pod.Containers[0].Env = []corev1.EnvVar{{Name: "CLUSTER_NAME", Value: cluster(p.Story, group).ID}}
+		pod.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
+			HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080)},
+		}}
+		p.Must(p.Rome.Create(p.Context(), deployment))
+		p.Must(p.Rome.Create(p.Context(), &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: group},
+			Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"app": group},
+				Ports: []corev1.ServicePort{{Name: "web", Port: 8080}, {Name: "stream", Port: 9000}},
+			},
+		}))
+	}
+}
+
+// disperse takes the pods and their namespace away, if they are there. Kubernetes looks at a namespace that is not empty yet only every few seconds, so the
+// pods go first.
+func disperse(s *story.Story) {
+	if s.Failed() {
+		return // whoever looks for the reason wants to see them
+	}
+	s.Shares(crowd)
+	s.Step("without the pods that stories share", func() {
+		s.Must(s.Rome.DeleteAllOf(s.Context(), &appsv1.Deployment{}, client.InNamespace(crowd)))
+		s.Must(s.Rome.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(crowd)))
+		s.PodsReady(s.Rome, crowd, 0, 2*start)
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: crowd}}
+		s.Must(client.IgnoreNotFound(s.Rome.Delete(s.Context(), namespace)))
+		s.Gone(s.Rome, namespace, 90*time.Second)
+		for _, c := range []*playground.Cluster{s.Milan, s.Naples} {
+			s.Gone(c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: story.Twin(crowd)}}, 90*time.Second)
+		}
+	})
 }
 
 func realNodes() *corev1.Affinity {

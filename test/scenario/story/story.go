@@ -30,8 +30,10 @@ type Story struct {
 	// step is what is being done.
 	step       string
 	namespaces []string
-	before     map[*playground.Cluster]Snapshot
-	others     []string
+	// shared are namespaces that stay for other stories.
+	shared []string
+	before map[*playground.Cluster]Snapshot
+	others []string
 }
 
 // Tell runs one story as a subtest. Liqo is installed and peered before; afterwards, unless the story says so itself by calling
@@ -90,7 +92,7 @@ func (w *World) tell(t *testing.T, name string, body func(s *Story)) {
 		defer func() { fmt.Printf("== story %s: %.1f s\n", name, time.Since(began).Seconds()) }()
 		defer func() {
 			if t.Failed() {
-				Describe(t.Context(), s.namespaces, w.Clusters()...)
+				Describe(t.Context(), slices.Concat(s.namespaces, s.shared), w.Clusters()...)
 				s.tidy()
 			}
 		}()
@@ -137,6 +139,12 @@ func (s *Story) Renewed(c *playground.Cluster, parts ...string) {
 
 // Others says that objects are not of this story, and may change: those that have one of the parts in how a Snapshot names them.
 func (s *Story) Others(parts ...string) { s.others = append(s.others, parts...) }
+
+// Shares says that an offloaded namespace of rome is there for other stories as well, so that it may come, stay and go.
+func (s *Story) Shares(namespace string) {
+	s.shared = append(s.shared, namespace)
+	s.Others("namespaces "+namespace, " "+namespace+"/", " "+Twin(namespace)+"/", "namespacemaps ", "ipaddresses *")
+}
 
 func (s *Story) without(snapshot Snapshot) Snapshot {
 	left := maps.Clone(snapshot)
