@@ -117,14 +117,14 @@ coverage: ## What levels 0 and 1 cover, by function. Of some packages only: make
 	@go test $(or $(PACKAGE),$(UNIT)) -skip OnAPIServer -coverprofile $(BIN)/coverage.prof
 	@go tool cover -func $(BIN)/coverage.prof
 
-# Only packages with such tests, so that no others are linked. That of liqoctl takes longest and begins first.
+# Only packages with such tests, so that no others are linked. That of liqoctl takes longest and begins first. Three at a time keep two processors busy.
 API_TESTS = $(sort $(dir $(shell grep -rlE '^func Test\w*OnAPIServer' --include=*_test.go api internal)))
 .PHONY: api
 api: components ## Level 2: against real API servers.
-	$(call timed,level 2,go test ./internal/cli $(addprefix ./,$(filter-out internal/cli/,$(API_TESTS))) -run OnAPIServer -p 2 -count=1 -timeout 20m)
+	$(call timed,level 2,go test ./internal/cli $(addprefix ./,$(filter-out internal/cli/,$(API_TESTS))) -run OnAPIServer -p 3 -count=1 -timeout 20m)
 
 .PHONY: playground-test
-playground-test: components ## The playground itself: boots, twelve clusters, faults, leaves nothing.
+playground-test: components ## The playground itself: boots, several clusters, faults, leaves nothing.
 	$(call timed,playground,cd playground && go test ./test/... -count=1 -timeout 20m -v)
 
 .PHONY: datapath
@@ -148,8 +148,9 @@ examples: build ## Level 4: the tutorials as they are written, an application ov
 	$(call timed,level 4 of the examples,go test ./test/scenario/examples -count=1 -timeout 60m -v)
 
 .PHONY: soak
-soak: build ## What takes too long for make test: a partition of 90 s under load, and bursts of 50 pods whose virtual kubelet is killed.
+soak: build ## What takes too long for make test: a partition of 90 s under load, bursts of 50 pods whose virtual kubelet is killed, twelve clusters.
 	$(call timed,soak,go test ./test/scenario/examples -count=1 -timeout 60m -v -run 'TestTutorials/quick-start' -soak)
+	$(call timed,twelve clusters,cd playground && go test ./test -count=1 -timeout 20m -v -run TestManyClusters -clusters 12)
 
 .PHONY: bench
 bench: build ## The figures we promise, measured side by side.

@@ -95,7 +95,8 @@ func NewWatcher(cfg *rest.Config, liqoNamespace string, options network.Options,
 func factsCache(cfg *rest.Config, by Watching) (cache.Cache, error) {
 	c, err := cache.New(cfg, cache.Options{
 		Scheme: Scheme(), Mapper: Mapper(), ByObject: by, DefaultTransform: cache.TransformStripManagedFields(),
-		DefaultUnsafeDisableDeepCopy: new(true), // the objects in the cache are never modified
+		DefaultUnsafeDisableDeepCopy: new(true),         // the objects in the cache are never modified
+		NewInformer:                  newPromptInformer, // a gateway whose node is lost may be replaced while the API server is away
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making a cache: %w", err)

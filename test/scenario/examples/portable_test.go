@@ -19,13 +19,11 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// pairBudget is for the clusters and all stories on them, on two cores.
-const pairBudget = 5 * time.Minute
-
 // TestPair tells stories on a world of their own, one node each: that manifests from everyday life mean the same on a virtual node as on any other one, and
 // what two administrators do at the same time, or without the other cluster. One of them alone: -run TestPair/portable.
 func TestPair(t *testing.T) {
-	w := story.New(t, story.Plan{Budget: pairBudget, Prefix: "portable-", Pair: true})
+	t.Parallel()
+	w := story.New(t, story.Plan{Prefix: "portable-", Pair: true})
 	w.Tell(t, "portable", portable)
 	w.Tell(t, "apart", unpeerApart)
 }

@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,32 +27,31 @@ func agents(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	p := gather(s, "home", "milan")
 	s.Step("the agents of rome and of milan are killed while a stream runs", func() {
-		// Not at full speed, which by itself takes both processors, so that every program that starts would stall it.
-		stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 4<<20)
-		for _, side := range []struct {
-			c    *playground.Cluster
-			peer string
-		}{{rome, "milan"}, {milan, "rome"}} {
-			fabric := fabrics(s, side.c)
-			at, err := gateways(s.Context(), side.c, side.peer)
-			s.Must(err)
-			for i := range fabric {
-				kill(s, &fabric[i], "fabric")
-				pause(s, 500*time.Millisecond)
+		p.mostly(agentStall, func() {
+			for _, side := range []struct {
+				c    *playground.Cluster
+				peer string
+			}{{rome, "milan"}, {milan, "rome"}} {
+				fabric := fabrics(s, side.c)
+				at, err := gateways(s.Context(), side.c, side.peer)
+				s.Must(err)
+				for i := range fabric {
+					kill(s, &fabric[i], "fabric")
+					pause(s, 500*time.Millisecond)
+				}
+				for i := range at {
+					kill(s, &at[i], "gateway")
+					pause(s, 500*time.Millisecond)
+				}
 			}
-			for i := range at {
-				kill(s, &at[i], "gateway")
-				pause(s, 500*time.Millisecond)
+			// Kubernetes notices within a second or two, and takes longer every time before it starts them again. Then they look at what they find.
+			pause(s, 2*time.Second)
+			for c, peer := range map[*playground.Cluster]string{rome: "milan", milan: "rome"} {
+				fabrics(s, c)
+				standing(s, c, peer)
 			}
-		}
-		// Kubernetes notices within a second or two. Then the agents look at what they find.
-		pause(s, 2*time.Second)
-		for c, peer := range map[*playground.Cluster]string{rome: "milan", milan: "rome"} {
-			fabrics(s, c)
-			standing(s, c, peer)
-		}
-		pause(s, time.Second)
-		p.flows(stream, agentStall)
+			pause(s, time.Second)
+		})
 	})
 }
 
@@ -67,6 +67,43 @@ func fabrics(s *story.Story, c *playground.Cluster) []corev1.Pod {
 		return err
 	})
 	return fabric.Items
+}
+
+// mostly does something to three streams, one after the other: what it does to them it does to each, so the median tells, and often after two.
+// Two cores that are busy with other things stall any stream every now and then: if they do, what counts is how much longer than streams that
+// nothing is done to. The streams are not at full speed, which by itself takes both cores, so that every program that starts would stall them.
+func (p *people) mostly(limit time.Duration, do func()) {
+	p.Helper()
+	stall := func(do func()) (longest, took time.Duration) {
+		p.Helper()
+		stream := p.stream(p.inside("home", 0), p.Rome, "milan", p.pods("milan")[1].Name, 4<<20)
+		began := time.Now()
+		pause(p.Story, time.Second)
+		do()
+		took = time.Since(began)
+		return p.flows(stream, time.Minute), took
+	}
+	var stalls, lasted []time.Duration
+	for range 3 {
+		if len(stalls) == 2 && max(stalls[0], stalls[1]) <= limit {
+			return
+		}
+		longest, took := stall(do)
+		stalls, lasted = append(stalls, longest), append(lasted, took)
+	}
+	slices.Sort(stalls)
+	if stalls[1] <= limit {
+		return
+	}
+	var alone []time.Duration
+	for _, took := range lasted {
+		longest, _ := stall(func() { pause(p.Story, took-time.Second) })
+		alone = append(alone, longest)
+	}
+	slices.Sort(alone)
+	if stalls[1] > limit+alone[1] {
+		p.Errorf("the streams stalled for %v, and must not for longer than %v, besides what they do on this machine anyway: %v", stalls, limit, alone)
+	}
 }
 
 // failover: a gateway goes, its sibling takes over, and connections that are open stay open.
