@@ -90,10 +90,18 @@ func upgrade(s *story.Story) {
 		}
 		s.Must(group.Wait())
 		s.Gone(rome, kubelet, time.Minute)
-		s.Eventually(start, "another virtual kubelet to be ready", func(ctx) error {
+		s.Eventually(start, "another virtual kubelet to be ready", func(ctx context.Context) error {
 			pods := s.Pods(rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"})
 			if len(pods) != 1 || !story.Ready(pods[0]) {
 				return fmt.Errorf("there are %v", story.Names(pods))
+			}
+			// Until then, the API server asks the one before for logs.
+			var node corev1.Node
+			if err := rome.Get(ctx, client.ObjectKey{Name: "milan"}, &node); err != nil {
+				return err
+			}
+			if at := node.Status.Addresses[0].Address; at != pods[0].Status.PodIP {
+				return fmt.Errorf("the node has the address %s, and %s has %s", at, pods[0].Name, pods[0].Status.PodIP)
 			}
 			return nil
 		})

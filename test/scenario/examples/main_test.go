@@ -68,7 +68,7 @@ func slow() (float64, error) {
 	return machine.Slowness(context.Background())
 }
 
-// TestTutorials follows each tutorial on clusters of its own.
+// TestTutorials follows the other tutorials, each on clusters of its own.
 func TestTutorials(t *testing.T) {
 	t.Parallel()
 	for _, folder := range []string{"offloading-with-policies", "replicated-deployments", "service-offloading"} {
@@ -77,14 +77,11 @@ func TestTutorials(t *testing.T) {
 			open(t, folder).follow("")
 		})
 	}
-	t.Run("quick-start", func(t *testing.T) {
-		t.Parallel()
-		quickStart(t)
-	})
 }
 
-// quickStart follows the quick start. Other stories are told on its clusters before it takes them down.
-func quickStart(t *testing.T) {
+// TestQuickStart follows the quick start. Other stories are told on its clusters before it takes them down. They time answers, so nothing else runs beside
+// them.
+func TestQuickStart(t *testing.T) {
 	b := open(t, "quick-start")
 	b.follow("Take it down")
 	b.browse("http://localhost:8080")
