@@ -100,8 +100,8 @@ func upgrade(s *story.Story) {
 			if err := rome.Get(ctx, client.ObjectKey{Name: "milan"}, &node); err != nil {
 				return err
 			}
-			if at := node.Status.Addresses[0].Address; at != pods[0].Status.PodIP {
-				return fmt.Errorf("the node has the address %s, and %s has %s", at, pods[0].Name, pods[0].Status.PodIP)
+			if at := node.Status.Addresses; len(at) != 1 || at[0].Address != pods[0].Status.PodIP {
+				return fmt.Errorf("the node has the addresses %v, and %s has %s", at, pods[0].Name, pods[0].Status.PodIP)
 			}
 			return nil
 		})

@@ -12,9 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
-// watchRetryMax is the maximum delay before a watch that found no API server is tried again.
+// watchRetryMax is the maximum delay, without jitter, before a watch that found no API server is tried again.
 const watchRetryMax = 5 * time.Second
 
 // newPromptInformer returns an informer that notices within about five seconds that an API server is back. It is for the option
@@ -30,13 +31,17 @@ type promptWatcher struct {
 	cache.ListerWatcherWithContext
 }
 
-// WatchWithContext starts a watch as soon as an API server accepts one. It returns an error if the server refuses the watch, or ctx ends.
+// WatchWithContext starts a watch as soon as an API server accepts one. It returns an error if the server refuses the watch, or ctx ends. It logs
+// the first failure only: the informer, which would log them, does not see them.
 func (p promptWatcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	delay := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Steps: 4, Cap: watchRetryMax, Jitter: 0.5}
-	for {
+	for logged := false; ; logged = true {
 		w, err := p.ListerWatcherWithContext.WatchWithContext(ctx, options)
 		if err == nil || ctx.Err() != nil || refused(err) {
 			return w, err
+		}
+		if !logged {
+			klog.FromContext(ctx).Error(err, "Watch failed, and is tried again until an API server accepts it")
 		}
 		select {
 		case <-ctx.Done():

@@ -8,12 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // An API server is unreachable for an hour. The informer hears of a new pod within seconds of its return.
@@ -68,22 +70,26 @@ func TestWatchesThatAreRefusedAreNotRetried(t *testing.T) {
 	}{
 		"expired":       {apierrors.NewResourceExpired("too old"), 1},
 		"forbidden":     {apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no")), 1},
-		"overloaded":    {apierrors.NewTooManyRequests("later", 1), 2},
-		"no etcd":       {apierrors.NewInternalError(errors.New("no leader")), 2},
-		"no API server": {syscall.ECONNREFUSED, 2},
+		"overloaded":    {apierrors.NewTooManyRequests("later", 1), 3},
+		"no etcd":       {apierrors.NewInternalError(errors.New("no leader")), 3},
+		"no API server": {syscall.ECONNREFUSED, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tries := 0
+				tries, logged := 0, 0
+				log := funcr.New(func(string, string) { logged++ }, funcr.Options{})
 				lw := &cache.ListWatch{WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-					if tries++; tries == 1 {
+					if tries++; tries < 3 {
 						return nil, c.err
 					}
 					return watch.NewFake(), nil
 				}}
-				_, err := promptWatcher{lw, lw}.WatchWithContext(t.Context(), metav1.ListOptions{})
+				_, err := promptWatcher{lw, lw}.WatchWithContext(klog.NewContext(t.Context(), log), metav1.ListOptions{})
 				if tries != c.tries || (err != nil) != (c.tries == 1) {
 					t.Errorf("%d tries, error %v; want %d tries", tries, err, c.tries)
+				}
+				if want := min(c.tries-1, 1); logged != want {
+					t.Errorf("%d lines are logged, want %d: one for each outage", logged, want)
 				}
 			})
 		})
