@@ -21,6 +21,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/doctor"
 	"liqo.io/liqo/internal/install/installer"
+	"liqo.io/liqo/internal/network"
 )
 
 // patient collects the facts about a cluster for the doctor. A fact that cannot be read is recorded in Unread, and the collection
@@ -148,32 +149,26 @@ func (p *patient) network() {
 	p.Networks, p.Configurations, p.Connections = networks.Items, configurations.Items, connections.Items
 	var keys networkingv1beta1.PublicKeyList
 	p.read("PublicKeys", &keys)
-	for _, key := range keys.Items {
-		p.KnownKeys[key.Labels[api.LabelRemoteClusterID]] = key.Spec.PublicKey
-	}
 	for i := range p.Peers {
-		peer := &p.Peers[i]
-		if peer.Status.TenantNamespace.Local == "" {
+		id, namespace := p.Peers[i].Spec.ClusterID, p.Peers[i].Status.TenantNamespace.Local
+		if namespace == "" {
 			continue
 		}
-		servers, clients, err := p.listGateways(p.ctx, peer.Status.TenantNamespace.Local, peer.Spec.ClusterID)
+		if known := network.PublicKeyInUse(keys.Items, namespace, id); known != nil {
+			p.KnownKeys[id] = known.Spec.PublicKey
+		}
+		servers, clients, err := p.listGateways(p.ctx, namespace, id)
 		if err != nil {
 			p.Unread = append(p.Unread, err.Error())
 			continue
 		}
 		gateway := gateways{}
-		switch {
-		case len(servers) > 0:
-			gateway.server = &servers[0]
-		case len(clients) > 0:
-			gateway.client = &clients[0]
-		default:
+		if gateway.server, gateway.client = network.GatewayInUse(servers, clients, namespace, id); gateway.name() == "" {
 			continue
 		}
 		var secret corev1.Secret
-		name := client.ObjectKey{Namespace: peer.Status.TenantNamespace.Local, Name: gateway.secret()}
-		p.get("Secret", name, &secret)
-		p.Keys[peer.Spec.ClusterID] = secret.Data[networkingv1beta1.SecretPublicKey]
+		p.get("Secret", client.ObjectKey{Namespace: namespace, Name: gateway.secret()}, &secret)
+		p.Keys[id] = secret.Data[networkingv1beta1.SecretPublicKey]
 	}
 	told, err := p.networkInfo(p.ctx)
 	p.unreadable("The address ranges", err)
