@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -57,6 +58,8 @@ func (c *cluster) doctorFacts(ctx context.Context, ask bool) *doctor.Cluster {
 	p.Peers, p.Tenants, p.Identities, p.Slices = foreign.Items, tenants.Items, identities.Items, slices.Items
 	p.VirtualNodes, p.Nodes, p.Offloadings = virtual.Items, nodes.Items, offloadings.Items
 	p.network()
+	p.exposed()
+	p.workloads()
 	p.parts()
 	if !ask {
 		return p.Cluster
@@ -166,6 +169,13 @@ func (p *patient) network() {
 		if gateway.server, gateway.client = network.GatewayInUse(servers, clients, namespace, id); gateway.name() == "" {
 			continue
 		}
+		if gateway.client != nil {
+			for _, host := range gateway.client.Spec.Endpoint.Addresses {
+				if _, literal := network.LiteralAddress(host); !literal {
+					p.Names = append(p.Names, doctor.Name{Peer: id, Object: fmt.Sprintf("GatewayClient %s in namespace %s", gateway.client.Name, namespace), Host: host})
+				}
+			}
+		}
 		var secret corev1.Secret
 		p.get("Secret", client.ObjectKey{Namespace: namespace, Name: gateway.secret()}, &secret)
 		p.Keys[id] = secret.Data[networkingv1beta1.SecretPublicKey]
@@ -174,6 +184,51 @@ func (p *patient) network() {
 	p.unreadable("The address ranges", err)
 	if err == nil {
 		p.Told[ipamv1alpha1.NetworkTypePod] = told.PodCIDRs
+	}
+}
+
+// exposed reads what the cluster exposes to its peers, and the addresses of its Services if that needs them.
+func (p *patient) exposed() {
+	var ips ipamv1alpha1.IPList
+	p.read("IPs", &ips)
+	p.IPs = ips.Items
+	if !p.ExposesService() {
+		return
+	}
+	var services corev1.ServiceList
+	if err := p.List(p.ctx, &services); err != nil {
+		p.unreadable("Services", err)
+		return
+	}
+	p.ClusterIPs = map[string]string{}
+	for i := range services.Items {
+		service := &services.Items[i]
+		for _, address := range service.Spec.ClusterIPs {
+			p.ClusterIPs[address] = service.Namespace + "/" + service.Name
+		}
+	}
+}
+
+// workloads reads what the workloads of peers and of offloaded namespaces need: storage classes, and the pods that do not run.
+func (p *patient) workloads() {
+	if len(p.Tenants) > 0 {
+		var classes storagev1.StorageClassList
+		p.read("StorageClasses", &classes)
+		p.StorageClasses = classes.Items
+	}
+	offloaded := map[string]bool{}
+	for i := range p.Offloadings {
+		offloaded[p.Offloadings[i].Namespace] = p.Offloadings[i].Spec.PodOffloadingStrategy != offloadingv1beta1.PodsLocal
+	}
+	if len(offloaded) == 0 {
+		return
+	}
+	var pods corev1.PodList
+	p.read("Pods", &pods, client.MatchingFields{"status.phase": string(corev1.PodPending)})
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; offloaded[pod.Namespace] && pod.Status.Phase == corev1.PodPending {
+			p.Waiting = append(p.Waiting, *pod)
+		}
 	}
 }
 
