@@ -93,6 +93,7 @@ func (a *app) lookUp(ctx context.Context, names []doctor.Name) {
 	}
 }
 
+// factsOf collects the facts about one or two clusters.
 func (a *app) factsOf(ctx context.Context, remote *remoteConfig, two bool) (*doctor.Facts, error) {
 	facts := &doctor.Facts{Client: version.Version}
 	step := a.console().Start("Looking at what there is")

@@ -22,7 +22,7 @@ func TestDetectsWithin(t *testing.T) {
 		"the defaults": {}, "others": {Interval: time.Minute, Timeout: time.Second, Failures: 5, RetryInterval: 7 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			cut := atomic.Bool{}
+			var cut atomic.Bool
 			h, err := NewHealth(&rest.Config{Host: "http://milan", Transport: transport(func(r *http.Request) (*http.Response, error) {
 				if !cut.Load() {
 					return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
