@@ -186,8 +186,8 @@ func (w *doctorWorld) execute(command string) {
 func (w *doctorWorld) executeOn(namespace string, words []string) bool {
 	w.t.Helper()
 	kinds := map[string]client.Object{
-		"tenants.authentication.liqo.io": &authv1beta1.Tenant{}, "ips.ipam.liqo.io": &ipamv1alpha1.IP{}, "virtualnodes.offloading.liqo.io": &offloadingv1beta1.VirtualNode{},
-		"storageclasses": &storagev1.StorageClass{},
+		"tenants.authentication.liqo.io": &authv1beta1.Tenant{}, "ips.ipam.liqo.io": &ipamv1alpha1.IP{},
+		"virtualnodes.offloading.liqo.io": &offloadingv1beta1.VirtualNode{}, "storageclasses": &storagev1.StorageClass{},
 	}
 	object := kinds[words[1]]
 	if object == nil {

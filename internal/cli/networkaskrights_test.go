@@ -51,7 +51,9 @@ func TestInBandTakesAnAdministrator(t *testing.T) {
 		if (err != nil) != row.refuse {
 			t.Errorf("%s: %v", name, err)
 		}
-		for _, want := range []string{"peering user", "create gateways and Secrets in the tenant namespace", "in namespace liqo", "an administrator of milan", "leave --in-band out"} {
+		for _, want := range []string{
+			"peering user", "create gateways and Secrets in the tenant namespace", "in namespace liqo", "an administrator of milan", "leave --in-band out",
+		} {
 			if err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", name, err, want)
 			}

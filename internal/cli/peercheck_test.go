@@ -96,6 +96,9 @@ func TestPeerTakesNoOtherPlace(t *testing.T) {
 	})
 	sliced := after(apart, "peer --create-virtual-node=false"+lawBoth)
 	slicedNode := changed(sliced, func() { create(t, rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}) })
+	otherThan := func(id string) string {
+		return "has the public key " + peering.Fingerprint(otherKey) + ", cluster " + id + " has "
+	}
 	bothKeys := []string{peering.Fingerprint(otherKey), peering.Fingerprint(ownKey), "--force"}
 	const realName = "Node milan is a node of cluster rome itself, and the virtual node of cluster milan would have the same name"
 	for _, test := range []struct {
@@ -104,12 +107,13 @@ func TestPeerTakesNoOtherPlace(t *testing.T) {
 		says    []string
 	}{
 		{"peer" + lawBoth, known, bothKeys},
-		{"peer" + lawBoth, known, []string{"has the public key " + peering.Fingerprint(otherKey) + ", cluster rome has " + peering.Fingerprint(ownKey), "If two clusters have the ID rome"}},
-		{"peer in-band --bidirectional" + lawBoth, knownBack, []string{"has the public key " + peering.Fingerprint(otherKey) + ", cluster milan has ", "If two clusters have the ID milan"}},
+		{"peer" + lawBoth, known, []string{otherThan("rome") + peering.Fingerprint(ownKey), "If two clusters have the ID rome"}},
+		{"peer in-band --bidirectional" + lawBoth, knownBack, []string{otherThan("milan"), "If two clusters have the ID milan"}},
 		{"peer in-band" + lawBoth, known, bothKeys},
 		{"authenticate" + lawBoth, known, bothKeys},
 		{"peer" + lawBoth, elsewhere, []string{
-			"has the CA " + peering.Fingerprint([]byte("another CA")) + ", the one of cluster milan has the CA " + peering.Fingerprint([]byte("the CA")), "If two clusters have the ID milan", "--force",
+			"has the CA " + peering.Fingerprint([]byte("another CA")) + ", the one of cluster milan has the CA " + peering.Fingerprint([]byte("the CA")),
+			"If two clusters have the ID milan", "--force",
 		}},
 		{"peer" + lawBoth, realNode, []string{realName, "--create-resource-slice=false", "liqoctl create resourceslice NAME --remote-cluster-id milan"}},
 		{lawIntroduction, realNode, []string{realName, "give another NAME"}},

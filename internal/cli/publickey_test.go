@@ -28,7 +28,8 @@ func TestKeyInUse(t *testing.T) {
 	server := &end{cluster: milan, peer: "rome", namespace: namespace}
 	client := &end{cluster: rome, peer: "milan", namespace: namespace}
 	client.gateways.client = &networkingv1beta1.GatewayClient{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "milan"}, Spec: networkingv1beta1.GatewayClientSpec{SecretRef: &corev1.LocalObjectReference{Name: "keys"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "milan"},
+		Spec:       networkingv1beta1.GatewayClientSpec{SecretRef: &corev1.LocalObjectReference{Name: "keys"}},
 	}
 	facts := client.facts(t.Context(), server)
 	if !bytes.Equal(facts.told, whole(1)) || facts.toldBy != "z-old" || !bytes.Equal(facts.key, whole(4)) {

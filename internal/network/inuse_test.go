@@ -18,7 +18,8 @@ func TestInUseIsWhatGatherTakes(t *testing.T) {
 	meta := func() metav1.ObjectMeta {
 		out := metav1.ObjectMeta{
 			Namespace: []string{"liqo-tenant-milan", "a-tenant-milan"}[random.IntN(2)], Name: string(rune('a' + random.IntN(26))),
-			Labels: map[string]string{api.LabelRemoteClusterID: []string{"milan", "milan", "paris"}[random.IntN(3)]}, CreationTimestamp: metav1.Unix(int64(random.IntN(3)), 0),
+			Labels:            map[string]string{api.LabelRemoteClusterID: []string{"milan", "milan", "paris"}[random.IntN(3)]},
+			CreationTimestamp: metav1.Unix(int64(random.IntN(3)), 0),
 		}
 		if random.IntN(4) == 0 {
 			out.DeletionTimestamp = new(metav1.Unix(9, 0))
@@ -49,7 +50,8 @@ func TestInUseIsWhatGatherTakes(t *testing.T) {
 				t.Fatalf("the Configuration in use is %v, the plans have the one in namespace %s of\n%v", c, p.Namespace, o.Configurations)
 			}
 			server, client := GatewayInUse(o.GatewayServers, o.GatewayClients, p.Namespace, p.ClusterID)
-			if (p.Role == Server) != (server != nil) || (p.Role == Client) != (client != nil) || server != nil && server.Name != p.Gateway || client != nil && client.Name != p.Gateway {
+			if (p.Role == Server) != (server != nil) || (p.Role == Client) != (client != nil) ||
+				server != nil && server.Name != p.Gateway || client != nil && client.Name != p.Gateway {
 				t.Fatalf("the gateway in use is %v or %v, the plans have %s (%v)", server, client, p.Gateway, p.Role)
 			}
 			var key []byte

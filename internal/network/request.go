@@ -88,8 +88,8 @@ func CheckRange(text string) (netip.Prefix, error) {
 		return prefix, fmt.Errorf("range %q is not an IPv4 range without bits after its prefix", text)
 	}
 	if !ipam.Private(prefix) {
-		return prefix, fmt.Errorf("range %s is not private (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 or 100.64.0.0/10), and a peer alone can't have packets to other addresses led to it: %s",
-			prefix, cureOfFacts)
+		return prefix, fmt.Errorf("range %s is not private (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 or 100.64.0.0/10), "+
+			"and a peer alone can't have packets to other addresses led to it: %s", prefix, cureOfFacts)
 	}
 	return prefix, nil
 }

@@ -99,7 +99,8 @@ func classes(r *report) {
 			for _, index := range at[:len(at)-1] {
 				changes = append(changes, fmt.Sprintf(`{"op":"remove","path":"/spec/%s/%d/default"}`, of.field, index))
 			}
-			cure := fmt.Sprintf("kubectl -n %s patch virtualnodes.offloading.liqo.io %s --type=json -p '[%s]'", virtual.Namespace, virtual.Name, strings.Join(changes, ","))
+			cure := fmt.Sprintf("kubectl -n %s patch virtualnodes.offloading.liqo.io %s --type=json -p '[%s]'",
+				virtual.Namespace, virtual.Name, strings.Join(changes, ","))
 			r.warn(cure, "VirtualNode %s in namespace %s: %s", virtual.Name, virtual.Namespace, of.text(at))
 		}
 	}

@@ -41,15 +41,18 @@ func storageClass(name string, age time.Duration, standard string) storagev1.Sto
 
 func exposed(address string) ipamv1alpha1.IP {
 	return ipamv1alpha1.IP{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: ipamv1alpha1.IPSpec{IP: address}, Status: ipamv1alpha1.IPStatus{IP: "10.70.0.9", Conditions: ready("")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: ipamv1alpha1.IPSpec{IP: address},
+		Status: ipamv1alpha1.IPStatus{IP: "10.70.0.9", Conditions: ready("")},
 	}
 }
 
 // withServices gives a cluster the range 10.96.0.0/16 of Services, and one Service in it.
 func withServices(c *Cluster) {
 	c.Networks = append(c.Networks, ipamv1alpha1.Network{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "service-cidr", Labels: map[string]string{ipamv1alpha1.LabelNetworkType: ipamv1alpha1.NetworkTypeService}},
-		Spec:       ipamv1alpha1.NetworkSpec{CIDR: "10.96.0.0/16"}, Status: ipamv1alpha1.NetworkStatus{CIDR: "10.96.0.0/16"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "liqo", Name: "service-cidr", Labels: map[string]string{ipamv1alpha1.LabelNetworkType: ipamv1alpha1.NetworkTypeService},
+		},
+		Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.96.0.0/16"}, Status: ipamv1alpha1.NetworkStatus{CIDR: "10.96.0.0/16"},
 	})
 	c.ClusterIPs = map[string]string{"10.96.0.7": "shop/db"}
 }
@@ -58,6 +61,7 @@ func withServices(c *Cluster) {
 // well again.
 func TestStatesAndCures(t *testing.T) {
 	const used = "quota liqo-tenant-rome/milan: 1 of cpu are wanted, 4 of 4 are used: " + offload.QuotaCure
+	const single = "Each cluster has one Tenant, in a namespace of its own\n"
 	another := func(c *Cluster, namespace, name, id string) {
 		second := c.Tenants[0].DeepCopy()
 		second.Namespace, second.Name, second.Spec.ClusterID, second.CreationTimestamp = namespace, name, id, metav1.NewTime(now)
@@ -77,19 +81,21 @@ func TestStatesAndCures(t *testing.T) {
 	}{
 		"two Tenants of one cluster": {
 			func(c *Cluster) { another(c, "other", "milan", "milan") },
-			"fail rome, tenants: Tenant milan in namespace other of cluster milan is refused: the older Tenant milan in namespace liqo-tenant-milan of cluster milan counts. " +
-				"Each cluster has one Tenant, in a namespace of its own\n",
+			"fail rome, tenants: Tenant milan in namespace other of cluster milan is refused: " +
+				"the older Tenant milan in namespace liqo-tenant-milan of cluster milan counts. " + single,
 			"kubectl -n other delete tenants.authentication.liqo.io milan", first,
 		},
 		"Tenants of two clusters in one namespace": {
 			func(c *Cluster) { another(c, "liqo-tenant-milan", "paris", "paris") },
-			"fail rome, tenants: Tenant paris in namespace liqo-tenant-milan of cluster paris is refused: the older Tenant milan in namespace liqo-tenant-milan of cluster milan counts. " +
-				"Each cluster has one Tenant, in a namespace of its own\n",
+			"fail rome, tenants: Tenant paris in namespace liqo-tenant-milan of cluster paris is refused: " +
+				"the older Tenant milan in namespace liqo-tenant-milan of cluster milan counts. " + single,
 			"kubectl -n liqo-tenant-milan delete tenants.authentication.liqo.io paris", first,
 		},
 		"two default classes of a virtual node": {
 			func(c *Cluster) {
-				c.VirtualNodes[0].Spec.IngressClasses = []authv1beta1.IngressType{{IngressClassName: "a", Default: true}, {IngressClassName: "b"}, {IngressClassName: "c", Default: true}}
+				c.VirtualNodes[0].Spec.IngressClasses = []authv1beta1.IngressType{
+					{IngressClassName: "a", Default: true}, {IngressClassName: "b"}, {IngressClassName: "c", Default: true},
+				}
 			},
 			"warn rome, default classes: VirtualNode milan in namespace liqo-tenant-milan: the ingress classes a, c are all the default, and the last one counts\n",
 			`kubectl -n liqo-tenant-milan patch virtualnodes.offloading.liqo.io milan --type=json -p '[{"op":"remove","path":"/spec/ingressClasses/0/default"}]'`,
@@ -104,16 +110,20 @@ func TestStatesAndCures(t *testing.T) {
 		},
 		"two default classes for a consumer": {
 			func(c *Cluster) {
-				c.Slices[1].Status.LoadBalancerClasses = []authv1beta1.LoadBalancerType{{LoadBalancerClassName: "a", Default: true}, {LoadBalancerClassName: "b", Default: true}}
+				c.Slices[1].Status.LoadBalancerClasses = []authv1beta1.LoadBalancerType{
+					{LoadBalancerClassName: "a", Default: true}, {LoadBalancerClassName: "b", Default: true},
+				}
 			},
-			"warn rome, default classes: ResourceSlice granted in namespace liqo-tenant-milan: the load balancer classes a, b are all the default, and the last one counts\n",
+			"warn rome, default classes: ResourceSlice granted in namespace liqo-tenant-milan: " +
+				"the load balancer classes a, b are all the default, and the last one counts\n",
 			"leave default: true at one of them in the values offloading.reflection.ingress.ingressClasses and offloading.reflection.service.loadBalancerClasses",
 			func(c *Cluster) { c.Slices[1].Status.LoadBalancerClasses[0].Default = false },
 		},
 		"two default storage classes": {
 			func(c *Cluster) {
 				c.StorageClasses = []storagev1.StorageClass{
-					storageClass("new", time.Hour, "true"), storageClass("old", 3*time.Hour, "true"), storageClass("other", 0, "false"), storageClass("older", 5*time.Hour, "true"),
+					storageClass("new", time.Hour, "true"), storageClass("old", 3*time.Hour, "true"),
+					storageClass("other", 0, "false"), storageClass("older", 5*time.Hour, "true"),
 				}
 			},
 			"warn rome, default classes: the storage classes older, old, new are all the default: claims of consumers' pods that name no class get the newest, new\n",

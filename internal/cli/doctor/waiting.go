@@ -55,7 +55,8 @@ func waiting(r *report) {
 			r.warn("request less, or have more granted: liqoctl create resourceslice NAME --remote-cluster-id ID makes another virtual node",
 				"no node takes %s: %s", who, why.message)
 		case strings.Contains(why.message, offload.QuotaCure):
-			cure := fmt.Sprintf("have more granted: liqoctl create resourceslice NAME --remote-cluster-id %s, or ask the administrator of %s to share more", why.peer, why.peer)
+			cure := fmt.Sprintf("have more granted: liqoctl create resourceslice NAME --remote-cluster-id %s, or ask the administrator of %s to share more",
+				why.peer, why.peer)
 			r.warn(cure, "what cluster %s granted is used up, %s: %s", why.peer, who, why.message)
 		default:
 			r.warn(fmt.Sprintf("see kubectl -n %s describe pod %s, and ask the administrator of cluster %s", pods[0].Namespace, pods[0].Name, why.peer),
