@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/network"
 )
 
 // connection returns the Connection of the gateway, with its name only.
@@ -40,9 +41,10 @@ type endFacts struct {
 	connection string
 	// trouble says why the pods of the gateway are not running.
 	trouble string
-	// key is the public key of the gateway. told is the public key that the other cluster has for it. Each is nil if it does not exist or
-	// cannot be read.
+	// key is the public key of the gateway. told is the public key that the other cluster uses for it, and toldBy the name of that PublicKey.
+	// They are empty if they do not exist or cannot be read.
 	key, told []byte
+	toldBy    string
 }
 
 // explainTunnel says why a tunnel may not work. It reports problems inside the clusters first. If there are none, it reports the path
@@ -66,7 +68,7 @@ func explainTunnel(server, client endFacts, dialed, reached string, waited time.
 		case len(e.told) == 0:
 			note("Cluster %s was not told the key of %s's gateway (it has no PublicKey %s): liqoctl network connect tells it", other.cluster, e.cluster, e.cluster)
 		case !bytes.Equal(e.key, e.told):
-			note("Cluster %s was told another key than %s's gateway has (PublicKey %s): liqoctl network connect replaces it", other.cluster, e.cluster, e.cluster)
+			note("Cluster %s was told another key than %s's gateway has (PublicKey %s): liqoctl network connect replaces it", other.cluster, e.cluster, e.toldBy)
 		}
 	}
 	if len(out) == 0 && client.connection != networkingv1beta1.Connected {
@@ -120,8 +122,10 @@ func (e *end) facts(ctx context.Context, other *end) endFacts {
 		out.key = secret.Data[networkingv1beta1.SecretPublicKey]
 	}
 	var keys networkingv1beta1.PublicKeyList
-	if other.listOfPeer(ctx, &keys, other.namespace, other.peer) == nil && len(keys.Items) > 0 {
-		out.told = keys.Items[0].Spec.PublicKey
+	if other.listOfPeer(ctx, &keys, other.namespace, other.peer) == nil {
+		if told := network.PublicKeyInUse(keys.Items, other.namespace, other.peer); told != nil {
+			out.told, out.toldBy = told.Spec.PublicKey, told.Name
+		}
 	}
 	return out
 }

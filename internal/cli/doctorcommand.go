@@ -64,7 +64,37 @@ func (a *app) doctorCommand() *cobra.Command {
 	return command
 }
 
+// gatherFacts collects the facts about one or two clusters, and looks up the host names among them.
 func (a *app) gatherFacts(ctx context.Context, remote *remoteConfig, two bool) (*doctor.Facts, error) {
+	facts, err := a.factsOf(ctx, remote, two)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range []*doctor.Cluster{facts.Local, facts.Remote} {
+		if c != nil {
+			a.lookUp(ctx, c.Names)
+		}
+	}
+	return facts, nil
+}
+
+// lookUp notes which host names have no address.
+func (a *app) lookUp(ctx context.Context, names []doctor.Name) {
+	for i := range names {
+		bounded, cancel := context.WithTimeout(ctx, accessTimeout)
+		addresses, err := a.resolve(bounded, "ip", names[i].Host)
+		cancel()
+		switch {
+		case err != nil:
+			names[i].Failure = err.Error()
+		case len(addresses) == 0:
+			names[i].Failure = "its name server knows the name, and no address of it"
+		}
+	}
+}
+
+// factsOf collects the facts about one or two clusters.
+func (a *app) factsOf(ctx context.Context, remote *remoteConfig, two bool) (*doctor.Facts, error) {
 	facts := &doctor.Facts{Client: version.Version}
 	step := a.console().Start("Looking at what there is")
 	defer step.End()

@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,6 +22,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/doctor"
 	"liqo.io/liqo/internal/install/installer"
+	"liqo.io/liqo/internal/network"
 )
 
 // patient collects the facts about a cluster for the doctor. A fact that cannot be read is recorded in Unread, and the collection
@@ -56,6 +58,8 @@ func (c *cluster) doctorFacts(ctx context.Context, ask bool) *doctor.Cluster {
 	p.Peers, p.Tenants, p.Identities, p.Slices = foreign.Items, tenants.Items, identities.Items, slices.Items
 	p.VirtualNodes, p.Nodes, p.Offloadings = virtual.Items, nodes.Items, offloadings.Items
 	p.network()
+	p.exposed()
+	p.workloads()
 	p.parts()
 	if !ask {
 		return p.Cluster
@@ -148,37 +152,83 @@ func (p *patient) network() {
 	p.Networks, p.Configurations, p.Connections = networks.Items, configurations.Items, connections.Items
 	var keys networkingv1beta1.PublicKeyList
 	p.read("PublicKeys", &keys)
-	for _, key := range keys.Items {
-		p.KnownKeys[key.Labels[api.LabelRemoteClusterID]] = key.Spec.PublicKey
-	}
 	for i := range p.Peers {
-		peer := &p.Peers[i]
-		if peer.Status.TenantNamespace.Local == "" {
+		id, namespace := p.Peers[i].Spec.ClusterID, p.Peers[i].Status.TenantNamespace.Local
+		if namespace == "" {
 			continue
 		}
-		servers, clients, err := p.listGateways(p.ctx, peer.Status.TenantNamespace.Local, peer.Spec.ClusterID)
+		if known := network.PublicKeyInUse(keys.Items, namespace, id); known != nil {
+			p.KnownKeys[id] = known.Spec.PublicKey
+		}
+		servers, clients, err := p.listGateways(p.ctx, namespace, id)
 		if err != nil {
 			p.Unread = append(p.Unread, err.Error())
 			continue
 		}
 		gateway := gateways{}
-		switch {
-		case len(servers) > 0:
-			gateway.server = &servers[0]
-		case len(clients) > 0:
-			gateway.client = &clients[0]
-		default:
+		if gateway.server, gateway.client = network.GatewayInUse(servers, clients, namespace, id); gateway.name() == "" {
 			continue
 		}
+		if gateway.client != nil {
+			for _, host := range gateway.client.Spec.Endpoint.Addresses {
+				if _, literal := network.LiteralAddress(host); !literal {
+					p.Names = append(p.Names, doctor.Name{Peer: id, Object: fmt.Sprintf("GatewayClient %s in namespace %s", gateway.client.Name, namespace), Host: host})
+				}
+			}
+		}
 		var secret corev1.Secret
-		name := client.ObjectKey{Namespace: peer.Status.TenantNamespace.Local, Name: gateway.secret()}
-		p.get("Secret", name, &secret)
-		p.Keys[peer.Spec.ClusterID] = secret.Data[networkingv1beta1.SecretPublicKey]
+		p.get("Secret", client.ObjectKey{Namespace: namespace, Name: gateway.secret()}, &secret)
+		p.Keys[id] = secret.Data[networkingv1beta1.SecretPublicKey]
 	}
 	told, err := p.networkInfo(p.ctx)
 	p.unreadable("The address ranges", err)
 	if err == nil {
 		p.Told[ipamv1alpha1.NetworkTypePod] = told.PodCIDRs
+	}
+}
+
+// exposed reads what the cluster exposes to its peers, and the addresses of its Services if that needs them.
+func (p *patient) exposed() {
+	var ips ipamv1alpha1.IPList
+	p.read("IPs", &ips)
+	p.IPs = ips.Items
+	if !p.ExposesService() {
+		return
+	}
+	var services corev1.ServiceList
+	if err := p.List(p.ctx, &services); err != nil {
+		p.unreadable("Services", err)
+		return
+	}
+	p.ClusterIPs = map[string]string{}
+	for i := range services.Items {
+		service := &services.Items[i]
+		for _, address := range service.Spec.ClusterIPs {
+			p.ClusterIPs[address] = service.Namespace + "/" + service.Name
+		}
+	}
+}
+
+// workloads reads what the workloads of peers and of offloaded namespaces need: storage classes, and the pods that do not run.
+func (p *patient) workloads() {
+	if len(p.Tenants) > 0 {
+		var classes storagev1.StorageClassList
+		p.read("StorageClasses", &classes)
+		p.StorageClasses = classes.Items
+	}
+	offloaded := map[string]bool{}
+	for i := range p.Offloadings {
+		offloaded[p.Offloadings[i].Namespace] = p.Offloadings[i].Spec.PodOffloadingStrategy != offloadingv1beta1.PodsLocal
+	}
+	if len(offloaded) == 0 {
+		return
+	}
+	var pods corev1.PodList
+	p.read("Pods", &pods, client.MatchingFields{"status.phase": string(corev1.PodPending)})
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; offloaded[pod.Namespace] && pod.Status.Phase == corev1.PodPending {
+			p.Waiting = append(p.Waiting, *pod)
+		}
 	}
 }
 

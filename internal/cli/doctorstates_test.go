@@ -33,7 +33,7 @@ type brokenState struct {
 // brokenStates are the faults that doctor is promised to find. Page troubleshooting.md lists them.
 func brokenStates(w *doctorWorld) []brokenState {
 	var out []brokenState
-	for _, states := range [][]brokenState{installationStates(w), networkStates(w), identityStates(w), tenantStates(w), offloadingStates(w)} {
+	for _, states := range [][]brokenState{installationStates(w), networkStates(w), identityStates(w), tenantStates(w), offloadingStates(w), objectStates(w)} {
 		out = append(out, states...)
 	}
 	return out

@@ -19,8 +19,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -159,6 +161,9 @@ func (w *doctorWorld) execute(command string) {
 	if len(words) > 2 && words[0] == "-n" {
 		namespace, words = words[1], words[2:]
 	}
+	if len(words) > 2 && w.executeOn(namespace, words) {
+		return
+	}
 	verb, subject := strings.Join(words[:len(words)-1], " "), words[len(words)-1]
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: strings.TrimPrefix(subject, "deployment/")}}
 	switch {
@@ -175,6 +180,38 @@ func (w *doctorWorld) execute(command string) {
 	default:
 		w.t.Fatalf("the cure %q can not be executed: add the command here, or a function cured to the row", command)
 	}
+}
+
+// executeOn runs kubectl delete, annotate or patch, in a namespace and with the words after it. It returns false for another command.
+func (w *doctorWorld) executeOn(namespace string, words []string) bool {
+	w.t.Helper()
+	kinds := map[string]client.Object{
+		"tenants.authentication.liqo.io": &authv1beta1.Tenant{}, "ips.ipam.liqo.io": &ipamv1alpha1.IP{},
+		"virtualnodes.offloading.liqo.io": &offloadingv1beta1.VirtualNode{}, "storageclasses": &storagev1.StorageClass{},
+	}
+	object := kinds[words[1]]
+	if object == nil {
+		return false
+	}
+	object.SetNamespace(namespace)
+	object.SetName(words[2])
+	switch words[0] {
+	case "delete":
+		w.remove(object)
+	case "annotate": // TYPE NAME KEY-
+		w.change(object, func() {
+			annotations := object.GetAnnotations()
+			delete(annotations, strings.TrimSuffix(words[3], "-"))
+			object.SetAnnotations(annotations)
+		})
+	case "patch": // TYPE NAME --type=json -p 'PATCH'
+		if err := w.client.Patch(w.t.Context(), object, client.RawPatch(types.JSONPatchType, []byte(strings.Trim(words[5], "'")))); err != nil {
+			w.t.Fatal(err)
+		}
+	default:
+		return false
+	}
+	return true
 }
 
 // restarted fails the test unless the pods of a Deployment were restarted.

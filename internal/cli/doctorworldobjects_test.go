@@ -119,7 +119,7 @@ func (w *doctorWorld) putNetwork() {
 		Status: networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.Connected},
 	}
 	w.gateway = workloadOf("gw-turin")
-	w.put(w.pods, w.otherPods, w.external, w.remapped, w.configuration, w.connection, w.gateway)
+	w.put(rangeObject(ipamv1alpha1.NetworkTypeService, "10.96.0.0/16"), w.pods, w.otherPods, w.external, w.remapped, w.configuration, w.connection, w.gateway)
 }
 
 // workloadOf is a Deployment of the peering with turin.

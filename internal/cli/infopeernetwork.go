@@ -9,6 +9,7 @@ import (
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/network"
 )
 
 // peerNetworkInfo is the output of info peer about the network with a peer. Its JSON keys are part of the contract.
@@ -62,11 +63,12 @@ func (c *cluster) describeNetwork(ctx context.Context, peer string, info *peerNe
 	}
 	var endpoint *networkingv1beta1.Endpoint
 	gateway := &peerGatewayInfo{}
-	switch {
-	case len(servers) > 0:
-		gateway.Role, endpoint, e.gateways.server = networkingv1beta1.ConnectionServer, servers[0].Status.Endpoint, &servers[0]
-	case len(clients) > 0:
-		gateway.Role, endpoint, e.gateways.client = networkingv1beta1.ConnectionClient, &clients[0].Spec.Endpoint, &clients[0]
+	e.gateways.server, e.gateways.client = network.GatewayInUse(servers, clients, namespace, peer)
+	switch server, client := e.gateways.server, e.gateways.client; {
+	case server != nil:
+		gateway.Role, endpoint = networkingv1beta1.ConnectionServer, server.Status.Endpoint
+	case client != nil:
+		gateway.Role, endpoint = networkingv1beta1.ConnectionClient, &client.Spec.Endpoint
 	default:
 		return nil
 	}

@@ -30,6 +30,16 @@ func (p *pair) mustAskForNetwork(o *peerOptions) bool {
 	return !o.networkingDisabled && !o.auth.inBand && p.isPeeringUser()
 }
 
+// checkRights fails, before any change is made, if the peering needs rights in the provider that the kubeconfig of a peering user never has.
+func (p *pair) checkRights(o *peerOptions) error {
+	if !o.auth.inBand || !p.isPeeringUser() {
+		return nil
+	}
+	return p.remote.error(fmt.Errorf("the user of its kubeconfig is a peering user (liqoctl generate peering-user), and --in-band takes rights in cluster %s "+
+		"that such a user does not get: to create gateways and Secrets in the tenant namespace, and to read Networks, IPs and Services in namespace %s. "+
+		"Use the kubeconfig of an administrator of %s, or leave --in-band out", p.remote.id, p.remote.namespace, p.remote.id))
+}
+
 // askForNetwork lets the two control planes connect the networks. It reports whether the networks are connected.
 func (p *pair) askForNetwork(ctx context.Context, o *peerOptions) (bool, error) {
 	namespace, err := p.local.requireTenantNamespace(ctx, p.remote.id)

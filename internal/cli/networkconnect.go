@@ -154,16 +154,18 @@ func (t *tunnel) exchangeRanges(ctx context.Context) error {
 		func(ctx context.Context) error { return learn(ctx, t.server, t.client) })
 }
 
-// configuration returns the Configuration of the peer, or nil if there is none.
+// configuration returns the Configuration of the peer that counts, or nil if there is none. It returns one that is being deleted only if there is no
+// other.
 func (e *end) configuration(ctx context.Context) (*networkingv1beta1.Configuration, error) {
 	var list networkingv1beta1.ConfigurationList
 	if err := e.listOfPeer(ctx, &list, e.namespace, e.peer); err != nil {
 		return nil, err
 	}
-	if len(list.Items) == 0 {
-		return nil, nil
+	inUse := network.ConfigurationInUse(list.Items, e.peer)
+	if inUse == nil && len(list.Items) > 0 {
+		return &list.Items[0], nil
 	}
-	return &list.Items[0], nil
+	return inUse, nil
 }
 
 func (e *end) ensureConfiguration(ctx context.Context, ranges networkingv1beta1.CIDRs) (*networkingv1beta1.Configuration, error) {

@@ -159,6 +159,9 @@ func (a *app) peer(ctx context.Context, remote *remoteConfig, o *peerOptions) (*
 // peer runs the steps of a peering between two connected clusters: connect the networks, authenticate, request resources, and wait for the
 // node.
 func (p *pair) peer(ctx context.Context, o *peerOptions, resources corev1.ResourceList) error {
+	if err := p.checkRights(o); err != nil {
+		return err
+	}
 	if err := p.checkPeer(ctx, o); err != nil {
 		return err
 	}

@@ -109,9 +109,9 @@ func (p *pair) checkKey(ctx context.Context, namespace string, force bool) (know
 		return true, nil
 	}
 	if !force {
-		return true, p.remote.error(fmt.Errorf("it knows a cluster %s already, with another key: %s has the public key %s, the local cluster has %s. "+
-			"If that is another cluster of the same ID, give the local one another ID (liqoctl install --cluster-id). "+
-			"If it is the local cluster, installed again since, replace its key with --force", p.local.id, p.remote.name(tenant), theirs, ours))
+		return true, p.remote.error(fmt.Errorf("%s has the public key %s, cluster %s has %s. If two clusters have the ID %s, give one of them another ID "+
+			"(liqoctl install --cluster-id). If cluster %s was installed again since, replace its key with --force",
+			p.remote.name(tenant), theirs, p.local.id, ours, p.local.id, p.local.id))
 	}
 	p.remote.Warn("The key %s of cluster %s is replaced by %s (--force)", theirs, p.local.id, ours)
 	return true, nil
@@ -144,9 +144,9 @@ func (p *pair) checkProvider(ctx context.Context, force bool) error {
 	case root.Data["ca.crt"] == "" || had == has:
 		return nil
 	case !force:
-		return p.local.error(fmt.Errorf("it is peered with another cluster %s already: the API server that granted %s has the CA %s, the one of the remote cluster "+
-			"has %s, and no Tenant %s. Unpeer that one first (liqoctl unpeer %s), or reinstall one of them with another --cluster-id. "+
-			"If it is the same cluster, with another CA since, go on with --force", p.remote.id, p.local.name(identity), had, has, p.local.id, p.remote.id))
+		return p.local.error(fmt.Errorf("the API server that issued %s has the CA %s, the one of cluster %s has the CA %s and no Tenant of %s. "+
+			"If two clusters have the ID %s, unpeer the first one (liqoctl unpeer %s), or install one of them with another --cluster-id. "+
+			"If it is one cluster with a new CA, continue with --force", p.local.name(identity), had, p.remote.id, has, p.local.id, p.remote.id, p.remote.id))
 	}
 	p.local.Warn("The provider %s with the CA %s is replaced by the one with %s (--force)", p.remote.id, had, has)
 	return nil

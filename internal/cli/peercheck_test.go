@@ -63,6 +63,12 @@ func TestPeerTakesNoOtherPlace(t *testing.T) {
 	peered := after(apart, "peer"+lawBoth)
 	authenticated := after(apart, "authenticate"+lawBoth)
 	known := takeOver(authenticated)
+	knownBack := changed(authenticated, func() { // the other direction: rome knows another milan as its consumer
+		create(t, rome, &authv1beta1.Tenant{
+			ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace("milan"), Name: "milan", Labels: map[string]string{api.LabelRemoteClusterID: "milan"}},
+			Spec:       authv1beta1.TenantSpec{ClusterID: "milan", PublicKey: otherKey},
+		})
+	})
 	elsewhere := changed(authenticated, func() { // the Identity is one of another milan, and this one knows no rome
 		identity := &authv1beta1.Identity{}
 		if err := rome.Get(t.Context(), client.ObjectKey{Namespace: api.TenantNamespace("milan"), Name: "controlplane-milan"}, identity); err != nil {
@@ -90,6 +96,9 @@ func TestPeerTakesNoOtherPlace(t *testing.T) {
 	})
 	sliced := after(apart, "peer --create-virtual-node=false"+lawBoth)
 	slicedNode := changed(sliced, func() { create(t, rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}) })
+	otherThan := func(id string) string {
+		return "has the public key " + peering.Fingerprint(otherKey) + ", cluster " + id + " has "
+	}
 	bothKeys := []string{peering.Fingerprint(otherKey), peering.Fingerprint(ownKey), "--force"}
 	const realName = "Node milan is a node of cluster rome itself, and the virtual node of cluster milan would have the same name"
 	for _, test := range []struct {
@@ -98,9 +107,14 @@ func TestPeerTakesNoOtherPlace(t *testing.T) {
 		says    []string
 	}{
 		{"peer" + lawBoth, known, bothKeys},
+		{"peer" + lawBoth, known, []string{otherThan("rome") + peering.Fingerprint(ownKey), "If two clusters have the ID rome"}},
+		{"peer in-band --bidirectional" + lawBoth, knownBack, []string{otherThan("milan"), "If two clusters have the ID milan"}},
 		{"peer in-band" + lawBoth, known, bothKeys},
 		{"authenticate" + lawBoth, known, bothKeys},
-		{"peer" + lawBoth, elsewhere, []string{peering.Fingerprint([]byte("another CA")), peering.Fingerprint([]byte("the CA")), "--force"}},
+		{"peer" + lawBoth, elsewhere, []string{
+			"has the CA " + peering.Fingerprint([]byte("another CA")) + ", the one of cluster milan has the CA " + peering.Fingerprint([]byte("the CA")),
+			"If two clusters have the ID milan", "--force",
+		}},
 		{"peer" + lawBoth, realNode, []string{realName, "--create-resource-slice=false", "liqoctl create resourceslice NAME --remote-cluster-id milan"}},
 		{lawIntroduction, realNode, []string{realName, "give another NAME"}},
 		{"peer in-band --bidirectional" + lawBoth, realNodeThere, []string{"Node rome is a node of cluster milan itself"}},

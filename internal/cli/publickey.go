@@ -50,10 +50,17 @@ func (c *cluster) gatewayKey(ctx context.Context, namespace string, gateway *gat
 	return secret.Data[networkingv1beta1.SecretPublicKey], err
 }
 
-// ensureKey stores the public key of the peer's gateway in this cluster. It replaces a different key, because the peer's gateway cannot
-// connect while that is stored. The argument replaced is the message for this case.
+// ensureKey stores the public key of the peer's gateway in this cluster, in the PublicKey that counts if there is one. It replaces a different
+// key, because the peer's gateway cannot connect while that is stored. The argument replaced is the message for this case.
 func (c *cluster) ensureKey(ctx context.Context, namespace, peer string, key []byte, replaced string) error {
+	var keys networkingv1beta1.PublicKeyList
+	if err := c.listOfPeer(ctx, &keys, namespace, peer); err != nil {
+		return err
+	}
 	object := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
+	if counts := network.PublicKeyInUse(keys.Items, namespace, peer); counts != nil {
+		object.Name = counts.Name
+	}
 	var before []byte
 	changed, err := c.ensure(ctx, object, func() error {
 		if object.DeletionTimestamp != nil {

@@ -41,7 +41,7 @@ func TestExplainTunnel(t *testing.T) {
 		"a pod that does not run": {server(func(e *endFacts) { e.trouble = "container wireguard of pod gw is waiting, ImagePullBackOff" }), client(nil), []string{"Cluster milan: container wireguard"}, "open from", ""},
 		"no gateway":              {server(nil), client(func(e *endFacts) { *e = endFacts{cluster: "rome"} }), []string{"Cluster rome has no gateway for milan"}, "open from", ""},
 		"no key":                  {server(func(e *endFacts) { e.told = nil }), client(nil), []string{"Cluster rome was not told the key of milan's gateway"}, "open from", ""},
-		"another key":             {server(nil), client(func(e *endFacts) { e.told = key }), []string{"Cluster milan was told another key than rome's gateway has"}, "open from", ""},
+		"another key":             {server(nil), client(func(e *endFacts) { e.told, e.toldBy = key, "old" }), []string{"Cluster milan was told another key than rome's gateway has (PublicKey old)"}, "open from", ""},
 		"two things":              {server(func(e *endFacts) { e.told = nil }), client(func(e *endFacts) { e.trouble = "T" }), []string{"Cluster rome: T", "was not told"}, "", ""},
 		"no report":               {server(nil), client(func(e *endFacts) { e.connection = "" }), []string{"GatewayClient milan of cluster rome reports nothing"}, "", ""},
 		"one way":                 {server(nil), client(func(e *endFacts) { e.connection = "Connected" }), []string{"Cluster rome hears milan"}, "open from", ""},

@@ -24,6 +24,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/network"
 )
 
 // Names of the test's objects, and related constants:
@@ -398,17 +399,15 @@ func (t *networkTest) gatherOutside(ctx context.Context, c *cluster, into *teste
 		return "", c.error(fmt.Errorf("listing Configurations: %w", err))
 	}
 	for _, other := range t.clusters() {
-		i := slices.IndexFunc(configurations.Items, func(n networkingv1beta1.Configuration) bool {
-			return n.Labels[api.LabelRemoteClusterID] == other.id
-		})
-		if other == c || i < 0 {
+		configuration := network.ConfigurationInUse(configurations.Items, other.id)
+		if other == c || configuration == nil {
 			continue
 		}
 		var object ipamv1alpha1.IP
 		if err := other.Get(ctx, client.ObjectKey{Namespace: t.namespace(), Name: testOutsideAddress}, &object); err != nil {
 			return "", other.error(fmt.Errorf("reading IP %s: %w", testOutsideAddress, err))
 		}
-		address, err := viewOf(&configurations.Items[i], object.Status.IP)
+		address, err := viewOf(configuration, object.Status.IP)
 		if err != nil {
 			return fmt.Sprintf("IP %s of cluster %s has no address in cluster %s: %v", testOutsideAddress, other.id, c.id, err), nil
 		}

@@ -10,10 +10,11 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/remote"
 )
 
-// judgedWithin is the time within which the control plane notices that a provider does not respond any more: see remote.Health.
-const judgedWithin = 30 * time.Second
+// judgedWithin is the time within which the control plane notices that a provider does not respond any more, and writes it into the ForeignCluster.
+var judgedWithin = remote.HealthOptions{}.DetectsWithin() + time.Second
 
 // awaitVerdict waits while the condition of the API server in foreign may not show a cut yet. Gateways notice a cut within seconds, the
 // control plane within judgedWithin. The tunnel alone proves nothing: where only the tunnel is lost, the API server still responds. So the

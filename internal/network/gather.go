@@ -240,7 +240,7 @@ func named(kind string, o metav1.Object) string {
 	return kind + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// byAge returns objects sorted by precedence: the oldest first, then by namespace and name.
+// byAge returns objects sorted by precedence, see compareAge.
 func byAge[T any, P interface {
 	*T
 	metav1.Object
@@ -249,9 +249,7 @@ func byAge[T any, P interface {
 	for i := range objects {
 		all[i] = &objects[i]
 	}
-	slices.SortFunc(all, func(a, b P) int {
-		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
-	})
+	slices.SortFunc(all, func(a, b P) int { return compareAge(a, b) })
 	return all
 }
 

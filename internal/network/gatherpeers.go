@@ -33,7 +33,7 @@ func (g *gathering) peers() []netip.Prefix {
 // configured reads the peers for which this cluster has ranges.
 func (g *gathering) configured() []Peer {
 	configurations := slices.SortedFunc(slices.Values(g.Configurations), func(a, b networkingv1beta1.Configuration) int {
-		return cmp.Or(cmp.Compare(clusterOf(&a), clusterOf(&b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(clusterOf(&a), clusterOf(&b)), compareAge(&a, &b))
 	})
 	var peers []Peer
 	for i := range configurations {
@@ -268,23 +268,20 @@ func (g *gathering) candidates(p *Peer) {
 }
 
 func (g *gathering) publicKey(p *Peer) {
-	counts := ""
+	counts := PublicKeyInUse(g.PublicKeys, p.Namespace, p.ClusterID)
 	for _, k := range g.keys {
 		if k.Namespace != p.Namespace || clusterOf(k) != p.ClusterID {
 			continue
 		}
-		if len(k.Spec.PublicKey) != 32 {
-			g.problem("", named("PublicKey", k), "spec.publicKey has %d bytes instead of 32: enter the key that the other cluster generates", len(k.Spec.PublicKey))
-			continue
+		if n := len(k.Spec.PublicKey); n != KeyLength {
+			g.problem("", named("PublicKey", k), "spec.publicKey has %d bytes instead of %d: enter the key that the other cluster generates", n, KeyLength)
+		} else if k != counts {
+			g.problem("", named("PublicKey", k), "cluster %q has PublicKey %s as well, which counts: delete one of them", p.ClusterID, counts.Name)
 		}
-		if counts != "" {
-			g.problem("", named("PublicKey", k), "cluster %q has PublicKey %s as well, which counts: delete one of them", p.ClusterID, counts)
-			continue
-		}
-		p.PublicKey, counts = slices.Clone(k.Spec.PublicKey), k.Name
 	}
-	if counts != "" {
+	if counts == nil {
+		g.wait("", "PublicKey "+p.Namespace+"/"+p.ClusterID, "waiting for the public key of cluster %q's gateway: there is no tunnel until then", p.ClusterID)
 		return
 	}
-	g.wait("", "PublicKey "+p.Namespace+"/"+p.ClusterID, "waiting for the public key of cluster %q's gateway: there is no tunnel until then", p.ClusterID)
+	p.PublicKey = slices.Clone(counts.Spec.PublicKey)
 }

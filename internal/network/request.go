@@ -46,6 +46,10 @@ func AsServer(requests []networkingv1beta1.NetworkRequest, consumerOf func(*netw
 	return consumer == (first.Spec.Server == networkingv1beta1.ServerAtConsumer)
 }
 
+// cureOfFacts ends the errors about facts that only an administrator can overrule. Both clusters of a request may show it, so it says which one
+// is meant.
+const cureOfFacts = "if that is wanted, an administrator of the cluster that refuses it creates the Configuration there (liqoctl create configuration)"
+
 // CheckFacts returns an error if this cluster refuses the network facts that a peer reports. No administrator of this cluster reviewed
 // them. So all ranges must be private and within the limits. No address of an endpoint may be one that means something else on every host.
 func CheckFacts(facts *networkingv1beta1.NetworkFacts) error {
@@ -59,7 +63,7 @@ func CheckFacts(facts *networkingv1beta1.NetworkFacts) error {
 			return err
 		}
 		if size += 1 << (32 - prefix.Bits()); size > maxAddresses {
-			return fmt.Errorf("its ranges hold more than %d addresses together with %s: an administrator of this cluster who wants that creates the Configuration (liqoctl create configuration)", maxAddresses, prefix)
+			return fmt.Errorf("its ranges hold more than %d addresses together with %s: %s", maxAddresses, prefix, cureOfFacts)
 		}
 	}
 	if n := len(facts.PublicKey); n != 0 && n != KeyLength {
@@ -84,8 +88,8 @@ func CheckRange(text string) (netip.Prefix, error) {
 		return prefix, fmt.Errorf("range %q is not an IPv4 range without bits after its prefix", text)
 	}
 	if !ipam.Private(prefix) {
-		return prefix, fmt.Errorf("range %s is not private (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 or 100.64.0.0/10), and a peer alone can't have packets to other addresses led to it: "+
-			"an administrator of this cluster who wants that creates the Configuration (liqoctl create configuration)", prefix)
+		return prefix, fmt.Errorf("range %s is not private (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 or 100.64.0.0/10), "+
+			"and a peer alone can't have packets to other addresses led to it: %s", prefix, cureOfFacts)
 	}
 	return prefix, nil
 }

@@ -41,7 +41,7 @@ func NextCopy(local, remote Object, mapping Mapping, synced bool, r CopyRules) S
 	case r.Options.Waiting != "":
 		return Step{Why: r.Options.Waiting}
 	case mapping.State != Mapped:
-		return Step{Why: "its namespace has no twin"}
+		return Step{Why: "its namespace has no remote namespace"}
 	case !synced:
 		return Step{Why: "the provider does not answer, or what both sides have was not read yet"}
 	}

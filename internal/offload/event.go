@@ -22,7 +22,7 @@ type EventFacts struct {
 func NextEvent(f EventFacts, o kinds.CopyOptions) Step {
 	switch {
 	case f.Mapping.State != Mapped:
-		return Step{Why: "its namespace has no twin"}
+		return Step{Why: "its namespace has no remote namespace"}
 	case !f.Synced:
 		return Step{Why: "the provider does not answer, or what both sides have was not read yet"}
 	case f.Local != nil && !kinds.OwnsEvent(f.Local, o):

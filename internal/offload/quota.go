@@ -149,6 +149,9 @@ func Undeclared(spec *corev1.PodSpec, enforcement offloadingv1beta1.LimitsEnforc
 	return nil
 }
 
+// QuotaCure ends the error of a pod for which a Quota has too little left.
+const QuotaCure = "ask for less, remove other pods, or have more granted to the ResourceSlice"
+
 // Exceeded returns an error that lists the resources that would exceed a Quota, nil if there are none. wanted is the additional usage, used the present
 // usage. A resource that the Quota does not name is not granted, except for the number of pods. Resources that are not in wanted are not checked: a user
 // above the limit of one resource may still get more of another.
@@ -174,7 +177,7 @@ func Exceeded(quota *offloadingv1beta1.QuotaSpec, used, wanted corev1.ResourceLi
 	if len(over) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: ask for less, remove other pods, or have more granted to the ResourceSlice", strings.Join(over, "; "))
+	return fmt.Errorf("%s: %s", strings.Join(over, "; "), QuotaCure)
 }
 
 // Growth returns the resources of which after has more than before, with their whole amounts in after.

@@ -199,7 +199,7 @@ func orphan(shadow *offv1.ShadowPod, ours bool, env Env) Step {
 func leaving(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, ours bool, env Env) Step {
 	switch {
 	case env.Mapping.State == Unmapped || env.Mapping.State == MappingWanted:
-		return Step{Action: DeleteLocal, Object: local, Why: "it is being deleted, and its namespace has no twin"}
+		return Step{Action: DeleteLocal, Object: local, Why: "it is being deleted, and its namespace has no remote namespace"}
 	case !env.RemoteSynced && !env.RefusedSince.IsZero():
 		if rest := revokedLimit - env.Now.Sub(env.RefusedSince); rest > 0 {
 			return Step{Why: "it is being deleted, and the provider refuses access to the remote namespace", After: min(rest, revokedLimit)}
@@ -269,7 +269,7 @@ func homeless(local *corev1.Pod, env Env) Step {
 	case env.Mapping.State == MappingTerminating && env.Pod.Unavailable:
 		return showStatus(local, kinds.Unreachable(local), "the provider is out of reach")
 	default:
-		return Step{Why: "the twin namespace is not there at the moment"}
+		return Step{Why: "the remote namespace does not exist at the moment"}
 	}
 }
 

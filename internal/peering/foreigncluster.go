@@ -14,9 +14,8 @@ import (
 
 // Facts holds everything about one remote cluster that its ForeignCluster shows.
 type Facts struct {
-	// TenantNamespace is the namespace in this cluster that is labelled as the tenant namespace of the remote cluster; empty when there is
-	// none.
-	TenantNamespace string
+	// TenantNamespaces are the namespaces in this cluster that are labelled as the tenant namespace of the remote cluster.
+	TenantNamespaces []corev1.Namespace
 	// Tenant is the Tenant of the remote cluster; nil when the remote cluster consumes nothing from this cluster.
 	Tenant *authv1beta1.Tenant
 	// Identity is the control-plane Identity of this cluster in the remote cluster; nil when this cluster consumes nothing there.
@@ -74,7 +73,7 @@ func CompileForeignCluster(f *Facts, previous *corev1beta1.ForeignClusterStatus,
 	status := corev1beta1.ForeignClusterStatus{
 		Role:               role(f),
 		ObservedGeneration: generation,
-		TenantNamespace:    corev1beta1.TenantNamespaces{Local: f.TenantNamespace},
+		TenantNamespace:    corev1beta1.TenantNamespaces{Local: f.tenantNamespace()},
 	}
 	status.Modules.Authentication = authenticated(f, now)
 	if f.Identity != nil {
@@ -98,6 +97,30 @@ func CompileForeignCluster(f *Facts, previous *corev1beta1.ForeignClusterStatus,
 	stamp(status.Modules.Offloading.Conditions, previous.Modules.Offloading.Conditions, now)
 	status.Peering = summary(f, &status)
 	return status
+}
+
+// tenantNamespace returns the name of the tenant namespace of the remote cluster; empty when there is none. Of several, it is the one that holds
+// the Identity, else the Tenant, else the oldest Configuration. Without any of these, it is the oldest namespace.
+func (f *Facts) tenantNamespace() string {
+	var holders []string
+	if f.Identity != nil {
+		holders = append(holders, f.Identity.Namespace)
+	}
+	if f.Tenant != nil {
+		holders = append(holders, f.Tenant.Namespace)
+	}
+	if configuration := eldest(f.Network.Configurations); configuration != nil {
+		holders = append(holders, configuration.Namespace)
+	}
+	for _, holder := range holders {
+		if slices.ContainsFunc(f.TenantNamespaces, func(n corev1.Namespace) bool { return n.Name == holder }) {
+			return holder
+		}
+	}
+	if namespace := eldest(f.TenantNamespaces); namespace != nil {
+		return namespace.Name
+	}
+	return ""
 }
 
 // role returns the role of the remote cluster: it consumes from this cluster, provides to it, or both.

@@ -12,6 +12,7 @@ import (
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
@@ -85,8 +86,8 @@ func TestForeignClusters(t *testing.T) {
 		want  string
 	}{
 		"a former peer":    {Facts{}, "Unknown auth=false offloading=false networking=false / \n|  | None | None | None | None |\n"},
-		"only a namespace": {Facts{TenantNamespace: "here"}, "Unknown auth=false offloading=false networking=false here/ \n|  | None | None | None | None |\n"},
-		"a consumer": {Facts{TenantNamespace: "here", Tenant: tenant},
+		"only a namespace": {Facts{TenantNamespaces: namespaces("here")}, "Unknown auth=false offloading=false networking=false here/ \n|  | None | None | None | None |\n"},
+		"a consumer": {Facts{TenantNamespaces: namespaces("here"), Tenant: tenant},
 			"Consumer auth=true offloading=false networking=false here/ \n| OutOfBand | None | None | None | Established |\n" +
 				"AuthTenantStatus=Ready (TenantReady: 1 of 1 ready)\n"},
 		"a consumer that uses resources": {Facts{Tenant: tenant, Granted: []authv1beta1.ResourceSlice{slice("Accepted")}},
@@ -162,6 +163,42 @@ func TestForeignClusters(t *testing.T) {
 				t.Errorf("an hour later (-before +after):\n%s", diff)
 			}
 		})
+	}
+}
+
+// namespaces returns namespaces of these names, the first the oldest.
+func namespaces(names ...string) []corev1.Namespace {
+	out := make([]corev1.Namespace, len(names))
+	for i, name := range names {
+		out[i].Name, out[i].CreationTimestamp = name, at(time.Duration(i)*time.Hour)
+	}
+	return out
+}
+
+// TestTenantNamespaceInUse: of several namespaces that are labelled as the tenant namespace of a cluster, the status names the one that the peering uses,
+// whatever their names are.
+func TestTenantNamespaceInUse(t *testing.T) {
+	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: "c"}}
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "d"}}
+	configuration := func(namespace string, age time.Duration) networkingv1beta1.Configuration {
+		return networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, CreationTimestamp: at(-age)}}
+	}
+	network := NetworkFacts{Configurations: []networkingv1beta1.Configuration{configuration("a", 0), configuration("e", time.Hour)}}
+	all := namespaces("b", "a", "c", "d", "e")
+	for name, row := range map[string]struct {
+		facts Facts
+		want  string
+	}{
+		"none":                            {Facts{}, ""},
+		"the oldest, without a peering":   {Facts{TenantNamespaces: all}, "b"},
+		"of the Identity":                 {Facts{TenantNamespaces: all, Identity: identity, Tenant: tenant, Network: network}, "c"},
+		"of the Tenant":                   {Facts{TenantNamespaces: all, Tenant: tenant, Network: network}, "d"},
+		"of the oldest Configuration":     {Facts{TenantNamespaces: all, Network: network}, "e"},
+		"the Identity is in none of them": {Facts{TenantNamespaces: namespaces("a", "d"), Identity: identity, Tenant: tenant}, "d"},
+	} {
+		if got := CompileForeignCluster(&row.facts, &corev1beta1.ForeignClusterStatus{}, 1, at(0)).TenantNamespace.Local; got != row.want {
+			t.Errorf("%s: %q, want %q", name, got, row.want)
+		}
 	}
 }
 

@@ -228,6 +228,20 @@ func CompareAge(a, b metav1.Object) int {
 	return cmp.Or(ta.Compare(tb.Time), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
 
+// eldest returns the object that counts of several where one is expected, see CompareAge; nil when there is none.
+func eldest[T any, P interface {
+	*T
+	metav1.Object
+}](all []T) P {
+	var first P
+	for i := range all {
+		if object := P(&all[i]); first == nil || CompareAge(object, first) < 0 {
+			first = object
+		}
+	}
+	return first
+}
+
 // Moved reports whether the status of a ResourceSlice differs from its share.
 func Moved(slice *authv1beta1.ResourceSlice, share Share) bool {
 	if !slice.DeletionTimestamp.IsZero() {

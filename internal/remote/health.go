@@ -40,6 +40,34 @@ type HealthOptions struct {
 	Clock clock.WithTicker
 }
 
+// withDefaults returns the options with the defaults in place of zero values.
+func (o HealthOptions) withDefaults() HealthOptions {
+	if o.Interval == 0 {
+		o.Interval = 10 * time.Second
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 5 * time.Second
+	}
+	if o.Failures == 0 {
+		o.Failures = 3
+	}
+	if o.RetryInterval == 0 {
+		o.RetryInterval = 2 * time.Second
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return o
+}
+
+// DetectsWithin returns the longest time from the moment at which the API server stops responding until it counts as down. The server may stop
+// right after a check, and each later check may take its full Timeout.
+func (o HealthOptions) DetectsWithin() time.Duration {
+	o = o.withDefaults()
+	checks := time.Duration(o.Failures)
+	return o.Interval + checks*o.Timeout + (checks-1)*o.RetryInterval
+}
+
 // Health checks GET /livez of the other API server periodically, and notifies its subscribers of changes. With the defaults, a
 // link that was cut silently counts as down within 30 seconds, a refused connection within 15 seconds, and a recovered link as up
 // within 7 seconds.
@@ -55,21 +83,7 @@ type Health struct {
 
 // NewHealth returns a Health for the API server of cfg. The checks start with Run.
 func NewHealth(cfg *rest.Config, opts HealthOptions) (*Health, error) {
-	if opts.Interval == 0 {
-		opts.Interval = 10 * time.Second
-	}
-	if opts.Timeout == 0 {
-		opts.Timeout = 5 * time.Second
-	}
-	if opts.Failures == 0 {
-		opts.Failures = 3
-	}
-	if opts.RetryInterval == 0 {
-		opts.RetryInterval = 2 * time.Second
-	}
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
+	opts = opts.withDefaults()
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", cfg.Host, err)

@@ -26,6 +26,8 @@ const (
 	partGateway
 	partKubelet
 	partRange
+	partExposed
+	partName
 	partAgreement
 	partConfiguration
 	partAPIServer
@@ -37,6 +39,8 @@ const (
 	partVirtualNode
 	partNode
 	partOffloading
+	partWaiting
+	partClass
 	partWebhook
 	partLease
 	partCondition // condition of a ForeignCluster: it only repeats other findings
@@ -108,7 +112,7 @@ func explains(cause, of *Finding) bool {
 	is := func(parts ...part) bool { return slices.Contains(parts, of.part) }
 	condition := func(modules ...module) bool { return of.part == partCondition && slices.Contains(modules, of.module) }
 	// resources: the findings about resources that the provider grants, and about what the consumer builds on them.
-	resources := is(partRenewal, partIdentity, partVirtualNode, partNode, partOffloading) || of.part == partSlice && of.unanswered ||
+	resources := is(partRenewal, partIdentity, partVirtualNode, partNode, partOffloading, partWaiting) || of.part == partSlice && of.unanswered ||
 		of.part == partLease && of.module == offloading || condition(authentication, offloading)
 	switch cause.part {
 	case partManager: // only a controller manager writes these: objects of its own cluster, and its replies to the requests of the other cluster
@@ -127,8 +131,8 @@ func explains(cause, of *Finding) bool {
 	case partGateway:
 		return (same || opposite) && (is(partTunnel) || condition(networking) || of.part == partLease && of.module == networking || of.proxied)
 	case partKubelet:
-		return same && (is(partVirtualNode, partNode) || of.part == partLease && of.module == offloading || condition(offloading))
-	case partAgreement, partConfiguration:
+		return same && (is(partVirtualNode, partNode, partWaiting) || of.part == partLease && of.module == offloading || condition(offloading))
+	case partName, partAgreement, partConfiguration:
 		return (same || opposite) && (is(partTunnel) || condition(networking))
 	case partRange:
 		return cause.Cluster == of.Cluster && is(partConfiguration)
@@ -137,10 +141,12 @@ func explains(cause, of *Finding) bool {
 	case partAPIServer, partServerCondition:
 		return same && (is(partServerCondition) || resources)
 	case partIdentity, partSlice:
-		return same && (is(partVirtualNode, partNode, partOffloading) || condition(authentication, offloading))
+		return same && (is(partVirtualNode, partNode, partOffloading, partWaiting) || condition(authentication, offloading))
 	case partVirtualNode, partNode:
-		return same && (is(partNode, partOffloading) || of.part == partLease && of.module == offloading || condition(offloading))
-	case partUnread, partDefinition, partComponent, partRenewal, partOffloading, partWebhook, partLease, partCondition, partVersion:
+		return same && (is(partNode, partOffloading, partWaiting) || of.part == partLease && of.module == offloading || condition(offloading))
+	case partOffloading:
+		return same && is(partWaiting)
+	case partUnread, partDefinition, partComponent, partExposed, partRenewal, partWaiting, partClass, partWebhook, partLease, partCondition, partVersion:
 	}
 	return false
 }

@@ -9,6 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
@@ -77,6 +78,14 @@ type Access struct {
 	Denied []string
 }
 
+// Name is a host name of a GatewayClient.
+type Name struct {
+	// Peer is the cluster that is dialed. Object holds the kind, name and namespace of the GatewayClient.
+	Peer, Object, Host string
+	// Failure is why the machine that runs the doctor finds no address of the host. It is empty if there is one, or if nothing was looked up.
+	Failure string
+}
+
 // Cluster holds all facts gathered about one cluster.
 type Cluster struct {
 	ID, Version, Namespace string
@@ -105,7 +114,16 @@ type Cluster struct {
 	VirtualNodes    []offloadingv1beta1.VirtualNode
 	Nodes           []corev1.Node
 	Offloadings     []offloadingv1beta1.NamespaceOffloading
-	Accesses        []Access
+	// Waiting are the pods of offloaded namespaces that are Pending.
+	Waiting []corev1.Pod
+	// StorageClasses are all storage classes of the cluster.
+	StorageClasses []storagev1.StorageClass
+	// IPs are the addresses that are exposed to peers. ClusterIPs maps the addresses of Services to namespace/name. It is nil if no IP needs it.
+	IPs        []ipamv1alpha1.IP
+	ClusterIPs map[string]string
+	// Names are the host names at which the gateways of this cluster dial those of its peers.
+	Names    []Name
+	Accesses []Access
 	// Unread lists each fact that could not be read, with the reason.
 	Unread []string
 }
@@ -179,6 +197,8 @@ func Examine(f *Facts) []Finding {
 			{"webhooks", partWebhook, webhooks},
 			{"leases", partLease, leases},
 			{"ranges", partRange, ranges},
+			{"exposed addresses", partExposed, exposures},
+			{"host names", partName, names},
 			{"unpeering", partUnpeering, unpeerings},
 			{"identities", partIdentity, identities},
 			{"tenants", partTenant, tenants},
@@ -189,6 +209,8 @@ func Examine(f *Facts) []Finding {
 			{"connections", partTunnel, connections},
 			{"virtual nodes", partVirtualNode, virtualNodes},
 			{"namespaces", partOffloading, namespaces},
+			{"waiting pods", partWaiting, waiting},
+			{"default classes", partClass, classes},
 		} {
 			r := &report{Cluster: cluster, now: f.Now, client: f.Client, check: check.name, part: check.part}
 			check.run(r)

@@ -289,7 +289,7 @@ func TestSick(t *testing.T) {
 			c.Offloadings[0].Status.OffloadingPhase = offloadingv1beta1.PhaseNoClusterSelected
 		},
 			"warn rome, namespaces: namespace shop is offloaded, and no cluster is selected\n", "liqoctl offload namespace shop"},
-		"a twin that can not be made": {func(c *Cluster, _ *Facts) {
+		"a remote namespace that can not be made": {func(c *Cluster, _ *Facts) {
 			c.Offloadings[0].Status = offloadingv1beta1.NamespaceOffloadingStatus{OffloadingPhase: "SomeFailed", RemoteNamespacesConditions: map[string][]offloadingv1beta1.RemoteNamespaceCondition{
 				"milan": {{Type: offloadingv1beta1.RemoteNamespaceReady, Status: corev1.ConditionFalse, Reason: "Taken", Message: "m"}},
 			}}

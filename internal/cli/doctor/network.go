@@ -55,7 +55,7 @@ func ranges(r *report) {
 	for _, of := range sorted(r.Told) {
 		for _, cidr := range r.Told[of] {
 			if len(have[of]) > 0 && !slices.Contains(have[of], cidr) {
-				r.fail(fmt.Sprintf("liqoctl upgrade --%s %s, then liqoctl network connect --remote-kubeconfig FILE tells the peers", of, strings.Join(have[of], ",")),
+				r.fail(fmt.Sprintf("liqoctl upgrade --%s %s", of, strings.Join(have[of], ",")),
 					"the installation was told the %s range %s, the Networks have %s", short(of), cidr, strings.Join(have[of], ", "))
 			}
 		}
@@ -121,7 +121,7 @@ func (r *report) inBand(peer string) bool {
 // between compares what cluster c has recorded about the other cluster with the actual state of that cluster.
 func between(c, other *Cluster) []Finding {
 	r := &report{Cluster: c, check: "agreement with " + other.ID, part: partVersion, peer: other.ID}
-	const connect = "liqoctl network connect tells it anew"
+	const connect = "liqoctl network connect --remote-kubeconfig FILE tells it anew"
 	if c.Version != other.Version {
 		r.warn("upgrade one of them: liqoctl upgrade", "cluster %s runs %s, cluster %s runs %s", c.ID, c.Version, other.ID, other.Version)
 	}
@@ -154,7 +154,8 @@ func between(c, other *Cluster) []Finding {
 			told := slices.Clone(part.told)
 			slices.Sort(told)
 			if len(is) > 0 && !slices.Equal(is, told) {
-				r.fail(connect, "Configuration %s in namespace %s says that the %s range of %s is %s, it is %s", configuration.Name, configuration.Namespace, short(part.of), other.ID,
+				r.fail("liqoctl network reset --remote-kubeconfig FILE (its traffic stops), then liqoctl network connect --remote-kubeconfig FILE takes the new ranges",
+					"Configuration %s in namespace %s says that the %s range of %s is %s, it is %s", configuration.Name, configuration.Namespace, short(part.of), other.ID,
 					strings.Join(told, ", "), strings.Join(is, ", "))
 			}
 		}

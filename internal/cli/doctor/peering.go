@@ -59,10 +59,30 @@ func because(conditions []metav1.Condition) string {
 	return ""
 }
 
+// elder returns the Tenant that counts in place of the given one: an older one of the same cluster, or in the same namespace, that stays. It is
+// nil if there is none.
+func (c *Cluster) elder(tenant *authv1beta1.Tenant) (out *authv1beta1.Tenant) {
+	for i := range c.Tenants {
+		other := &c.Tenants[i]
+		same := other.Spec.ClusterID == tenant.Spec.ClusterID || other.Namespace == tenant.Namespace
+		if same && other.DeletionTimestamp == nil && peering.CompareAge(other, tenant) < 0 && (out == nil || peering.CompareAge(other, out) < 0) {
+			out = other
+		}
+	}
+	return out
+}
+
 func tenants(r *report) {
 	for i := range r.Tenants {
 		tenant := &r.Tenants[i]
 		r.about(partTenant, tenant.Spec.ClusterID)
+		if elder := r.elder(tenant); elder != nil && tenant.DeletionTimestamp == nil {
+			r.fail(fmt.Sprintf("kubectl -n %s delete tenants.authentication.liqo.io %s", tenant.Namespace, tenant.Name),
+				"Tenant %s in namespace %s of cluster %s is refused: the older Tenant %s in namespace %s of cluster %s counts. "+
+					"Each cluster has one Tenant, in a namespace of its own",
+				tenant.Name, tenant.Namespace, tenant.Spec.ClusterID, elder.Name, elder.Namespace, elder.Spec.ClusterID)
+			continue
+		}
 		name := fmt.Sprintf("Tenant %s in namespace %s", tenant.Name, tenant.Namespace)
 		grants := peering.GrantsOf(tenant)
 		why := because(tenant.Status.Conditions)

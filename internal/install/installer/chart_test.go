@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -287,6 +288,44 @@ func TestDisruptionBudgetsAreAccepted(t *testing.T) {
 		if writes != want {
 			t.Errorf("%s: peers may write PodDisruptionBudgets: %v", text, writes)
 		}
+	}
+}
+
+// TestPoliciesSayTheProvider: consumers read the messages of these policies in their own cluster. There, "this cluster" would be the wrong one.
+func TestPoliciesSayTheProvider(t *testing.T) {
+	messages := 0
+	for _, text := range []string{minimal, everything, minimal + `
+offloading:
+  servicePolicy: {refuse: [LoadBalancer, NodePort, ExternalName, nodePorts], externalNames: ["example.net"], refusedLoadBalancerPorts: [22]}
+  ingressPolicy: {hosts: ["shop.example.net"]}
+  reflection: {service: {loadBalancerClasses: [{name: lb}]}, ingress: {ingressClasses: [{name: nginx}]}}
+`} {
+		for _, object := range render(t, text) {
+			name := object.GetName()
+			ofConsumers := strings.HasPrefix(name, "liqo-copies-") || strings.HasPrefix(name, "liqo-shadowpod-") ||
+				slices.Contains([]string{"liqo-replication", "liqo-tenant", "liqo-peering-user"}, name)
+			if object.GetKind() != "ValidatingAdmissionPolicy" || !ofConsumers {
+				continue
+			}
+			validations, _, err := unstructured.NestedSlice(object.Object, "spec", "validations")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, validation := range validations {
+				for _, field := range []string{"message", "messageExpression"} {
+					message, _ := validation.(map[string]any)[field].(string)
+					if message != "" {
+						messages++
+					}
+					if strings.Contains(message, "this cluster") {
+						t.Errorf("%s: consumers read %q: write the provider", name, message)
+					}
+				}
+			}
+		}
+	}
+	if messages < 100 {
+		t.Errorf("only %d messages were found", messages)
 	}
 }
 

@@ -155,6 +155,38 @@ func TestUnknownValuesAreRefused(t *testing.T) {
 	}
 }
 
+// TestNullRemovesAValue: --set accepts null for a key of a map, also where the chart has no default for it, and for a list or a map as a whole. Nothing of it
+// is in the manifest.
+func TestNullRemovesAValue(t *testing.T) {
+	chart, err := Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, keys := range map[string][]string{
+		"keys of maps": {
+			"common.globalLabels.team", "common.globalAnnotations.note", "common.nodeSelector.disk", "controllerManager.pod.labels.team",
+			"controllerManager.pod.annotations.note", "controllerManager.pod.resources.limits.memory", "discovery.config.clusterLabels.region",
+			"offloading.defaultNodeResources.cpu", "tag",
+		},
+		"lists and maps": {"common.globalLabels", "controllerManager.pod.extraArgs", "discovery.config.clusterLabels", "imagePullSecrets"},
+	} {
+		set, installed := []string{"discovery.config.clusterID=rome"}, map[string]any{}
+		for _, key := range keys {
+			set, installed = append(set, key+"=null"), install.Merge(installed, under(key, "text"))
+		}
+		given, err := UserValues(nil, set, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, before := range []map[string]any{nil, installed} {
+			manifest, err := Render(chart, "liqo", install.DropNulls(install.Merge(before, given), chart.Values))
+			if err != nil || strings.Contains(manifest, ": null\n") {
+				t.Errorf("null for %s, after %v: %v, or a null in the manifest", name, before, err)
+			}
+		}
+	}
+}
+
 // TestSchemaHoldsTheDefaults: of the types that the schema says, each takes its default, refuses another type by name, and is described.
 func TestSchemaHoldsTheDefaults(t *testing.T) {
 	chart, err := Chart("")

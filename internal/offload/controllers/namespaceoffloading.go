@@ -141,7 +141,7 @@ func (r *namespaceOffloadings) finalize(ctx context.Context, o *offloadingv1beta
 		return err
 	}
 	if left := sets.List(sets.New(asked...).Insert(held...)); len(left) > 0 {
-		return kube.Wait(offloadingv1beta1.ReasonTerminating, "waiting for clusters %v to delete the twins of namespace %s", left, o.Namespace)
+		return kube.Wait(offloadingv1beta1.ReasonTerminating, "waiting for clusters %v to delete the remote namespaces of namespace %s", left, o.Namespace)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (w *world) change(obj client.Object, change func()) {
 	}
 }
 
-// there waits until the object of that name in the twin namespace, read into obj, is as check wants it; a nil check waits for it to be gone.
+// there waits until the object of that name in the remote namespace, read into obj, is as check wants it; a nil check waits for it to be gone.
 func (w *world) there(obj client.Object, name, what string, check func() error) {
 	w.t.Helper()
 	liqotesting.Eventually(w.t, 20*time.Second, what, func() error {

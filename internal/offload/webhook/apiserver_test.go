@@ -276,7 +276,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 			"volume disk: volumeAttributesClassName in"},
 		"any disk": {claims(func(s *corev1.PersistentVolumeClaimSpec) { s.StorageClassName = new("") }), "volume disk: storageClassName '' is refused"},
 		"disks of a class": {claims(func(s *corev1.PersistentVolumeClaimSpec) { s.StorageClassName = new("manual") }),
-			"volume disk: storageClassName 'manual' is refused by this cluster (value offloading.podPolicy.storageClasses lists those allowed)"},
+			"volume disk: storageClassName 'manual' is refused by the provider (value offloading.podPolicy.storageClasses lists those allowed)"},
 		"driver": {func(sp *offloadingv1beta1.ShadowPod) {
 			sp.Spec.Pod.Volumes = []corev1.Volume{{Name: "driver", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "x"}}}}
 		}, "a volume is of a type that is refused"},
@@ -303,7 +303,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 		}, "seccompProfile"},
 		"sysctls": {func(sp *offloadingv1beta1.ShadowPod) {
 			sp.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.shmmax", Value: "1"}}}
-		}, "sysctl kernel.shmmax in spec.pod.securityContext.sysctls is refused by this cluster (sysctls in value offloading.podPolicy.allow allows it)"},
+		}, "sysctl kernel.shmmax in spec.pod.securityContext.sysctls is refused by the provider (sysctls in value offloading.podPolicy.allow allows it)"},
 		"priority class":           {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.PriorityClassName = "system-node-critical" }, "priority class system-node-critical is refused"},
 		"priority":                 {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.Priority = &priority }, "priority is refused"},
 		"runtime class":            {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.RuntimeClassName = &runtimeClass }, "runtime class gvisor is refused"},

@@ -96,10 +96,10 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		"a slice":                        {slice(nil), ""},
 		"a port of every node": {service(func(s *corev1.Service) {
 			s.Spec.Type, s.Spec.Ports = corev1.ServiceTypeLoadBalancer, []corev1.ServicePort{{Name: "web", Port: 80}, {Name: "shell", Port: 22}}
-		}), "port 22 of a Service of type LoadBalancer is refused by this cluster (chart value offloading.servicePolicy.refusedLoadBalancerPorts)"},
+		}), "port 22 of a Service of type LoadBalancer is refused by the provider (chart value offloading.servicePolicy.refusedLoadBalancerPorts)"},
 		"such a port in the cluster":    {service(func(s *corev1.Service) { s.Spec.Ports[0].Port = 6443 }), ""},
 		"no address":                    {service(func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }), ""},
-		"a chosen address":              {service(func(s *corev1.Service) { s.Spec.ClusterIP = "10.0.0.10" }), "spec.clusterIPs 10.0.0.10 is refused by this cluster"},
+		"a chosen address":              {service(func(s *corev1.Service) { s.Spec.ClusterIP = "10.0.0.10" }), "spec.clusterIPs 10.0.0.10 is refused by the provider"},
 		"external IPs":                  {service(func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }), "externalIPs are refused"},
 		"an address of a load balancer": {service(func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.1" }), "loadBalancerIP is refused"},
 		"an address by annotation": {service(func(s *corev1.Service) {
@@ -107,9 +107,9 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		}), "annotation metallb.io/loadBalancerIPs is refused"},
 		"an annotation that nobody here knows": {service(func(s *corev1.Service) {
 			s.Annotations = map[string]string{"controller.example/of-tomorrow": "x"}
-		}), "annotation controller.example/of-tomorrow is refused by this cluster (chart value offloading.acceptedMetadata.annotations.services)"},
+		}), "annotation controller.example/of-tomorrow is refused by the provider (chart value offloading.acceptedMetadata.annotations.services)"},
 		"a label that nobody here knows": {service(func(s *corev1.Service) { s.Labels["argocd.argoproj.io/instance"] = "x" }),
-			"label argocd.argoproj.io/instance is refused by this cluster (chart value offloading.acceptedMetadata.labels)"},
+			"label argocd.argoproj.io/instance is refused by the provider (chart value offloading.acceptedMetadata.labels)"},
 		"labels that users have": {service(func(s *corev1.Service) {
 			s.Labels["app.kubernetes.io/name"], s.Labels["helm.sh/chart"], s.Labels["team"] = "x", "y", "z"
 		}), ""},
@@ -196,7 +196,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 			"a finalizer":       {mine, func(s *corev1.Service) { s.Finalizers = []string{"example.org/never"} }, "finalizers are refused"},
 			"the origin":        {mine, func(s *corev1.Service) { delete(s.Labels, api.LabelOrigin) }, "belongs to cluster 'rome'"},
 			"what is not its":   {theirs, func(s *corev1.Service) { s.Spec.Selector = nil }, ""},
-			"what is not its 2": {theirs, func(s *corev1.Service) { s.Labels[api.LabelOrigin] = "rome" }, "was not made by this cluster"},
+			"what is not its 2": {theirs, func(s *corev1.Service) { s.Labels[api.LabelOrigin] = "rome" }, "was not made by cluster rome"},
 		} {
 			err := patch(row.obj, row.change)
 			if row.obj == theirs && err == nil {
@@ -206,7 +206,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 				t.Errorf("%s: %v, want %q", what, err, row.says)
 			}
 		}
-		if err := rome.Delete(t.Context(), theirs); err == nil || !strings.Contains(err.Error(), "was not made by this cluster") {
+		if err := rome.Delete(t.Context(), theirs); err == nil || !strings.Contains(err.Error(), "was not made by cluster rome") {
 			t.Errorf("deleting what is not its: %v", err)
 		}
 		if err := rome.Status().Patch(t.Context(), mine.DeepCopyObject().(client.Object), client.RawPatch("application/merge-patch+json",
@@ -317,7 +317,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		}
 		for target, says := range map[string]string{
 			"db.example.org.": "", "a.example.net.": "", "store.shop-rome.svc.cluster.local": "", "store.shop-rome.svc": "",
-			"example.net.": "is refused by this cluster (chart value offloading.servicePolicy.externalNames)", "x.shop-rome.svc.evil.example.": "servicePolicy.externalNames",
+			"example.net.": "is refused by the provider (chart value offloading.servicePolicy.externalNames)", "x.shop-rome.svc.evil.example.": "servicePolicy.externalNames",
 		} {
 			err := rome.Create(t.Context(), external(target))
 			if (says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), says) {

@@ -144,7 +144,7 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 		"a class of the older way": {ingress(func(i *networkingv1.Ingress) {
 			i.Spec.IngressClassName, i.Annotations = nil, map[string]string{"kubernetes.io/ingress.class": "internal"}
 		}), "annotation kubernetes.io/ingress.class is refused"},
-		"a controller that nobody here knows": {annotated("k8gb.io/strategy"), "annotation k8gb.io/strategy is refused by this cluster (chart value offloading.acceptedMetadata.annotations.ingresses)"},
+		"a controller that nobody here knows": {annotated("k8gb.io/strategy"), "annotation k8gb.io/strategy is refused by the provider (chart value offloading.acceptedMetadata.annotations.ingresses)"},
 		"harmless annotations":                {annotated("nginx.ingress.kubernetes.io/proxy-body-size"), ""},
 		"what the administrator accepts":      {annotated("example.org/any"), ""},
 		"copies to all namespaces, a config map": {configMap(func(c *corev1.ConfigMap) {
@@ -205,10 +205,10 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 		t.Errorf("changing what is not its own: %v", err)
 	}
 	changed.Labels = map[string]string{api.LabelOrigin: "rome", api.LabelDestination: "milan"}
-	if err := rome.Patch(t.Context(), changed, client.MergeFrom(theirs)); err == nil || !strings.Contains(err.Error(), "was not made by this cluster") {
+	if err := rome.Patch(t.Context(), changed, client.MergeFrom(theirs)); err == nil || !strings.Contains(err.Error(), "was not made by cluster rome") {
 		t.Errorf("taking over what is not its own: %v", err)
 	}
-	if err := rome.Delete(t.Context(), theirs); err == nil || !strings.Contains(err.Error(), "was not made by this cluster") {
+	if err := rome.Delete(t.Context(), theirs); err == nil || !strings.Contains(err.Error(), "was not made by cluster rome") {
 		t.Errorf("deleting what is not its own: %v", err)
 	}
 	if err := rome.Create(t.Context(), &corev1.Event{ObjectMeta: meta(), InvolvedObject: corev1.ObjectReference{Namespace: "shop-rome"}}); err == nil || !strings.Contains(err.Error(), "cannot create resource") {

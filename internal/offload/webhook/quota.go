@@ -106,7 +106,7 @@ func (q *quotas) refusal(ctx context.Context, key types.NamespacedName, creator 
 		enforcement := quota.Spec.LimitsEnforcement
 		switch {
 		case grows && quota.Spec.Cordoned != nil && *quota.Spec.Cordoned:
-			refused = errors.New("it is cordoned, no further pods are accepted: ask the administrator of this cluster")
+			refused = errors.New("it is cordoned, no further pods are accepted: ask the administrator of the provider")
 		case grows || offload.Undeclared(&before.Spec.Pod, enforcement) == nil:
 			if refused = offload.Undeclared(&sp.Spec.Pod, enforcement); refused == nil {
 				refused = offload.Exceeded(&quota.Spec, used, wanted)

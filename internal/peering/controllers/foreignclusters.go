@@ -127,11 +127,7 @@ func (r *foreignClusters) gather(ctx context.Context, clusterID string) (*peerin
 			return nil, fmt.Errorf("listing what is known of cluster %s: %w", clusterID, err)
 		}
 	}
-	for i := range namespaces.Items {
-		if first := &namespaces.Items[i]; facts.TenantNamespace == "" || first.Name < facts.TenantNamespace {
-			facts.TenantNamespace = first.Name
-		}
-	}
+	facts.TenantNamespaces = namespaces.Items
 	for i := range tenants.Items {
 		tenant := &tenants.Items[i]
 		if tenant.Spec.ClusterID == clusterID && (facts.Tenant == nil || older(tenant, facts.Tenant)) {

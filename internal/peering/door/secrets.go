@@ -63,6 +63,10 @@ func WriteBook(ctx context.Context, c client.Client, secret *corev1.Secret, book
 func Issue(ctx context.Context, o *Options, token *peering.Token) (text string, err error) {
 	if token.Consumer != "" {
 		tenant, err := oldestTenant(ctx, o.Reader, token.Consumer)
+		if apierrors.IsForbidden(err) {
+			return "", fmt.Errorf("a token for one cluster takes the right to list Tenants in all namespaces, because none is made while a peering ends. "+
+				"A ClusterRole with that right gives it (kubectl create clusterrole token-makers --verb=list --resource=tenants.authentication.liqo.io): %w", err)
+		}
 		if err != nil {
 			return "", err
 		}

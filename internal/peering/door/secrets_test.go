@@ -121,6 +121,23 @@ func TestNoTokenIsLostToAnEarlierPeering(t *testing.T) {
 	}
 }
 
+// TestIssuerMayNotListTenants: who may make tokens, but not list Tenants, makes one for any cluster. For a token for one cluster the error names the right
+// and what gives it.
+func TestIssuerMayNotListTenants(t *testing.T) {
+	options := serviceOf(interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		return apierrors.NewForbidden(schema.GroupResource{Group: "authentication.liqo.io", Resource: "tenants"}, "", errors.New("cannot list resource"))
+	}})
+	if _, err := Issue(t.Context(), &options, &peering.Token{Expires: time.Now().Add(time.Hour)}); err != nil {
+		t.Errorf("a token for any cluster: %v", err)
+	}
+	_, err := Issue(t.Context(), &options, &peering.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"})
+	for _, want := range []string{"the right to list Tenants in all namespaces", "kubectl create clusterrole", "cannot list resource"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a token for rome: %v, want %q", err, want)
+		}
+	}
+}
+
 // TestOneOfSeveral: of several Tenants of a cluster the oldest counts, as for the controller of Tenants. Of several tenant namespaces the administrator
 // chooses, as for liqoctl.
 func TestOneOfSeveral(t *testing.T) {

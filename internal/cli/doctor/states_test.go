@@ -1,0 +1,244 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
+)
+
+// pending is a pod of namespace shop on a virtual node, created an hour ago, that its provider refuses.
+func pending(name, why string) corev1.Pod {
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
+		Spec:       corev1.PodSpec{NodeName: "milan"},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending, Reason: offloadingv1beta1.PodOffloadingBackOff, Message: why},
+	}
+}
+
+func unscheduled(name, why string) corev1.Pod {
+	pod := pending(name, "")
+	pod.Spec.NodeName, pod.Status = "", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: why},
+	}}
+	return pod
+}
+
+func storageClass(name string, age time.Duration, standard string) storagev1.StorageClass {
+	return storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{
+		Name: name, CreationTimestamp: metav1.NewTime(now.Add(-age)), Annotations: map[string]string{annotationDefaultClass: standard},
+	}}
+}
+
+func exposed(address string) ipamv1alpha1.IP {
+	return ipamv1alpha1.IP{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: ipamv1alpha1.IPSpec{IP: address},
+		Status: ipamv1alpha1.IPStatus{IP: "10.70.0.9", Conditions: ready("")},
+	}
+}
+
+// withServices gives a cluster the range 10.96.0.0/16 of Services, and one Service in it.
+func withServices(c *Cluster) {
+	c.Networks = append(c.Networks, ipamv1alpha1.Network{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "liqo", Name: "service-cidr", Labels: map[string]string{ipamv1alpha1.LabelNetworkType: ipamv1alpha1.NetworkTypeService},
+		},
+		Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.96.0.0/16"}, Status: ipamv1alpha1.NetworkStatus{CIDR: "10.96.0.0/16"},
+	})
+	c.ClusterIPs = map[string]string{"10.96.0.7": "shop/db"}
+}
+
+// TestStatesAndCures breaks one thing after another: that is found, with its evidence and its cure, and nothing else is. What the cure makes of the objects is
+// well again.
+func TestStatesAndCures(t *testing.T) {
+	const used = "quota liqo-tenant-rome/milan: 1 of cpu are wanted, 4 of 4 are used: " + offload.QuotaCure
+	const single = "Each cluster has one Tenant, in a namespace of its own\n"
+	another := func(c *Cluster, namespace, name, id string) {
+		second := c.Tenants[0].DeepCopy()
+		second.Namespace, second.Name, second.Spec.ClusterID, second.CreationTimestamp = namespace, name, id, metav1.NewTime(now)
+		second.Status.Conditions = ready("Refused") // by the controller manager
+		c.Tenants = append([]authv1beta1.Tenant{*second}, c.Tenants...)
+	}
+	first := func(c *Cluster) { c.Tenants = c.Tenants[1:] }
+	unreached := func(c *Cluster) {
+		c.Connections[0].Status = networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.Connecting}
+	}
+	for name, row := range map[string]struct {
+		do   func(c *Cluster)
+		want string // all that is not well
+		cure string // how the cure of the first finding begins
+		// heal does what the cure says. It is nil if there is nothing to cure.
+		heal func(c *Cluster)
+	}{
+		"two Tenants of one cluster": {
+			func(c *Cluster) { another(c, "other", "milan", "milan") },
+			"fail rome, tenants: Tenant milan in namespace other of cluster milan is refused: " +
+				"the older Tenant milan in namespace liqo-tenant-milan of cluster milan counts. " + single,
+			"kubectl -n other delete tenants.authentication.liqo.io milan", first,
+		},
+		"Tenants of two clusters in one namespace": {
+			func(c *Cluster) { another(c, "liqo-tenant-milan", "paris", "paris") },
+			"fail rome, tenants: Tenant paris in namespace liqo-tenant-milan of cluster paris is refused: " +
+				"the older Tenant milan in namespace liqo-tenant-milan of cluster milan counts. " + single,
+			"kubectl -n liqo-tenant-milan delete tenants.authentication.liqo.io paris", first,
+		},
+		"two default classes of a virtual node": {
+			func(c *Cluster) {
+				c.VirtualNodes[0].Spec.IngressClasses = []authv1beta1.IngressType{
+					{IngressClassName: "a", Default: true}, {IngressClassName: "b"}, {IngressClassName: "c", Default: true},
+				}
+			},
+			"warn rome, default classes: VirtualNode milan in namespace liqo-tenant-milan: the ingress classes a, c are all the default, and the last one counts\n",
+			`kubectl -n liqo-tenant-milan patch virtualnodes.offloading.liqo.io milan --type=json -p '[{"op":"remove","path":"/spec/ingressClasses/0/default"}]'`,
+			func(c *Cluster) { c.VirtualNodes[0].Spec.IngressClasses[0].Default = false },
+		},
+		"two default classes of a provider": {
+			func(c *Cluster) {
+				c.Slices[0].Status.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "a", Default: true}, {StorageClassName: "b", Default: true}}
+			},
+			"warn rome, default classes: ResourceSlice asked in namespace liqo-tenant-milan: the storage classes a, b are all the default, and the last one counts\n",
+			"ask the administrator of cluster milan", func(c *Cluster) { c.Slices[0].Status.StorageClasses[1].Default = false },
+		},
+		"two default classes for a consumer": {
+			func(c *Cluster) {
+				c.Slices[1].Status.LoadBalancerClasses = []authv1beta1.LoadBalancerType{
+					{LoadBalancerClassName: "a", Default: true}, {LoadBalancerClassName: "b", Default: true},
+				}
+			},
+			"warn rome, default classes: ResourceSlice granted in namespace liqo-tenant-milan: " +
+				"the load balancer classes a, b are all the default, and the last one counts\n",
+			"leave default: true at one of them in the values offloading.reflection.ingress.ingressClasses and offloading.reflection.service.loadBalancerClasses",
+			func(c *Cluster) { c.Slices[1].Status.LoadBalancerClasses[0].Default = false },
+		},
+		"two default storage classes": {
+			func(c *Cluster) {
+				c.StorageClasses = []storagev1.StorageClass{
+					storageClass("new", time.Hour, "true"), storageClass("old", 3*time.Hour, "true"),
+					storageClass("other", 0, "false"), storageClass("older", 5*time.Hour, "true"),
+				}
+			},
+			"warn rome, default classes: the storage classes older, old, new are all the default: claims of consumers' pods that name no class get the newest, new\n",
+			"kubectl annotate storageclasses older old storageclass.kubernetes.io/is-default-class-",
+			func(c *Cluster) { c.StorageClasses[1].Annotations, c.StorageClasses[3].Annotations = nil, nil },
+		},
+		"two default storage classes, of no concern to anybody": {
+			func(c *Cluster) {
+				c.Tenants, c.StorageClasses = nil, []storagev1.StorageClass{storageClass("a", 0, "true"), storageClass("b", 0, "true")}
+			}, "", "", nil,
+		},
+		"what was granted is used up, and pods wait": {
+			func(c *Cluster) {
+				c.Waiting = []corev1.Pod{pending("c", used), pending("b", used), pending("d", used), pending("a", used)}
+			},
+			"warn rome, waiting pods: what cluster milan granted is used up, 4 pods (shop/a, shop/b, shop/c, ...): " + used + "\n",
+			"have more granted: liqoctl create resourceslice NAME --remote-cluster-id milan, or ask the administrator of milan to share more",
+			func(c *Cluster) { c.Waiting = nil },
+		},
+		"a pod that a provider refuses": {
+			func(c *Cluster) { c.Waiting = []corev1.Pod{pending("a", "hostPath is refused by the provider")} },
+			"warn rome, waiting pods: cluster milan does not take 1 pod (shop/a): hostPath is refused by the provider\n",
+			"see kubectl -n shop describe pod a, and ask the administrator of cluster milan", func(c *Cluster) { c.Waiting = nil },
+		},
+		"pods that no node has room for": {
+			func(c *Cluster) {
+				c.Waiting = []corev1.Pod{unscheduled("a", "0/2 nodes are available: 2 Insufficient cpu")}
+			},
+			"warn rome, waiting pods: no node takes 1 pod (shop/a): 0/2 nodes are available: 2 Insufficient cpu\n",
+			"request less, or have more granted", func(c *Cluster) { c.Waiting = nil },
+		},
+		"pods that wait since a moment, or end": {
+			func(c *Cluster) {
+				c.Waiting = []corev1.Pod{pending("a", used), pending("b", used)}
+				c.Waiting[0].CreationTimestamp, c.Waiting[1].DeletionTimestamp = metav1.NewTime(now.Add(-time.Second)), new(metav1.NewTime(now))
+			}, "", "", nil,
+		},
+		"an IP of a Service that is gone": {
+			func(c *Cluster) { withServices(c); c.IPs = []ipamv1alpha1.IP{exposed("10.96.0.8")} },
+			"warn rome, exposed addresses: IP db in namespace shop exposes 10.96.0.8, an address of Services (10.96.0.0/16), and no Service has it\n",
+			"kubectl -n shop delete ips.ipam.liqo.io db takes it back; create it again with the address of a Service that exists",
+			func(c *Cluster) { c.IPs = []ipamv1alpha1.IP{exposed("10.96.0.7")} },
+		},
+		"an IP that is refused": {
+			func(c *Cluster) {
+				c.IPs = []ipamv1alpha1.IP{exposed("10.1.0.7")}
+				c.IPs[0].Status.Conditions = ready("PodAddress")
+			},
+			"warn rome, exposed addresses: IP db in namespace shop: PodAddress, because\n",
+			"kubectl -n shop delete ips.ipam.liqo.io db", func(c *Cluster) { c.IPs = nil },
+		},
+		"IPs of a Service and of a host outside": {
+			func(c *Cluster) {
+				withServices(c)
+				c.IPs = []ipamv1alpha1.IP{exposed("10.96.0.7"), exposed("192.0.2.7")}
+			}, "", "", nil,
+		},
+		"an IP where Services can not be read": {
+			func(c *Cluster) { withServices(c); c.ClusterIPs, c.IPs = nil, []ipamv1alpha1.IP{exposed("10.96.0.8")} }, "", "", nil,
+		},
+		"a gateway dials a name without an address": {
+			func(c *Cluster) {
+				unreached(c)
+				c.Names = []Name{{Peer: "milan", Object: "GatewayClient milan in namespace liqo-tenant-milan", Host: "gw.milan.example", Failure: "no such host"}}
+			},
+			"fail rome, host names: GatewayClient milan in namespace liqo-tenant-milan dials gw.milan.example, which has no address here: no such host\n" +
+				"> rome, connections: Connection gw-milan in namespace liqo-tenant-milan is \"Connecting\"\n",
+			"give gw.milan.example an address in DNS, or dial another address: liqoctl network connect --gw-client-address ADDRESS",
+			func(c *Cluster) { c.Names[0].Failure = ""; c.Connections[0].Status.Value = networkingv1beta1.Connected },
+		},
+		"a name that only the gateway resolves": {
+			func(c *Cluster) {
+				c.Names = []Name{{Peer: "milan", Host: "gw.milan.internal", Failure: "no such host"}}
+			}, "", "", nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := world(t)
+			row.do(facts.Local)
+			findings := Examine(facts)
+			if got := text(findings, true); got != row.want {
+				t.Fatalf("found\n%swant\n%s", got, row.want)
+			}
+			if row.heal == nil {
+				return
+			}
+			if !strings.HasPrefix(findings[0].Cure, row.cure) {
+				t.Errorf("the cure is %q, want %q", findings[0].Cure, row.cure)
+			}
+			row.heal(facts.Local)
+			if got := text(Examine(facts), true); got != "" {
+				t.Errorf("after the cure there is\n%s", got)
+			}
+		})
+	}
+}
+
+// TestServicesAreReadOnDemand: the Services of a cluster are only needed where an IP object exposes an address in their range.
+func TestServicesAreReadOnDemand(t *testing.T) {
+	for address, want := range map[string]bool{"10.96.0.8": true, "192.0.2.7": false, "": false} {
+		c := cluster(t, "rome", "milan", "10.1.0.0/16")
+		withServices(c)
+		if c.IPs = []ipamv1alpha1.IP{exposed(address)}; c.ExposesService() != want {
+			t.Errorf("%q: the Services are needed: %t, want %t", address, !want, want)
+		}
+	}
+}
+
+// TestWaitingPodsFollowFromFaults: pods that wait for a provider are a consequence where it does not respond.
+func TestWaitingPodsFollowFromFaults(t *testing.T) {
+	facts := world(t)
+	facts.Local.Waiting = []corev1.Pod{pending("a", "the provider does not answer")}
+	facts.Local.Accesses[0].Denied = []string{"create renews in namespace x"}
+	found := text(Examine(facts), true)
+	if !strings.HasPrefix(found, "fail rome, access: ") || !strings.Contains(found, "\n> rome, waiting pods: ") || strings.Contains(found, "\nwarn") {
+		t.Errorf("found\n%s", found)
+	}
+}

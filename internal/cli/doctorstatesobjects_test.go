@@ -1,0 +1,89 @@
+package cli
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// objectStates are the faults of objects that people created: one too many, or one that points nowhere.
+func objectStates(w *doctorWorld) []brokenState {
+	gateway := &networkingv1beta1.GatewayClient{
+		ObjectMeta: inTurin("turin"), Spec: networkingv1beta1.GatewayClientSpec{Endpoint: networkingv1beta1.Endpoint{
+			Addresses: []string{"gw.turin.invalid"}, Port: networkingv1beta1.GatewayPort, Protocol: corev1.ProtocolUDP,
+		}},
+	}
+	return []brokenState{
+		{
+			name: "a cluster has two Tenants",
+			begin: func() {
+				// It is the younger one, also where both were created in the same second: then the namespace decides.
+				create(w.t, w.client, &authv1beta1.Tenant{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "there", Name: "turin", Labels: map[string]string{api.LabelRemoteClusterID: "turin"}},
+					Spec:       authv1beta1.TenantSpec{ClusterID: "turin", AuthzPolicy: authv1beta1.TolerateNoHandshake, TenantCondition: authv1beta1.TenantActive},
+				})
+			},
+			first: "Tenant turin in namespace there of cluster turin is refused: the older Tenant turin in namespace tenant-of-turin of cluster turin counts",
+			cure:  "kubectl -n there delete tenants.authentication.liqo.io turin",
+		},
+		{
+			name: "two storage classes are the default",
+			begin: func() {
+				for _, name := range []string{"slow", "fast"} {
+					create(w.t, w.client, &storagev1.StorageClass{
+						ObjectMeta:  metav1.ObjectMeta{Name: name, Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": api.True}},
+						Provisioner: "example.org/disks",
+					})
+				}
+			},
+			first: "the storage classes slow, fast are all the default: claims of consumers' pods that name no class get the newest, fast",
+			cure:  "kubectl annotate storageclasses slow storageclass.kubernetes.io/is-default-class-",
+		},
+		{
+			name: "a virtual node has two default classes",
+			begin: func() {
+				w.change(w.virtual, func() {
+					w.virtual.Spec.IngressClasses = []authv1beta1.IngressType{{IngressClassName: "a", Default: true}, {IngressClassName: "b", Default: true}}
+				})
+			},
+			first: "VirtualNode turin in namespace tenant-of-turin: the ingress classes a, b are all the default, and the last one counts",
+			cure:  `kubectl -n tenant-of-turin patch virtualnodes.offloading.liqo.io turin --type=json -p '[{"op":"remove","path":"/spec/ingressClasses/0/default"}]'`,
+		},
+		{
+			name: "a provider offers two default classes",
+			begin: func() {
+				w.change(w.asked, func() {
+					w.asked.Status.IngressClasses = []authv1beta1.IngressType{{IngressClassName: "a", Default: true}, {IngressClassName: "b", Default: true}}
+				})
+			},
+			first: "ResourceSlice asked in namespace tenant-of-turin: the ingress classes a, b are all the default, and the last one counts",
+			cure:  "ask the administrator of cluster turin to leave one default",
+			// The provider is another cluster.
+			cured: w.back(w.asked),
+		},
+		{
+			name: "a Service that is exposed to peers is gone",
+			begin: func() {
+				create(w.t, w.client, &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.8"}})
+			},
+			first: "IP db in namespace shop exposes 10.96.0.8, an address of Services (10.96.0.0/16), and no Service has it",
+			cure:  "kubectl -n shop delete ips.ipam.liqo.io db",
+		},
+		{
+			name: "a gateway dials a name without an address", asks: true,
+			begin: func() {
+				create(w.t, w.client, gateway)
+				w.change(w.connection, func() { w.connection.Status.Value = networkingv1beta1.ConnectionError })
+			},
+			first: "GatewayClient turin in namespace tenant-of-turin dials gw.turin.invalid, which has no address here",
+			cure:  "give gw.turin.invalid an address in DNS, or dial another address: liqoctl network connect --gw-client-address ADDRESS",
+			// DNS is outside of the cluster, and the command needs the other cluster.
+			cured: func() { w.remove(gateway); w.back(w.connection)() },
+		},
+	}
+}
