@@ -86,7 +86,9 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 	for i := range namespaces.Items {
 		existing[namespaces.Items[i].Name] = namespaces.Items[i].ObjectMeta
 	}
-	plan := offload.Enforce(m, existing, offload.NamespacePolicy{LiqoNamespace: r.LiqoNamespace, Refused: r.RefusedNamespaces, Limit: r.NamespaceLimit})
+	plan := offload.Enforce(m, existing, offload.NamespacePolicy{
+		LiqoNamespace: r.LiqoNamespace, Chosen: r.ChosenNamespaces, Refused: r.RefusedNamespaces, Limit: r.NamespaceLimit,
+	})
 	for _, name := range plan.Gone {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: existing[name].UID}}
 		if err := kube.Delete(ctx, r.Client, ns); err != nil {

@@ -36,10 +36,10 @@ type Options struct {
 	ShadowPodWorkers int
 	// ReplaceLostPods enables the deletion of ShadowPods' Pods that were evicted from failed nodes of this cluster, so that they are replaced.
 	ReplaceLostPods bool
-	// RefusedNamespaces are patterns of namespace names that no consumer gets here. NamespaceLimit is the maximum number of namespaces per consumer,
-	// 0 for no limit.
-	RefusedNamespaces []string
-	NamespaceLimit    int
+	// ChosenNamespaces are patterns of namespace names that consumers may choose here, RefusedNamespaces those that no consumer gets. NamespaceLimit is
+	// the maximum number of namespaces per consumer, 0 for no limit. See offload.NamespacePolicy.
+	ChosenNamespaces, RefusedNamespaces []string
+	NamespaceLimit                      int
 	// PodMetadata defines the annotations and labels that Pods of consumers may have in this cluster.
 	PodMetadata offload.PodMetadata
 	// ProtectedNamespaces are patterns of local namespaces that are never offloaded, in addition to those of offload.ProtectedNamespaces.
