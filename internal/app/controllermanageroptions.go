@@ -46,10 +46,10 @@ type ControllerManagerOptions struct {
 	ProtectedNamespaces []string
 	// ChosenNamespaces are name patterns of namespaces that consumers may choose in this cluster, RefusedNamespaces of those that no
 	// consumer may have. NamespaceLimit is the maximum number of namespaces of each consumer. NamespaceQuota is the quota of each of these
-	// namespaces.
+	// namespaces, DefaultLimits are the limits of containers there that declare none.
 	ChosenNamespaces, RefusedNamespaces []string
 	NamespaceLimit                      int
-	NamespaceQuota                      corev1.ResourceList
+	NamespaceQuota, DefaultLimits       corev1.ResourceList
 	// RuntimeClass is the RuntimeClass by which pods request a virtual node.
 	RuntimeClass string
 	// EnforceResources enables the rejection of pods of consumers that exceed their Quotas.
@@ -120,6 +120,7 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	flags.Func("refused-pod-labels", "keys of labels that pods of consumers have not here, beside those that known controllers obey, a trailing * matches the rest: example.org/*,...", patterns(&o.PodMetadata.RefusedLabels))
 	flags.IntVar(&o.NamespaceLimit, "namespace-limit", 0, "how many namespaces each consumer gets here; 0 for any number")
 	flags.Func("namespace-quota", "what may be in each namespace of a consumer here, as a ResourceQuota says it: count/configmaps=500,services.loadbalancers=2,...", amounts(&o.NamespaceQuota))
+	flags.Func("namespace-default-limits", "limits of containers of consumers here that declare none: ephemeral-storage=20Gi,memory=4Gi,...", amounts(&o.DefaultLimits))
 	flags.StringVar(&o.RuntimeClass, "runtime-class", "liqo", "RuntimeClass that asks for a virtual node")
 	flags.BoolVar(&o.EnforceResources, "enable-resource-enforcement", true, "refuse pods of consumers that exceed their Quotas")
 	flags.BoolVar(&o.DefaultClassEnabled, "default-resource-slice-class-enabled", true, "answer ResourceSlices of the default class")

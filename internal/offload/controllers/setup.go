@@ -46,6 +46,8 @@ type Options struct {
 	ProtectedNamespaces []string
 	// NamespaceQuota is the spec.hard of a ResourceQuota for each namespace of a consumer; empty means no ResourceQuota.
 	NamespaceQuota corev1.ResourceList
+	// DefaultLimits are the limits of containers in the namespaces of consumers that declare none; empty means no LimitRange.
+	DefaultLimits corev1.ResourceList
 	// RuntimeClass is the RuntimeClass whose pods Kubernetes schedules on virtual nodes by itself.
 	RuntimeClass string
 	// EnforceQuotas holds back ShadowPods that exceed the Quota of their creator.
@@ -97,6 +99,7 @@ func Cache() map[client.Object]cache.ByObject {
 		&rbacv1.RoleBinding{}:        {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
 		&rbacv1.ClusterRoleBinding{}: {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
 		&corev1.ResourceQuota{}:      {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
+		&corev1.LimitRange{}:         {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
 	}
 }
 
