@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -27,6 +28,12 @@ func TestValidationOnAPIServer(t *testing.T) {
 	}
 	server := func(endpoint networkingv1beta1.ServerEndpoint) client.Object {
 		return &networkingv1beta1.GatewayServer{ObjectMeta: meta("rome"), Spec: networkingv1beta1.GatewayServerSpec{Endpoint: endpoint}}
+	}
+	slice := func(class string) client.Object {
+		return &authv1beta1.ResourceSlice{ObjectMeta: meta("milan"), Spec: authv1beta1.ResourceSliceSpec{Class: class}}
+	}
+	classed := func(class string) func(client.Object) {
+		return func(o client.Object) { o.(*authv1beta1.ResourceSlice).Spec.Class = class }
 	}
 	for name, row := range map[string]struct {
 		obj    client.Object
@@ -66,6 +73,26 @@ func TestValidationOnAPIServer(t *testing.T) {
 			obj:    &authv1beta1.Tenant{ObjectMeta: meta("rome"), Spec: authv1beta1.TenantSpec{ClusterID: "rome"}},
 			change: func(o client.Object) { o.(*authv1beta1.Tenant).Spec.ClusterID = "milan" },
 			refuse: "clusterID is immutable",
+		},
+		"a request can't go to another controller": {
+			obj: slice(authv1beta1.ResourceSliceClassDefault), change: classed("gold"), refuse: "spec.class is immutable",
+		},
+		"a request of no class can't either": {
+			obj: slice(""), change: classed("gold"), refuse: "spec.class is immutable",
+		},
+		"a request of another class can't become one of the default": {
+			obj: slice("gold"), change: classed(""), refuse: "spec.class is immutable",
+		},
+		"a request can't lose its class with its spec": {
+			obj: &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "authentication.liqo.io/v1beta1", "kind": "ResourceSlice",
+				"metadata": map[string]any{"namespace": "default", "name": "milan"}, "spec": map[string]any{"class": "gold"},
+			}},
+			change: func(o client.Object) { delete(o.(*unstructured.Unstructured).Object, "spec") },
+			refuse: "spec.class is immutable",
+		},
+		"no class is the default class": {
+			obj: slice(""), change: classed(authv1beta1.ResourceSliceClassDefault),
 		},
 		"a cluster ID is a DNS label": {
 			obj:    &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "Not A Label"}},

@@ -44,11 +44,12 @@ type ControllerManagerOptions struct {
 	PodMetadata offload.PodMetadata
 	// ProtectedNamespaces are name patterns of namespaces of this cluster that are never offloaded.
 	ProtectedNamespaces []string
-	// RefusedNamespaces are name patterns of namespaces that no consumer may have in this cluster. NamespaceLimit is the maximum
-	// number of namespaces of each consumer. NamespaceQuota is the quota of each of these namespaces.
-	RefusedNamespaces []string
-	NamespaceLimit    int
-	NamespaceQuota    corev1.ResourceList
+	// ChosenNamespaces are name patterns of namespaces that consumers may choose in this cluster, RefusedNamespaces of those that no
+	// consumer may have. NamespaceLimit is the maximum number of namespaces of each consumer. NamespaceQuota is the quota of each of these
+	// namespaces, DefaultLimits are the limits of containers there that declare none.
+	ChosenNamespaces, RefusedNamespaces []string
+	NamespaceLimit                      int
+	NamespaceQuota, DefaultLimits       corev1.ResourceList
 	// RuntimeClass is the RuntimeClass by which pods request a virtual node.
 	RuntimeClass string
 	// EnforceResources enables the rejection of pods of consumers that exceed their Quotas.
@@ -109,6 +110,9 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	o.DefaultLimitsEnforcement = offloadingv1beta1.EnforcementNone
 	flags.Func("default-limits-enforcement", "what new Quotas say about how strictly they count: None, Soft or Hard", o.setEnforcement)
 	flags.BoolVar(&o.ReplaceLostPods, "enable-node-failure-controller", false, "remove pods of consumers that were evicted from nodes that have failed, so that others take their place")
+	o.ChosenNamespaces = []string{"*"}
+	flags.Func("chosen-namespaces", "names of namespaces that consumers may choose here, * stands for anything: peer-*,...; those that end in their cluster ID need not be named",
+		patterns(&o.ChosenNamespaces))
 	flags.Func("refused-namespaces", "names of namespaces that no consumer gets here, * stands for anything: *-system,...", patterns(&o.RefusedNamespaces))
 	flags.Func("protected-namespaces", "names of namespaces here that are never offloaded, * stands for anything: vault,*-secrets,...", patterns(&o.ProtectedNamespaces))
 	flags.Func("accepted-pod-annotations", "keys of annotations that pods of consumers may have here beside those that mean the same in every cluster, a trailing * matches the rest: prometheus.io/*,...", patterns(&o.PodMetadata.Annotations))
@@ -116,6 +120,7 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	flags.Func("refused-pod-labels", "keys of labels that pods of consumers have not here, beside those that known controllers obey, a trailing * matches the rest: example.org/*,...", patterns(&o.PodMetadata.RefusedLabels))
 	flags.IntVar(&o.NamespaceLimit, "namespace-limit", 0, "how many namespaces each consumer gets here; 0 for any number")
 	flags.Func("namespace-quota", "what may be in each namespace of a consumer here, as a ResourceQuota says it: count/configmaps=500,services.loadbalancers=2,...", amounts(&o.NamespaceQuota))
+	flags.Func("namespace-default-limits", "limits of containers of consumers here that declare none: ephemeral-storage=20Gi,memory=4Gi,...", amounts(&o.DefaultLimits))
 	flags.StringVar(&o.RuntimeClass, "runtime-class", "liqo", "RuntimeClass that asks for a virtual node")
 	flags.BoolVar(&o.EnforceResources, "enable-resource-enforcement", true, "refuse pods of consumers that exceed their Quotas")
 	flags.BoolVar(&o.DefaultClassEnabled, "default-resource-slice-class-enabled", true, "answer ResourceSlices of the default class")

@@ -36,7 +36,7 @@ func TestControllerManagerOptions(t *testing.T) {
 		ClusterID: "rome", LiqoNamespace: "liqo", Sharing: peering.SharingPolicy{Percentage: 90, Threshold: 5, SliceLimit: 32},
 		DefaultLimitsEnforcement: offloadingv1beta1.EnforcementNone, RuntimeClass: "liqo", EnforceResources: true, DefaultClassEnabled: true,
 		EnableAuthentication: true, EnableNetworking: true, EnableOffloading: true, Replicas: 1, WebhookPort: 9443, AuthAddress: ":5000",
-		WatchGatewayTemplates: true, ConnectionUpdateInterval: 10 * time.Second,
+		WatchGatewayTemplates: true, ConnectionUpdateInterval: 10 * time.Second, ChosenNamespaces: []string{"*"},
 		WebhookService: "liqo-controller-manager-webhook", HealthAddress: ":8081",
 	}
 	if diff := cmp.Diff(want, opts); diff != "" {
@@ -48,7 +48,7 @@ func TestControllerManagerOptions(t *testing.T) {
 
 	opts, err = parse("--cluster-id=rome", "--cluster-labels=region=eu,zone=", "--default-node-resources=cpu=1,nvidia.com/gpu=2",
 		"--default-limits-enforcement=hard", "--tls-compatibility-mode", "--api-server-ca=Q0E=", "--api-server-address=https://rome:6443",
-		"--own-cidrs=10.1.0.0/16, fd00::/48,", "--protected-namespaces=vault, *-secrets,")
+		"--own-cidrs=10.1.0.0/16, fd00::/48,", "--protected-namespaces=vault, *-secrets,", "--chosen-namespaces=")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +64,9 @@ func TestControllerManagerOptions(t *testing.T) {
 	}
 	if want := []string{"vault", "*-secrets"}; !slices.Equal(opts.ProtectedNamespaces, want) {
 		t.Errorf("protected namespaces %q, want %q", opts.ProtectedNamespaces, want)
+	}
+	if len(opts.ChosenNamespaces) != 0 {
+		t.Errorf("consumers may choose %q, want no name", opts.ChosenNamespaces)
 	}
 	if opts.DefaultLimitsEnforcement != offloadingv1beta1.EnforcementHard || opts.algorithm() != peering.RSA2048 || string(opts.APIServerCA) != "CA" {
 		t.Errorf("got %+v", opts)

@@ -31,8 +31,9 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
 		Addresses: addresses{liqoNamespace: opts.LiqoNamespace, translate: opts.EnableNetworking, told: opts.OwnCIDRs, nodes: nodes},
 		RealNodes: nodes, EnforceQuotas: opts.EnforceResources, RuntimeClass: opts.RuntimeClass,
-		ReplaceLostPods: opts.ReplaceLostPods, RefusedNamespaces: opts.RefusedNamespaces, ProtectedNamespaces: opts.ProtectedNamespaces, PodMetadata: opts.PodMetadata,
-		NamespaceLimit: opts.NamespaceLimit, NamespaceQuota: opts.NamespaceQuota,
+		ReplaceLostPods: opts.ReplaceLostPods, ProtectedNamespaces: opts.ProtectedNamespaces, PodMetadata: opts.PodMetadata,
+		ChosenNamespaces: opts.ChosenNamespaces, RefusedNamespaces: opts.RefusedNamespaces, NamespaceLimit: opts.NamespaceLimit, NamespaceQuota: opts.NamespaceQuota,
+		DefaultLimits: opts.DefaultLimits,
 	}
 	if opts.EnableNetworking {
 		if out.OffloadedPods, err = offloadcontrollers.OffloadedPods(mgr); err != nil {

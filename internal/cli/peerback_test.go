@@ -91,7 +91,7 @@ func TestInvitationsLast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spent, err := peering.SpendTokens(used, "milan", now)
+	spent, err := peering.SpendTokens(used, "milan", now, now)
 	if err != nil {
 		t.Fatal(err)
 	}

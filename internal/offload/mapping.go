@@ -83,7 +83,7 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 		plan.Status[local] = status(remote, offloadingv1beta1.MappingTerminating)
 	}
 	taken := map[string]bool{}
-	many := len(holder)
+	many, consumer := len(holder), m.Labels[api.LabelOriginID]
 	for _, local := range slices.Sorted(maps.Keys(desired)) {
 		remote := desired[local]
 		meta, exists := existing[remote]
@@ -92,7 +92,7 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 		case exists && holder[remote] == local && !meta.DeletionTimestamp.IsZero():
 			plan.Status[local] = status(remote, offloadingv1beta1.MappingTerminating)
 			continue
-		case exists && holder[remote] != local, !exists && policy.Refuses(remote), taken[remote], full:
+		case exists && holder[remote] != local, !exists && policy.Refuses(Twin{Local: local, Remote: remote}, consumer), taken[remote], full:
 			plan.Status[local] = status(remote, offloadingv1beta1.MappingCreationLoopBackOff)
 			continue
 		}
@@ -219,7 +219,8 @@ func twinCondition(name, cluster string, twin offloadingv1beta1.RemoteNamespaceS
 }
 
 // whyNoTwin lists the possible causes of MappingCreationLoopBackOff. The phase does not tell which of them applies.
-const whyNoTwin = "a namespace of that name exists there and is not this one's, the name is kept back there, or there are as many as it allows"
+const whyNoTwin = "a namespace of that name exists there and is not this one's, its administrator refuses the name (values offloading.namespacePolicy.refused and chosen), " +
+	"or there are as many as it allows"
 
 func condition(t offloadingv1beta1.RemoteNamespaceConditionType, ok bool, reason, message string) offloadingv1beta1.RemoteNamespaceCondition {
 	s := corev1.ConditionFalse

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
@@ -51,7 +52,7 @@ func TestDesiredMapping(t *testing.T) {
 
 func replica(desired map[string]string) *offloadingv1beta1.NamespaceMap {
 	return &offloadingv1beta1.NamespaceMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "milan"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "milan", Labels: map[string]string{api.LabelOriginID: "rome"}},
 		Spec:       offloadingv1beta1.NamespaceMapSpec{DesiredMapping: desired},
 	}
 }
@@ -76,7 +77,7 @@ func world(namespaces map[string]string) map[string]metav1.ObjectMeta {
 	return result
 }
 
-var policy = NamespacePolicy{LiqoNamespace: "liqo", Refused: []string{"*-system", "openshift-*"}, Limit: 3}
+var policy = NamespacePolicy{LiqoNamespace: "liqo", Chosen: []string{"*"}, Refused: []string{"*-system", "openshift-*"}, Limit: 3}
 
 func TestEnforce(t *testing.T) {
 	accepted, backoff, terminating := offloadingv1beta1.MappingAccepted, offloadingv1beta1.MappingCreationLoopBackOff, offloadingv1beta1.MappingTerminating

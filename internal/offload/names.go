@@ -54,17 +54,29 @@ func ReservedNamespace(name, liqoNamespace string) bool {
 type NamespacePolicy struct {
 	// LiqoNamespace is the namespace where Liqo is installed.
 	LiqoNamespace string
-	// Refused are names that no consumer gets, as patterns of path.Match: * matches any sequence of characters.
+	// Chosen are the names that consumers may choose, as patterns of path.Match: * matches any sequence of characters. A name of mapping strategy
+	// DefaultName is not chosen: it ends in the consumer's ID.
+	Chosen []string
+	// Refused are names that no consumer gets, as patterns of path.Match.
 	Refused []string
 	// Limit is the maximum number of namespaces per consumer, 0 for no limit.
 	Limit int
 }
 
-// Refuses tells whether policy forbids a namespace of that name for every consumer.
-func (p *NamespacePolicy) Refuses(name string) bool {
-	return ReservedNamespace(name, p.LiqoNamespace) || slices.ContainsFunc(p.Refused, func(pattern string) bool {
-		matched, err := path.Match(pattern, name)
+// Refuses tells whether policy forbids a consumer that remote namespace.
+func (p *NamespacePolicy) Refuses(t Twin, consumer string) bool {
+	refused := slices.ContainsFunc(p.Refused, func(pattern string) bool {
+		matched, err := path.Match(pattern, t.Remote)
 		return matched || err != nil // an invalid pattern refuses every name
+	})
+	return refused || ReservedNamespace(t.Remote, p.LiqoNamespace) || !p.accepts(t, consumer)
+}
+
+// accepts tells whether a remote namespace has a name that the consumer did not choose, or one that consumers may choose.
+func (p *NamespacePolicy) accepts(t Twin, consumer string) bool {
+	return t.Remote == boundedName(t.Local+"-"+consumer) || slices.ContainsFunc(p.Chosen, func(pattern string) bool {
+		matched, err := path.Match(pattern, t.Remote)
+		return matched && err == nil
 	})
 }
 

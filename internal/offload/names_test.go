@@ -49,6 +49,36 @@ func TestLongNamesNeverMeetAndAreValid(t *testing.T) {
 	}
 }
 
+// TestChosenNames: a provider decides which names consumers choose. Names that end in the ID of their consumer are not chosen.
+func TestChosenNames(t *testing.T) {
+	long := strings.Repeat("a", 60)
+	cut := RemoteNamespace(&offloadingv1beta1.NamespaceOffloadingSpec{}, long, "rome")
+	for name, row := range map[string]struct {
+		chosen, refused []string
+		twin            Twin
+		refuses         bool
+	}{
+		"the default name":                {nil, nil, Twin{"web", "web-rome"}, false},
+		"the default name, too long":      {nil, nil, Twin{long, cut}, false},
+		"the default name of another":     {nil, nil, Twin{"web", "web-naples"}, true},
+		"that of another namespace":       {nil, nil, Twin{"web", "db-rome"}, true},
+		"the same name":                   {nil, nil, Twin{"web", "web"}, true},
+		"any name":                        {[]string{"*"}, nil, Twin{"web", "web"}, false},
+		"a prefix":                        {[]string{"peer-*"}, nil, Twin{"web", "peer-web"}, false},
+		"another prefix":                  {[]string{"peer-*"}, nil, Twin{"web", "web"}, true},
+		"one of several":                  {[]string{"peer-*", "web"}, nil, Twin{"web", "web"}, false},
+		"what is refused nevertheless":    {[]string{"*"}, []string{"web"}, Twin{"web", "web"}, true},
+		"a default name that is refused":  {[]string{"*"}, []string{"*-rome"}, Twin{"web", "web-rome"}, true},
+		"a reserved name":                 {[]string{"*"}, nil, Twin{"web", "kube-system"}, true},
+		"a pattern that can't be matched": {[]string{"["}, nil, Twin{"web", "["}, true},
+	} {
+		p := NamespacePolicy{LiqoNamespace: "liqo", Chosen: row.chosen, Refused: row.refused}
+		if got := p.Refuses(row.twin, "rome"); got != row.refuses {
+			t.Errorf("%s: %s is refused: %t", name, row.twin.Remote, got)
+		}
+	}
+}
+
 func TestReservedNamespace(t *testing.T) {
 	for name, want := range map[string]bool{
 		"liqo": true, "default": true, "kube-system": true, "kube-anything": true, "liqo-tenant-rome": true, "liqo-storage": true,

@@ -191,6 +191,18 @@ func Growth(before, after corev1.ResourceList) corev1.ResourceList {
 	return more
 }
 
+// DefaultLimits returns the specification of a LimitRange that gives these limits to containers that declare none. What a container requests stays as
+// declared, since that is what counts for a Quota; Kubernetes would otherwise request the limits.
+func DefaultLimits(limits corev1.ResourceList) corev1.LimitRangeSpec {
+	requests := make(corev1.ResourceList, len(limits))
+	for name := range limits {
+		requests[name] = resource.Quantity{}
+	}
+	return corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+		Type: corev1.LimitTypeContainer, Default: limits.DeepCopy(), DefaultRequest: requests,
+	}}}
+}
+
 // QuotasOf returns the Quotas of the user that the creator label of a ShadowPod names.
 func QuotasOf(quotas []offloadingv1beta1.Quota, creator string) []*offloadingv1beta1.Quota {
 	var found []*offloadingv1beta1.Quota

@@ -83,6 +83,22 @@ containers: [{name: a, resources: {requests: {cpu: "2"}}}]`, nil, map[string]str
 	}
 }
 
+// TestDefaultLimitsRequestNothing: a container that declares no limits gets the default ones, and counts for no more than it requests.
+func TestDefaultLimitsRequestNothing(t *testing.T) {
+	spec := DefaultLimits(list("ephemeral-storage", "20Gi", "memory", "4Gi"))
+	if len(spec.Limits) != 1 || spec.Limits[0].Type != corev1.LimitTypeContainer {
+		t.Fatalf("%+v", spec)
+	}
+	given := spec.Limits[0]
+	if diff := cmp.Diff(map[string]string{"ephemeral-storage": "20Gi", "memory": "4Gi"}, quantities(given.Default)); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	pod := &corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{Limits: given.Default, Requests: given.DefaultRequest}}}}
+	if usage := Usage(pod, nil); !usage.StorageEphemeral().IsZero() || !usage.Memory().IsZero() || usage.Pods().Value() != 1 {
+		t.Errorf("it counts for %v", quantities(usage))
+	}
+}
+
 // A pod that its node can't make smaller yet takes what it had.
 func TestPodUsage(t *testing.T) {
 	const gpus = "nvidia.com/gpu"

@@ -114,7 +114,7 @@ func OffloadedRights(nodes []offloadingv1beta1.VirtualNode, asked, held []string
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterRoleOffloaded}, subjects
 }
 
-// TwinQuota is the name of the ResourceQuota in the remote namespaces of consumers.
+// TwinQuota is the name of the ResourceQuota and of the LimitRange in the remote namespaces of consumers.
 const TwinQuota = "liqo"
 
 // TwinRights returns the role and subjects of the RoleBinding that gives a consumer (a cluster ID) its rights in its remote namespaces.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -117,16 +118,23 @@ func CheckToken(secret []byte, text, consumer string, now time.Time) (Token, err
 	return token, nil
 }
 
-// redeemed is the record of one used token.
+// redeemed is the record of one token: of a used one, of one that was made for one consumer, or of an open one, which has no consumer.
 type redeemed struct {
 	Consumer string `json:"consumer"`
 	Expires  int64  `json:"expires"`
 	// Spent is whether the peering has ended since: a Tenant of the consumer was deleted.
 	Spent bool `json:"spent,omitempty"`
+	// Made is the second in which an open token was made. Ended lists the clusters whose peering has ended since.
+	Made  int64    `json:"made,omitempty"`
+	Ended []string `json:"ended,omitempty"`
 }
 
+// openKey returns the key of an open token in the record: a token for any cluster that no cluster has used. It is not the ID of a token, so
+// that a program that knows no open tokens does not take this one for a used token.
+func openKey(id string) string { return "open " + id }
+
 // Redeem records in book, the record of used tokens, that the consumer uses this token. It refuses a token that another cluster has used,
-// and a token whose peering has ended. It returns the book to be stored.
+// and a token that is older than the end of a peering of the consumer. It returns the book to be stored.
 func Redeem(book []byte, token Token, consumer string, now time.Time) ([]byte, error) {
 	used, err := readBook(book)
 	if err != nil {
@@ -135,35 +143,44 @@ func Redeem(book []byte, token Token, consumer string, now time.Time) ([]byte, e
 	switch before, ok := used[token.ID]; {
 	case ok && before.Consumer != consumer:
 		return nil, ErrTokenTaken
-	case before.Spent:
+	case before.Spent, slices.Contains(used[openKey(token.ID)].Ended, consumer):
 		return nil, ErrTokenSpent
 	}
+	delete(used, openKey(token.ID))
 	used[token.ID] = redeemed{Consumer: consumer, Expires: token.Expires.Unix()}
 	return writeBook(used, now)
 }
 
-// Reserve records in book, the record of used tokens, a new token that is for one consumer only, as if that consumer had used it. If the
-// consumer's peering ends, SpendTokens then finds the token, even one that was never used. It returns the book to be stored. A token for
-// any cluster changes nothing, because nobody knows yet whose it is.
+// Reserve records in book, the record of used tokens, a new token, so that SpendTokens finds it even if nobody has used it. A token for one
+// consumer is recorded as if that consumer had used it, a token for any cluster as an open one. Reserve returns the book to be stored.
 func Reserve(book []byte, token Token, now time.Time) ([]byte, error) {
-	if token.Consumer == "" {
-		return book, nil
+	if token.Consumer != "" {
+		return Redeem(book, token, token.Consumer, now)
 	}
-	return Redeem(book, token, token.Consumer, now)
+	used, err := readBook(book)
+	if err != nil {
+		return nil, err
+	}
+	used[openKey(token.ID)] = redeemed{Expires: token.Expires.Unix(), Made: now.Unix()}
+	return writeBook(used, now)
 }
 
 // SpendTokens records in book, the record of used tokens, that the peering of the consumer has ended. The tokens that the consumer used, and
-// those that were made for it before, authorize nobody any more. It returns the book to be stored.
-func SpendTokens(book []byte, consumer string, now time.Time) ([]byte, error) {
+// those that were made for it before, authorize nobody any more. Open tokens that are not younger than ended, the time at which the end
+// began, do not authorize that consumer any more. SpendTokens returns the book to be stored.
+func SpendTokens(book []byte, consumer string, ended, now time.Time) ([]byte, error) {
 	used, err := readBook(book)
 	if err != nil {
 		return nil, err
 	}
 	for id, token := range used {
-		if token.Consumer == consumer {
+		switch {
+		case token.Consumer == consumer:
 			token.Spent = true
-			used[id] = token
+		case token.Consumer == "" && token.Made <= ended.Unix() && !slices.Contains(token.Ended, consumer):
+			token.Ended = append(token.Ended, consumer)
 		}
+		used[id] = token
 	}
 	return writeBook(used, now)
 }

@@ -118,29 +118,34 @@ func TestATokenServesOneCluster(t *testing.T) {
 	}
 }
 
-// A token admits one peering: once a Tenant of the cluster that used it has ended, it admits neither that cluster nor another one.
+// A token admits one peering: once a Tenant of the cluster that used it has ended, it admits neither that cluster nor another one. A token for any cluster that
+// nobody has used admits other clusters, and that one only if it was made after the end.
 func TestATokenAdmitsOnePeering(t *testing.T) {
 	book, err := Redeem(nil, doorToken, "rome", then)
 	if err != nil {
 		t.Fatal(err)
 	}
-	unused, reserved := doorToken, doorToken
-	unused.ID = "AAAAAAAAAAAA"
+	unused, young, reserved := doorToken, doorToken, doorToken
+	unused.ID, young.ID = "AAAAAAAAAAAA", "CCCCCCCCCCCC"
 	reserved.ID, reserved.Consumer = "BBBBBBBBBBBB", "rome"
-	if same, err := Reserve(book, unused, then); err != nil || !bytes.Equal(same, book) {
-		t.Errorf("a token for any cluster is recorded as somebody's: %s, %v", same, err)
-	}
 	if book, err = Reserve(book, reserved, then); err != nil {
 		t.Fatal(err)
 	}
 	if used, err := Redeem(book, reserved, "rome", then); err != nil || !bytes.Equal(used, book) {
 		t.Errorf("its consumer uses it: %v, book %s, want %s", err, used, book)
 	}
-	others, err := SpendTokens(book, "naples", then)
+	others, err := SpendTokens(book, "naples", then, then)
 	if err != nil || !bytes.Equal(others, book) {
 		t.Errorf("the end of another cluster's Tenant: %v, book %s, want %s", err, others, book)
 	}
-	spent, err := SpendTokens(book, "rome", then)
+	if book, err = Reserve(book, unused, then); err != nil {
+		t.Fatal(err)
+	}
+	ended := then.Add(time.Minute)
+	if book, err = Reserve(book, young, ended.Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	spent, err := SpendTokens(book, "rome", ended, ended)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,18 +153,36 @@ func TestATokenAdmitsOnePeering(t *testing.T) {
 		token    Token
 		consumer string
 		want     error
-	}{{doorToken, "rome", ErrTokenSpent}, {doorToken, "thief", ErrTokenTaken}, {reserved, "rome", ErrTokenSpent}, {unused, "rome", nil}} {
+	}{
+		{doorToken, "rome", ErrTokenSpent}, {doorToken, "thief", ErrTokenTaken}, {reserved, "rome", ErrTokenSpent}, {unused, "rome", ErrTokenSpent},
+		{unused, "naples", nil}, {young, "rome", nil},
+	} {
 		if _, err := Redeem(spent, test.token, test.consumer, then); !errors.Is(err, test.want) {
 			t.Errorf("token %s of %s: error %v, want %v", test.token.ID, test.consumer, err, test.want)
 		}
 	}
-	if again, err := SpendTokens(spent, "rome", then.Add(2*time.Hour)); err != nil || strings.Contains(string(again), "rome") {
+	if again, err := SpendTokens(spent, "rome", ended, ended); err != nil || !bytes.Equal(again, spent) {
+		t.Errorf("the same end once more: %v, book %s, want %s", err, again, spent)
+	}
+	taken, err := Redeem(spent, unused, "naples", then)
+	if err != nil || strings.Count(string(taken), unused.ID) != 1 {
+		t.Errorf("after its use a token is recorded as open: %s, %v", taken, err)
+	}
+	if again, err := SpendTokens(spent, "rome", ended, then.Add(2*time.Hour)); err != nil || strings.Contains(string(again), "rome") {
 		t.Errorf("the book keeps a token that has expired: %s, %v", again, err)
 	}
-	if empty, err := SpendTokens(nil, "rome", then); err != nil || string(empty) != "{}" {
+	if empty, err := SpendTokens(nil, "rome", then, then); err != nil || string(empty) != "{}" {
 		t.Errorf("an empty book: %q, %v", empty, err)
 	}
-	if _, err := SpendTokens([]byte("scribbled"), "rome", then); err == nil {
+	for _, change := range []func(book []byte) ([]byte, error){
+		func(book []byte) ([]byte, error) { return Reserve(book, unused, then) },
+		func(book []byte) ([]byte, error) { return Redeem(book, unused, "rome", then) },
+	} {
+		if _, err := change([]byte("scribbled")); err == nil {
+			t.Error("a book that can't be read is replaced")
+		}
+	}
+	if _, err := SpendTokens([]byte("scribbled"), "rome", then, then); err == nil {
 		t.Error("a book that can't be read is replaced")
 	}
 }

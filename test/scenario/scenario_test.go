@@ -16,7 +16,11 @@ func TestStories(t *testing.T) {
 	// The network has stories of its own, in the folder below.
 	alone := []string{playground.WithoutNetwork}
 	measured := []string{"--metrics-server"}
-	w := story.New(t, story.Plan{Budget: budget, Prefix: "scenario-", Create: map[string][]string{"rome": measured, "milan": measured}, Peer: map[string][]string{"milan": alone, "naples": alone}})
+	hosts := []string{"--set", "offloading.ingressPolicy.hosts={*.example}"}
+	w := story.New(t, story.Plan{
+		Budget: budget, Prefix: "scenario-", Create: map[string][]string{"rome": measured, "milan": measured},
+		Install: map[string][]string{"milan": hosts, "naples": hosts}, Peer: map[string][]string{"milan": alone, "naples": alone},
+	})
 	w.TellTogether(t, story.Named{Name: "look", Body: look}, story.Named{Name: "delete", Body: deleteBothWays}, story.Named{Name: "namespaces", Body: namespaces},
 		story.Named{Name: "copies", Body: copies}, story.Named{Name: "pods", Body: pods})
 	w.Tell(t, "cordon", cordon)

@@ -86,6 +86,7 @@ type ResourceSliceSpec struct {
 	// Resources lists the requested resources. The provider's defaults apply to resources that are not listed.
 	Resources corev1.ResourceList `json:"resources,omitempty"`
 	// Class selects the controller that grants the resources. For "default" and an empty class, it is the provider's controller manager.
+	// It is immutable, because a controller can't withdraw what another one granted.
 	Class string `json:"class,omitempty"`
 	// CSR is the certificate request in PEM. The consumer's controller manager fills it in.
 	CSR []byte `json:"csr,omitempty"`
@@ -107,6 +108,7 @@ type ResourceSliceStatus struct {
 
 // ResourceSlice requests resources from a provider. The consumer creates it, and Liqo replicates it to the provider.
 //
+// +kubebuilder:validation:XValidation:rule=`(has(self.spec) && has(self.spec.class) && self.spec.class != "" ? self.spec.class : "default") == (has(oldSelf.spec) && has(oldSelf.spec.class) && oldSelf.spec.class != "" ? oldSelf.spec.class : "default")`,message="spec.class is immutable: delete the ResourceSlice and create it again"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=rslice,categories=liqo

@@ -65,3 +65,35 @@ func aggregated(t *testing.T, objects []*unstructured.Unstructured) map[string]m
 	}
 	return out
 }
+
+// TestEveryKindOfPeersIsBounded: the default quota of remote namespaces has the number of objects of each kind that a peer may create there.
+func TestEveryKindOfPeersIsBounded(t *testing.T) {
+	objects := render(t, minimal+"\noffloading: {networkPolicies: {accept: true}}")
+	containers, _, err := unstructured.NestedSlice(find(t, objects, "Deployment", "liqo-controller-manager").Object, "spec", "template", "spec", "containers")
+	if err != nil || len(containers) != 1 {
+		t.Fatalf("containers %v: %v", containers, err)
+	}
+	args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+	bounded := map[string]string{}
+	for _, arg := range args {
+		list, _ := strings.CutPrefix(arg, "--namespace-quota=")
+		for pair := range strings.SplitSeq(list, ",") {
+			key, value, _ := strings.Cut(pair, "=")
+			bounded[key] = value
+		}
+	}
+	rules, _, _ := unstructured.NestedSlice(find(t, objects, "ClusterRole", "liqo-virtual-kubelet-remote").Object, "rules")
+	for _, rule := range rules {
+		groups, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "apiGroups")
+		resources, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resources")
+		verbs, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "verbs")
+		for _, group := range groups {
+			for _, resource := range resources {
+				key := strings.TrimSuffix("count/"+resource+"."+group, ".")
+				if contains(verbs, "create") && !strings.Contains(resource, "/") && bounded[key] == "" {
+					t.Errorf("a peer may create %s without limit: %s is not in %v", resource, key, bounded)
+				}
+			}
+		}
+	}
+}

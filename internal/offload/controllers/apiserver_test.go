@@ -123,7 +123,7 @@ func run(t *testing.T, admin, config *rest.Config, settings ...func(*Options)) *
 	options := Options{
 		ClusterID: ownID, LiqoNamespace: liqoHome, GlobalLabels: map[string]string{api.LabelManaged: api.True},
 		OffloadedPods: pods, Addresses: plan{}, ProtectedNamespaces: []string{"guarded-*"},
-		PodMetadata: offload.PodMetadata{Annotations: []string{"prometheus.io/*"}},
+		PodMetadata: offload.PodMetadata{Annotations: []string{"prometheus.io/*"}}, ChosenNamespaces: []string{"*"},
 	}
 	for _, set := range settings {
 		set(&options)

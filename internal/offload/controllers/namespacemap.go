@@ -32,7 +32,7 @@ const FinalizerNamespaceMap = "namespacemap-controller.liqo.io/finalizer"
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=resourcequotas;limitranges,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=resourcequotas/status,verbs=patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-virtual-kubelet-remote
@@ -49,6 +49,7 @@ func setupNamespaceMap(mgr ctrl.Manager, opts Options) error {
 		For(&offloadingv1beta1.NamespaceMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(isCopy))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.interested)).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(mapOf)).
+		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(mapOf)).
 		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(mapOf), builder.WithPredicates(predicate.Funcs{UpdateFunc: otherQuota})).
 		Complete(&kube.Reconciler[*offloadingv1beta1.NamespaceMap]{
 			Name: "namespacemap", Client: mgr.GetClient(), Finalizer: FinalizerNamespaceMap, Sync: r.sync, Finalize: r.finalize,
@@ -86,7 +87,9 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 	for i := range namespaces.Items {
 		existing[namespaces.Items[i].Name] = namespaces.Items[i].ObjectMeta
 	}
-	plan := offload.Enforce(m, existing, offload.NamespacePolicy{LiqoNamespace: r.LiqoNamespace, Refused: r.RefusedNamespaces, Limit: r.NamespaceLimit})
+	plan := offload.Enforce(m, existing, offload.NamespacePolicy{
+		LiqoNamespace: r.LiqoNamespace, Chosen: r.ChosenNamespaces, Refused: r.RefusedNamespaces, Limit: r.NamespaceLimit,
+	})
 	for _, name := range plan.Gone {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: existing[name].UID}}
 		if err := kube.Delete(ctx, r.Client, ns); err != nil {
@@ -110,7 +113,7 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 	return plan.Left, failed
 }
 
-// present creates or updates one remote namespace, its quota and the consumer's RoleBinding there. It returns false if the namespace can't be
+// present creates or updates one remote namespace, its limits and the consumer's RoleBinding there. It returns false if the namespace can't be
 // created.
 func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.NamespaceMap, twin offload.Twin, consumer string, meta metav1.ObjectMeta, there bool) (bool, error) {
 	ns := &corev1.Namespace{ObjectMeta: *meta.DeepCopy()}
@@ -132,7 +135,8 @@ func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.Namesp
 			return false, fmt.Errorf("marking namespace %s: %w", twin.Remote, err)
 		}
 	}
-	if err := r.bound(ctx, m, twin, consumer); err != nil { // before the consumer can create anything there
+	// The limits are there before the consumer can create anything.
+	if err := errors.Join(r.bound(ctx, m, twin, consumer), r.limited(ctx, m, twin, consumer)); err != nil {
 		return false, err
 	}
 	// The RoleBinding has the name of the tenant namespace, as documented.
@@ -149,14 +153,37 @@ func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.Namesp
 	return err == nil, err
 }
 
+// limited creates or updates the default limits of containers in one remote namespace, or deletes them if none are configured.
+func (r *namespaceMaps) limited(ctx context.Context, m *offloadingv1beta1.NamespaceMap, twin offload.Twin, consumer string) error {
+	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: twin.Remote, Name: offload.TwinQuota}}
+	if len(r.DefaultLimits) == 0 {
+		return r.absent(ctx, limits)
+	}
+	_, err := kube.Ensure(ctx, r.Client, limits, func() error {
+		limits.Labels = merge(limits.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
+		metav1.SetMetaDataAnnotation(&limits.ObjectMeta, offloadingv1beta1.AnnotationManagedByNamespaceMap, offload.MapKey(m))
+		limits.Spec = offload.DefaultLimits(r.DefaultLimits)
+		return nil
+	})
+	if apierrors.IsAlreadyExists(err) {
+		return nil // created a moment ago, the cache does not have it yet
+	}
+	return err
+}
+
+// absent deletes an object if it exists.
+func (r *namespaceMaps) absent(ctx context.Context, obj client.Object) error {
+	if err := r.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return kube.Delete(ctx, r.Client, obj)
+}
+
 // bound creates or updates the quota of one remote namespace, or deletes it if no quota is configured.
 func (r *namespaceMaps) bound(ctx context.Context, m *offloadingv1beta1.NamespaceMap, twin offload.Twin, consumer string) error {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: twin.Remote, Name: offload.TwinQuota}}
 	if len(r.NamespaceQuota) == 0 {
-		if err := r.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-		return kube.Delete(ctx, r.Client, quota)
+		return r.absent(ctx, quota)
 	}
 	_, err := kube.Ensure(ctx, r.Client, quota, func() error {
 		quota.Labels = merge(quota.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
@@ -203,7 +230,7 @@ func (r *namespaceMaps) interested(ctx context.Context, ns client.Object) []reco
 	return requests
 }
 
-// mapOf returns the NamespaceMap for which a RoleBinding or ResourceQuota was created.
+// mapOf returns the NamespaceMap for which a RoleBinding, ResourceQuota or LimitRange was created.
 func mapOf(_ context.Context, made client.Object) []reconcile.Request {
 	namespace, name, ok := strings.Cut(made.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
 	if !ok {

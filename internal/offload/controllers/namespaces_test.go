@@ -281,8 +281,8 @@ func testNamespaceMap(t *testing.T, c *cluster) {
 	c.gone(t, m)
 }
 
-// TestNamespaceQuotaOnAPIServer: what an installation allows in the namespaces of consumers is there before they may bring anything, stays, and goes
-// when the installation is set so.
+// TestNamespaceQuotaOnAPIServer: what an installation allows in the namespaces of consumers, and the limits that it gives to containers there, are there before
+// consumers may bring anything, stay, and go when the installation is set so.
 func TestNamespaceQuotaOnAPIServer(t *testing.T) {
 	admin := apitesting.APIServer(t)
 	config := ordinary(t, admin)
@@ -295,8 +295,10 @@ func TestNamespaceQuotaOnAPIServer(t *testing.T) {
 	}
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "web-lecce", Name: "liqo"}}
 	hard := corev1.ResourceList{"count/configmaps": resource.MustParse("1")}
+	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: "web-lecce", Name: "liqo"}}
+	disk := corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("20Gi")}
 	t.Run("one that is set", func(t *testing.T) {
-		c := run(t, admin, config, func(o *Options) { o.NamespaceQuota = hard })
+		c := run(t, admin, config, func(o *Options) { o.NamespaceQuota, o.DefaultLimits = hard, disk })
 		c.namespace(t, m.Namespace, nil)
 		c.create(t, m.DeepCopy())
 		kept := func(what string) {
@@ -313,6 +315,7 @@ func TestNamespaceQuotaOnAPIServer(t *testing.T) {
 		kept("the quota to be as it was")
 		c.remove(t, quota)
 		kept("the quota to be back")
+		testDefaultLimits(t, c, limits, disk)
 		// What Kubernetes' controller of quotas would find.
 		report(t, c, quota, func(q *corev1.ResourceQuota) {
 			q.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{"count/configmaps": resource.MustParse("0")}}
@@ -328,6 +331,7 @@ func TestNamespaceQuotaOnAPIServer(t *testing.T) {
 	t.Run("none", func(t *testing.T) {
 		c := run(t, admin, config)
 		c.gone(t, quota)
+		c.gone(t, limits)
 	})
 }
 

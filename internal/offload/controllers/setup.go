@@ -36,16 +36,18 @@ type Options struct {
 	ShadowPodWorkers int
 	// ReplaceLostPods enables the deletion of ShadowPods' Pods that were evicted from failed nodes of this cluster, so that they are replaced.
 	ReplaceLostPods bool
-	// RefusedNamespaces are patterns of namespace names that no consumer gets here. NamespaceLimit is the maximum number of namespaces per consumer,
-	// 0 for no limit.
-	RefusedNamespaces []string
-	NamespaceLimit    int
+	// ChosenNamespaces are patterns of namespace names that consumers may choose here, RefusedNamespaces those that no consumer gets. NamespaceLimit is
+	// the maximum number of namespaces per consumer, 0 for no limit. See offload.NamespacePolicy.
+	ChosenNamespaces, RefusedNamespaces []string
+	NamespaceLimit                      int
 	// PodMetadata defines the annotations and labels that Pods of consumers may have in this cluster.
 	PodMetadata offload.PodMetadata
 	// ProtectedNamespaces are patterns of local namespaces that are never offloaded, in addition to those of offload.ProtectedNamespaces.
 	ProtectedNamespaces []string
 	// NamespaceQuota is the spec.hard of a ResourceQuota for each namespace of a consumer; empty means no ResourceQuota.
 	NamespaceQuota corev1.ResourceList
+	// DefaultLimits are the limits of containers in the namespaces of consumers that declare none; empty means no LimitRange.
+	DefaultLimits corev1.ResourceList
 	// RuntimeClass is the RuntimeClass whose pods Kubernetes schedules on virtual nodes by itself.
 	RuntimeClass string
 	// EnforceQuotas holds back ShadowPods that exceed the Quota of their creator.
@@ -97,6 +99,7 @@ func Cache() map[client.Object]cache.ByObject {
 		&rbacv1.RoleBinding{}:        {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
 		&rbacv1.ClusterRoleBinding{}: {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
 		&corev1.ResourceQuota{}:      {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
+		&corev1.LimitRange{}:         {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
 	}
 }
 

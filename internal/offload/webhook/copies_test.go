@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -76,8 +77,18 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		}
 		return s
 	}
+	ingress := func(host string) client.Object {
+		backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}}}
+		return &networkingv1.Ingress{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name(), Labels: ours()},
+			Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: host, IngressRuleValue: networkingv1.IngressRuleValue{
+				HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{Path: "/", PathType: new(networkingv1.PathTypePrefix), Backend: backend}}},
+			}}}},
+		}
+	}
 	apitesting.Eventually(t, within, "the policies to be in force", func() error {
 		for _, obj := range []client.Object{
+			ingress("shop.example"),
 			service(func(s *corev1.Service) { s.Labels = nil }), service(func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"203.0.113.1"} }),
 			slice(func(s *offloadingv1beta1.ShadowEndpointSlice) { s.Labels = nil }),
 		} {
@@ -108,6 +119,9 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		"an annotation that nobody here knows": {service(func(s *corev1.Service) {
 			s.Annotations = map[string]string{"controller.example/of-tomorrow": "x"}
 		}), "annotation controller.example/of-tomorrow is refused by the provider (chart value offloading.acceptedMetadata.annotations.services)"},
+		"a host, while none is accepted": {ingress("shop.example"),
+			"host shop.example in spec.rules is refused by the provider (chart value offloading.ingressPolicy.hosts lists those accepted)"},
+		"all hosts": {ingress(""), "a rule for all hosts in spec.rules is refused by the provider"},
 		"a label that nobody here knows": {service(func(s *corev1.Service) { s.Labels["argocd.argoproj.io/instance"] = "x" }),
 			"label argocd.argoproj.io/instance is refused by the provider (chart value offloading.acceptedMetadata.labels)"},
 		"labels that users have": {service(func(s *corev1.Service) {

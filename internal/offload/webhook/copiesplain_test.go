@@ -123,14 +123,14 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 		"in a namespace of the provider": {secret(func(s *corev1.Secret) { s.Namespace = "local" }), "cannot create resource"},
 		"a class that is not offered":    {ingress(func(i *networkingv1.Ingress) { i.Spec.IngressClassName = new("internal") }), "ingress class internal is not offered"},
 		"a load balancer that is not":    {service("theirs"), "load balancer class theirs is not offered"},
-		"a host of others":               {ingress(func(i *networkingv1.Ingress) { i.Spec.Rules[1].Host = "bank.example" }), "hosts other than"},
-		"a domain above its own":         {ingress(func(i *networkingv1.Ingress) { i.Spec.Rules[1].Host = "*.example" }), "hosts other than"},
-		"a name that only ends alike":    {ingress(func(i *networkingv1.Ingress) { i.Spec.Rules[1].Host = "evilrome.example" }), "hosts other than"},
-		"all hosts":                      {ingress(func(i *networkingv1.Ingress) { i.Spec.Rules[1].Host = "" }), "hosts other than"},
+		"a host of others":               {ingress(func(i *networkingv1.Ingress) { i.Spec.Rules[1].Host = "bank.example" }), "host bank.example in spec.rules is refused by the provider (chart value offloading.ingressPolicy.hosts"},
+		"a domain above its own":         {ingress(func(i *networkingv1.Ingress) { i.Spec.Rules[1].Host = "*.example" }), "host *.example in spec.rules is refused"},
+		"a name that only ends alike":    {ingress(func(i *networkingv1.Ingress) { i.Spec.Rules[1].Host = "evilrome.example" }), "host evilrome.example in spec.rules is refused"},
+		"all hosts":                      {ingress(func(i *networkingv1.Ingress) { i.Spec.Rules[1].Host = "" }), "a rule for all hosts in spec.rules is refused"},
 		"what no rule matches": {ingress(func(i *networkingv1.Ingress) {
 			i.Spec.DefaultBackend = &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "x", Port: networkingv1.ServiceBackendPort{Number: 80}}}
-		}), "hosts other than"},
-		"a certificate of others":            {ingress(func(i *networkingv1.Ingress) { i.Spec.TLS[0].Hosts = []string{"bank.example"} }), "hosts other than"},
+		}), "spec.defaultBackend is refused"},
+		"a certificate of others":            {ingress(func(i *networkingv1.Ingress) { i.Spec.TLS[0].Hosts = []string{"bank.example"} }), "host bank.example in spec.tls is refused"},
 		"the controller's configuration":     {annotated("nginx.ingress.kubernetes.io/server-snippet"), "server-snippet is refused"},
 		"a secret of another namespace":      {annotated("nginx.ingress.kubernetes.io/auth-tls-secret"), "auth-tls-secret is refused"},
 		"hosts by annotation":                {annotated("nginx.ingress.kubernetes.io/server-alias"), "server-alias is refused"},
@@ -162,6 +162,25 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 		err := rome.Create(t.Context(), row.obj)
 		if (row.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s: %v, want %q", what, err, row.says)
+		}
+	}
+
+	// The hosts that an Ingress has already stay, whatever is accepted by now; it gets no more of them.
+	old := ingress(func(i *networkingv1.Ingress) {
+		i.Spec.Rules[0].Host, i.Spec.TLS[0].Hosts = "bank.example", []string{"bank.example"}
+	}).(*networkingv1.Ingress)
+	if err := admin.Create(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	for says, change := range map[string]func(*networkingv1.Ingress){
+		"": func(i *networkingv1.Ingress) { i.Spec.Rules[1].Host = "a.rome.example" },
+		"host other.example in spec.rules is refused": func(i *networkingv1.Ingress) { i.Spec.Rules[1].Host = "other.example" },
+		"host other.example in spec.tls is refused":   func(i *networkingv1.Ingress) { i.Spec.TLS[0].Hosts = append(i.Spec.TLS[0].Hosts, "other.example") },
+	} {
+		changed := old.DeepCopy()
+		change(changed)
+		if err := rome.Patch(t.Context(), changed, client.MergeFrom(old)); (says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("changing the hosts of an Ingress: %v, want %q", err, says)
 		}
 	}
 

@@ -128,6 +128,7 @@ func TestTokensEndWithTheTenant(t *testing.T) {
 		providerSide: providerSide{client: c, reader: c},
 		door:         door.Options{Namespace: api.Namespace, Client: c, Reader: c, Now: func() time.Time { return now }},
 	}
+	tenant.DeletionTimestamp = &metav1.Time{Time: now}
 	for _, step := range []struct {
 		what string
 		do   func() error

@@ -130,8 +130,8 @@ func (r *tenants) sync(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	return nil
 }
 
-// end revokes everything that a deleted Tenant had, and marks the tokens that its cluster used as spent. Otherwise a consumer whose peering
-// the administrator ended could enroll again with the token that it still has.
+// end revokes everything that a deleted Tenant had, and records that tokens made before the deletion do not authorize its cluster any more.
+// Otherwise a consumer whose peering the administrator ended could enroll again with a token that it still has.
 //
 // A Tenant that was refused because another one is older has nothing but perhaps a role binding of its own. The rest belongs to the older one.
 func (r *tenants) end(ctx context.Context, tenant *authv1beta1.Tenant) error {
@@ -143,7 +143,7 @@ func (r *tenants) end(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := r.revoke(ctx, tenant); err != nil {
 		return err
 	}
-	return door.SpendTokens(ctx, &r.door, tenant.Spec.ClusterID)
+	return door.SpendTokens(ctx, &r.door, tenant.Spec.ClusterID, tenant.DeletionTimestamp.Time)
 }
 
 // identify refuses a Tenant in the wrong namespace, and a second Tenant of a cluster or in a namespace. It also sets the label by which

@@ -80,7 +80,7 @@ func TestSpentTokens(t *testing.T) {
 	var options Options
 	ends := func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		if _, ok := list.(*authv1beta1.TenantList); ok {
-			if err := SpendTokens(ctx, &options, "rome"); err != nil {
+			if err := SpendTokens(ctx, &options, "rome", time.Now()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -91,9 +91,13 @@ func TestSpentTokens(t *testing.T) {
 		ClusterID: "milan", Namespace: "liqo", Client: c, Reader: c, Log: logr.Discard(), Now: time.Now, Random: rand.Reader, Patience: 50 * time.Millisecond,
 	}
 	d := New(options)
-	// The consumer holds a second command, made for it before the end, that it never used.
-	second := peering.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"}
+	// The consumer holds two more commands, made before the end, that it never used: one for itself, one for any cluster.
+	second, open := peering.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"}, peering.Token{Expires: time.Now().Add(time.Hour)}
 	unused, err := Issue(t.Context(), &options, &second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forAny, err := Issue(t.Context(), &options, &open)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +108,13 @@ func TestSpentTokens(t *testing.T) {
 	if err := d.admit(t.Context(), &application.Knock); !errors.Is(err, peering.ErrTokenSpent) {
 		t.Errorf("the Tenant ended before: error %v, want %v", err, peering.ErrTokenSpent)
 	}
-	if err := d.admit(t.Context(), &peering.Knock{Cluster: "rome", Token: unused}); !errors.Is(err, peering.ErrTokenSpent) {
-		t.Errorf("another token, made before the end: error %v, want %v", err, peering.ErrTokenSpent)
+	for _, another := range []string{unused, forAny} {
+		if err := d.admit(t.Context(), &peering.Knock{Cluster: "rome", Token: another}); !errors.Is(err, peering.ErrTokenSpent) {
+			t.Errorf("another token, made before the end: error %v, want %v", err, peering.ErrTokenSpent)
+		}
+	}
+	if err := d.admit(t.Context(), &peering.Knock{Cluster: "turin", Token: forAny}); err != nil {
+		t.Errorf("a cluster that never had a peering, with the token for any cluster: %v", err)
 	}
 	third := peering.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"}
 	anew, err := Issue(t.Context(), &options, &third)
@@ -113,7 +122,7 @@ func TestSpentTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Another Tenant ends: no business of this one.
-	if err := SpendTokens(t.Context(), &options, "naples"); err != nil {
+	if err := SpendTokens(t.Context(), &options, "naples", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.stillGood(t.Context(), &peering.Knock{Cluster: "rome", Token: anew}); err != nil {
@@ -122,7 +131,7 @@ func TestSpentTokens(t *testing.T) {
 	if err := c.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	if err := SpendTokens(t.Context(), &options, "rome"); err != nil {
+	if err := SpendTokens(t.Context(), &options, "rome", time.Now()); err != nil {
 		t.Errorf("without a Secret: %v", err)
 	}
 }

@@ -57,8 +57,8 @@ func WriteBook(ctx context.Context, c client.Client, secret *corev1.Secret, book
 	return c.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// Issue gives a new token its ID, and returns its text. It records a token that is for one consumer before anybody gets it, so that
-// SpendTokens ends an unused token too. It refuses a token for a consumer whose Tenant is being deleted: the end of that Tenant would spend
+// Issue gives a new token its ID, and returns its text. It records the token before anybody gets it, so that SpendTokens finds an unused
+// token too. It refuses a token for a consumer whose Tenant is being deleted: the end of that Tenant would spend
 // the token before anybody can use it.
 func Issue(ctx context.Context, o *Options, token *peering.Token) (text string, err error) {
 	if token.Consumer != "" {
@@ -104,8 +104,9 @@ func unreadable(o *Options, err error) error {
 }
 
 // SpendTokens records that the peering with a consumer has ended. The tokens that the consumer used, and those that were made for it before,
-// authorize nobody any more.
-func SpendTokens(ctx context.Context, o *Options, consumer string) error {
+// authorize nobody any more. Tokens for any cluster that are not younger than ended, the time at which the end began, do not authorize that
+// consumer any more.
+func SpendTokens(ctx context.Context, o *Options, consumer string, ended time.Time) error {
 	secret := &corev1.Secret{}
 	err := o.Reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: peering.DoorSecret}, secret)
 	if apierrors.IsNotFound(err) || (err == nil && len(secret.Data[peering.DoorUsedKey]) == 0) {
@@ -114,7 +115,7 @@ func SpendTokens(ctx context.Context, o *Options, consumer string) error {
 	if err != nil {
 		return fmt.Errorf("reading Secret %s/%s: %w", o.Namespace, peering.DoorSecret, err)
 	}
-	book, err := peering.SpendTokens(secret.Data[peering.DoorUsedKey], consumer, o.Now())
+	book, err := peering.SpendTokens(secret.Data[peering.DoorUsedKey], consumer, ended, o.Now())
 	if err != nil {
 		return unreadable(o, err)
 	}

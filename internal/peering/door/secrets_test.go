@@ -85,9 +85,9 @@ func TestATokenIsIssuedWhileOthersAreUsed(t *testing.T) {
 // TestNoTokenIsLostToAnEarlierPeering: the end of a Tenant spends the tokens of its cluster. While a Tenant is being deleted, no token is made for its
 // cluster and none is recorded as used by it, so that the end spends no token of the next peering.
 func TestNoTokenIsLostToAnEarlierPeering(t *testing.T) {
-	now := metav1.Now()
+	began := metav1.NewTime(time.Now().Add(-time.Minute))
 	tenant := &authv1beta1.Tenant{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", DeletionTimestamp: &now, Finalizers: []string{peering.FinalizerTenant}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", DeletionTimestamp: &began, Finalizers: []string{peering.FinalizerTenant}},
 		Spec:       authv1beta1.TenantSpec{ClusterID: "rome"},
 	}
 	options := serviceOf(interceptor.Funcs{}, tenantNamespaceOf(tenant.Namespace), tenant)
@@ -105,7 +105,7 @@ func TestNoTokenIsLostToAnEarlierPeering(t *testing.T) {
 	if err := d.admit(t.Context(), knock); !errors.As(err, &told) || told.status != http.StatusServiceUnavailable {
 		t.Errorf("rome enrolls: %v, want that it tries again later", err)
 	}
-	if err := SpendTokens(t.Context(), &options, "rome"); err != nil {
+	if err := SpendTokens(t.Context(), &options, "rome", began.Time); err != nil {
 		t.Fatal(err)
 	}
 	before := client.MergeFrom(tenant.DeepCopy())
