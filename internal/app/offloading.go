@@ -32,7 +32,7 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		Addresses: addresses{liqoNamespace: opts.LiqoNamespace, translate: opts.EnableNetworking, told: opts.OwnCIDRs, nodes: nodes},
 		RealNodes: nodes, EnforceQuotas: opts.EnforceResources, RuntimeClass: opts.RuntimeClass,
 		ReplaceLostPods: opts.ReplaceLostPods, RefusedNamespaces: opts.RefusedNamespaces, ProtectedNamespaces: opts.ProtectedNamespaces, PodMetadata: opts.PodMetadata,
-		NamespaceLimit: opts.NamespaceLimit, NamespaceQuota: opts.NamespaceQuota,
+		NamespaceLimit: opts.NamespaceLimit, NamespaceQuota: opts.NamespaceQuota, Metrics: opts.Metrics,
 	}
 	if opts.EnableNetworking {
 		if out.OffloadedPods, err = offloadcontrollers.OffloadedPods(mgr); err != nil {
