@@ -7,13 +7,16 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	ipamcontrollers "liqo.io/liqo/internal/ipam/controllers"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/metrics"
 	networkcontrollers "liqo.io/liqo/internal/network/controllers"
 	offloadwebhook "liqo.io/liqo/internal/offload/webhook"
 	"liqo.io/liqo/internal/peering"
@@ -49,7 +52,7 @@ func ControllerManager(ctx context.Context, cfg *rest.Config, opts *ControllerMa
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:                  kube.NewScheme(),
 		Cache:                   controllerManagerCache(),
-		Metrics:                 metricsserver.Options{BindAddress: opts.metricsAddress()},
+		Metrics:                 metricsserver.Options{BindAddress: "0"}, // see metricsServer
 		HealthProbeBindAddress:  opts.HealthAddress,
 		GracefulShutdownTimeout: &end,
 		// A single replica must not wait for a lease that its predecessor still holds.
@@ -61,14 +64,30 @@ func ControllerManager(ctx context.Context, cfg *rest.Config, opts *ControllerMa
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
-	if err := setupControllerManager(mgr, opts); err != nil {
+	components, registry := *opts, prometheus.NewRegistry()
+	components.Metrics = registry
+	if err := setupControllerManager(mgr, &components); err != nil {
 		return err
+	}
+	registry.MustRegister(metrics.Build(metrics.ControllerManager))
+	served := metricsServer{endpoints{metrics: opts.MetricsAddress, gatherer: prometheus.Gatherers{ctrlmetrics.Registry, registry}}}
+	if err := mgr.Add(&served); err != nil {
+		return fmt.Errorf("adding the metrics: %w", err)
 	}
 	if err := mgr.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("running the controller manager: %w", err)
 	}
 	return nil
 }
+
+// metricsServer serves the metrics of controller-runtime and those of the components, in every replica.
+type metricsServer struct{ endpoints }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*metricsServer) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (s *metricsServer) Start(ctx context.Context) error { return s.serve(ctx) }
 
 // setupControllerManager sets up all enabled components.
 func setupControllerManager(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
@@ -129,6 +148,7 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		Annotations:        opts.GlobalAnnotations,
 		VirtualKubeletPods: pods,
 		ConnectionSilence:  silentIntervals * opts.ConnectionUpdateInterval,
+		Metrics:            opts.Metrics,
 	})
 }
 
@@ -148,7 +168,7 @@ func setupIPAM(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 func setupNetwork(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return networkcontrollers.Setup(mgr, networkcontrollers.Options{
 		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace, WatchTemplates: opts.WatchGatewayTemplates,
-		Labels: opts.GlobalLabels, Annotations: opts.GlobalAnnotations,
+		Labels: opts.GlobalLabels, Annotations: opts.GlobalAnnotations, Metrics: opts.Metrics,
 	})
 }
 
@@ -156,6 +176,6 @@ func setupWebhooks(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return offloadwebhook.Setup(mgr, offloadwebhook.Options{
 		Namespace: opts.LiqoNamespace, Service: opts.WebhookService, Port: opts.WebhookPort, EnforceQuotas: opts.EnforceResources,
 		RuntimeClass: opts.RuntimeClass,
-		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
+		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations, Metrics: opts.Metrics,
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -80,6 +81,8 @@ type ControllerManagerOptions struct {
 	WebhookService string
 	// HealthAddress and MetricsAddress are listening addresses. With an empty MetricsAddress, there are no metrics.
 	HealthAddress, MetricsAddress string
+	// Metrics is where the components register their metrics; nil: they have none. No flag sets it.
+	Metrics prometheus.Registerer
 	// GlobalLabels and GlobalAnnotations are put on all created objects.
 	GlobalLabels, GlobalAnnotations map[string]string
 }
@@ -176,14 +179,6 @@ func (o *ControllerManagerOptions) algorithm() peering.Algorithm {
 		return peering.RSA2048
 	}
 	return peering.Ed25519
-}
-
-// metricsAddress returns the address for the manager, for which "0" means no metrics.
-func (o *ControllerManagerOptions) metricsAddress() string {
-	if o.MetricsAddress == "" {
-		return "0"
-	}
-	return o.MetricsAddress
 }
 
 // amounts returns a parser for amounts of resources.

@@ -11,12 +11,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
 	"liqo.io/liqo/internal/dataplane"
 	"liqo.io/liqo/internal/dataplane/agent"
 	"liqo.io/liqo/internal/dataplane/kernel"
+	"liqo.io/liqo/internal/metrics"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/network/facts"
 )
@@ -64,17 +66,20 @@ type fabric struct {
 	kernel      *kernel.Kernel
 	agent       *agent.Agent
 	uninstalled *uninstallation
+	registry    *prometheus.Registry
 	problems    facts.ProblemLog
 	settled     atomic.Bool
 }
 
 func newFabric(cfg *rest.Config, opts *fabricOptions, log *slog.Logger) (*fabric, error) {
-	f := &fabric{opts: opts, problems: facts.ProblemLog{Log: log}}
+	f := &fabric{opts: opts, registry: newRegistry(metrics.Fabric), problems: facts.ProblemLog{Log: log}}
 	var err error
 	if f.kernel, err = kernel.New(); err != nil {
 		return nil, fmt.Errorf("opening the kernel's network: %w", err)
 	}
-	f.agent = agent.New(agent.Options{Kernel: f.kernel, Own: fabricOwnership(), Want: f.want, Log: log, Settled: func() { f.settled.Store(true) }})
+	f.agent = agent.New(agent.Options{
+		Kernel: f.kernel, Own: fabricOwnership(), Want: f.want, Log: log, Settled: func() { f.settled.Store(true) }, Metrics: agent.NewMetrics(f.registry),
+	})
 	if f.facts, err = facts.NewWatcher(cfg, opts.liqoNamespace, opts.options(), opts.nodeName, nil, f.agent.Facts); err != nil {
 		return nil, err
 	}
@@ -94,7 +99,7 @@ func fabricOwnership() dataplane.Ownership {
 }
 
 func (f *fabric) run(ctx context.Context) error {
-	served := endpoints{health: f.opts.healthAddress, metrics: f.opts.metricsAddress, ready: f.ready, registry: newRegistry()}
+	served := endpoints{health: f.opts.healthAddress, metrics: f.opts.metricsAddress, ready: f.ready, gatherer: f.registry}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
 		func(ctx context.Context) error { return f.facts.Run(ctx) },

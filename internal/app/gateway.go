@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"runtime/debug"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +22,7 @@ import (
 	"liqo.io/liqo/internal/dataplane/kernel"
 	"liqo.io/liqo/internal/gateway"
 	"liqo.io/liqo/internal/gateway/agent"
+	"liqo.io/liqo/internal/metrics"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/network/facts"
 )
@@ -76,7 +76,7 @@ func newGatewayAgent(cfg *rest.Config, opts *gatewayOptions, log *slog.Logger) (
 	if err != nil {
 		return nil, fmt.Errorf("opening the kernel's network: %w", err)
 	}
-	g := &gatewayAgent{opts: opts, registry: newRegistry()}
+	g := &gatewayAgent{opts: opts, registry: newRegistry(metrics.Gateway)}
 	if g.watcher, err = facts.NewWatcher(cfg, opts.liqoNamespace, opts.options(), "", facts.Watching{
 		&corev1.Secret{}: {Namespaces: map[string]cache.Config{
 			opts.namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", opts.secretName)},
@@ -99,13 +99,14 @@ func newGatewayAgent(cfg *rest.Config, opts *gatewayOptions, log *slog.Logger) (
 		}
 		return said
 	}
-	metrics := agent.NewMetrics(g.registry, opts.remoteClusterID, device, func() time.Duration { return g.agent.RTT() }, func() bool { return g.agent.Works() })
+	measured := agent.NewMetrics(g.registry, opts.remoteClusterID, func() agent.Tunnel { return g.agent.Tunnel() })
 	g.agent = agent.New(agent.Options{
 		ClusterID: opts.clusterID, Peer: opts.remoteClusterID, Role: opts.role, Pod: opts.podName, Node: opts.nodeName, IP: opts.podIP,
 		Timing: network.DefaultTiming(opts.pingInterval, opts.pingLossThreshold), PingInterval: opts.pingInterval, StatusInterval: opts.updateStatusInterval,
 		Far: netip.AddrPortFrom(far.Addr(), network.PingPort), Local: network.PongPort, Link: dataplane.TunnelLink,
 		Directory: gateway.Directory, AskPort: network.AskPort,
-		Kernel: k, Facts: g.watcher.Read, PrivateKey: g.privateKey, Device: device, Heard: metrics.Heard, Log: log,
+		Kernel: k, Facts: g.watcher.Read, PrivateKey: g.privateKey, Device: device, Heard: measured.Heard, Log: log,
+		Applier: applier.NewMetrics(g.registry),
 		Underlay: func() (int, error) {
 			mtu, _, err := applier.Underlay(opts.podIP, dataplane.OverlayLink, dataplane.TunnelLink)
 			return mtu, err
@@ -126,7 +127,7 @@ type gatewayAgent struct {
 }
 
 func (g *gatewayAgent) run(ctx context.Context) error {
-	served := endpoints{health: g.opts.healthAddress, metrics: g.opts.metricsAddress, ready: g.agent.Ready, registry: g.registry}
+	served := endpoints{health: g.opts.healthAddress, metrics: g.opts.metricsAddress, ready: g.agent.Ready, gatherer: g.registry}
 	return g.agent.Run(ctx,
 		func(ctx context.Context) error { return g.watcher.Run(ctx, &corev1.Secret{}) },
 		served.serve,

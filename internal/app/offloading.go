@@ -33,7 +33,7 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		RealNodes: nodes, EnforceQuotas: opts.EnforceResources, RuntimeClass: opts.RuntimeClass,
 		ReplaceLostPods: opts.ReplaceLostPods, ProtectedNamespaces: opts.ProtectedNamespaces, PodMetadata: opts.PodMetadata,
 		ChosenNamespaces: opts.ChosenNamespaces, RefusedNamespaces: opts.RefusedNamespaces, NamespaceLimit: opts.NamespaceLimit, NamespaceQuota: opts.NamespaceQuota,
-		DefaultLimits: opts.DefaultLimits,
+		DefaultLimits: opts.DefaultLimits, Metrics: opts.Metrics,
 	}
 	if opts.EnableNetworking {
 		if out.OffloadedPods, err = offloadcontrollers.OffloadedPods(mgr); err != nil {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"liqo.io/liqo/internal/metrics"
 	"liqo.io/liqo/internal/proxy"
 )
 
@@ -20,6 +21,7 @@ func Proxy(ctx context.Context, args []string) error {
 	fs.IntVar(&opts.PerSource, "max-connections-per-source", 512, "tunnels that one address may have at a time; behind a Service that is one node of this cluster")
 	fs.IntVar(&opts.Total, "max-connections", 4096, "tunnels at a time")
 	fs.DurationVar(&opts.Grace, "grace", 20*time.Second, "how long tunnels may go on when the proxy ends")
+	metricsAddress := fs.String("metrics-address", "", "address of /metrics; off when empty")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -31,5 +33,13 @@ func Proxy(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return server.Serve(ctx, listener)
+	registry := newRegistry(metrics.Proxy)
+	registry.MustRegister(proxyMetrics(server.Open))
+	served := endpoints{metrics: *metricsAddress, gatherer: registry}
+	return served.during(ctx, func(ctx context.Context) error { return server.Serve(ctx, listener) })
+}
+
+// proxyMetrics returns the metrics of the proxy. open returns the number of open connections.
+func proxyMetrics(open func() int) metrics.Computed {
+	return func(_ context.Context, emit metrics.Emit) { emit(metrics.ProxyConnections, float64(open())) }
 }

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"liqo.io/liqo/internal/metrics"
 )
 
 // endpoints are the HTTP endpoints of a program for health checks and metrics.
@@ -24,19 +26,32 @@ type endpoints struct {
 	health, metrics string
 	// ready returns nil if the program is ready, else an error that says what is missing.
 	ready    func() error
-	registry *prometheus.Registry
+	gatherer prometheus.Gatherer
 }
 
-// newRegistry returns a registry with the metrics common to all programs: those of the process and of the Go runtime.
-func newRegistry() *prometheus.Registry {
+// newRegistry returns a registry with the metrics common to all programs: those of the process, of the Go runtime and of the build.
+func newRegistry(program string) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), metrics.Build(program))
 	return registry
+}
+
+// during serves the endpoints for as long as work runs, and returns the result of work. If an endpoint fails, it ends work and returns the error of
+// the endpoint.
+func (e *endpoints) during(ctx context.Context, work func(context.Context) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	serving, stop := context.WithCancel(ctx)
+	group.Go(func() error { return e.serve(serving) })
+	group.Go(func() error {
+		defer stop()
+		return work(ctx)
+	})
+	return group.Wait()
 }
 
 // serve runs the endpoints until ctx ends, and then returns nil.
 func (e *endpoints) serve(ctx context.Context) error {
-	health, metrics := http.NewServeMux(), http.NewServeMux()
+	health, numbers := http.NewServeMux(), http.NewServeMux()
 	health.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	health.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := e.ready(); err != nil {
@@ -45,13 +60,14 @@ func (e *endpoints) serve(ctx context.Context) error {
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	metrics.Handle("GET /metrics", promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{}))
+	// A metric that cannot be computed must not hide the others.
+	numbers.Handle("GET /metrics", promhttp.HandlerFor(e.gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 	group, ctx := errgroup.WithContext(ctx)
 	if e.health != "" {
 		group.Go(func() error { return listenAndServe(ctx, e.health, health) })
 	}
 	if e.metrics != "" {
-		group.Go(func() error { return listenAndServe(ctx, e.metrics, metrics) })
+		group.Go(func() error { return listenAndServe(ctx, e.metrics, numbers) })
 	}
 	return group.Wait()
 }

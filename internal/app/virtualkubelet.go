@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/metrics"
 	"liqo.io/liqo/internal/offload/kinds"
 	"liqo.io/liqo/internal/offload/node"
 	"liqo.io/liqo/internal/offload/reflect"
@@ -43,19 +45,25 @@ func VirtualKubelet(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("reaching this cluster: %w", err)
 	}
-	run := func(ctx context.Context) error { return runVirtualKubelet(ctx, opts, localConfig, log) }
-	if !opts.leaderElection {
-		return run(ctx)
+	registry := newRegistry(metrics.VirtualKubelet)
+	run := func(ctx context.Context) error { return runVirtualKubelet(ctx, opts, localConfig, registry, log) }
+	if opts.leaderElection {
+		identity, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("finding a name for the election: %w", err)
+		}
+		work := run
+		run = func(ctx context.Context) error {
+			return whenElected(ctx, localConfig, opts.tenantNamespace, opts.nodeName, identity, work)
+		}
 	}
-	identity, err := os.Hostname()
-	if err != nil {
-		return fmt.Errorf("finding a name for the election: %w", err)
-	}
-	return whenElected(ctx, localConfig, opts.tenantNamespace, opts.nodeName, identity, run)
+	// A replica on standby serves metrics too, so that monitoring does not take it for broken.
+	served := endpoints{metrics: opts.metricsAddress, gatherer: registry}
+	return served.during(ctx, run)
 }
 
 // runVirtualKubelet assembles all components, and runs them until ctx ends.
-func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localConfig *rest.Config, log *slog.Logger) error {
+func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localConfig *rest.Config, registry prometheus.Registerer, log *slog.Logger) error {
 	local, err := newClient(localConfig)
 	if err != nil {
 		return fmt.Errorf("making a client for this cluster: %w", err)
@@ -72,6 +80,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	if err != nil {
 		return err
 	}
+	remote.Observe(remoteConfig, requestObserver(registry, opts.foreignClusterID))
 	far, err := newClient(remoteConfig)
 	if err != nil {
 		return fmt.Errorf("making a client for cluster %s: %w", opts.foreignClusterID, err)
@@ -97,7 +106,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		return err
 	}
 	homes := newHome(opts, func() bool { return there.state.Load().configured }, func() { engine.Look(reflect.PodKind) })
-	metrics := newReflectionMetrics(opts.foreignClusterID, opts.nodeName, func(tell func(string, string, int)) { engine.Reflected(tell) })
+	measured := newReflectionMetrics(registry, opts.foreignClusterID, opts.nodeName, func(tell func(string, string, int)) { engine.Reflected(tell) })
 	told := newEvents(local, log, opts.nodeName, opts.foreignClusterID)
 	engine = reflect.New(reflect.Options{
 		Local: local, Remote: far, Health: health, Log: log,
@@ -128,12 +137,17 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		},
 		Warn:      func(obj client.Object, message string) { told.warn(ctx, obj, message) },
 		Announce:  told.announce,
-		Reflected: metrics.did,
-		Failed:    metrics.fail,
+		Reflected: measured.did,
+		Failed:    measured.fail,
 		Stale:     virtual.Lost,
 
 		AccessChanged: virtual.Check,
 	})
+
+	measuredNode := nodeMetrics{
+		cluster: opts.foreignClusterID, name: opts.nodeName, now: time.Now,
+		state: health.State, pods: func() []client.Object { return engine.Local(reflect.PodKind) },
+	}
 
 	// Run all components.
 	group, ctx := errgroup.WithContext(ctx)
@@ -157,9 +171,6 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	run(func(ctx context.Context) error {
 		return followIdentity(ctx, opts.remoteKubeconfig, identity, credentials, log, identityCheck)
 	})
-	if opts.metricsAddress != "" {
-		run(func(ctx context.Context) error { return metrics.serve(ctx, opts.metricsAddress) })
-	}
 	if opts.createNode {
 		certificate, err := node.NewCertificate(virtual)
 		if err != nil {
@@ -169,11 +180,13 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		if err != nil {
 			return err
 		}
+		measuredNode.certificate = certificate.Leaf
 		gate := node.NewGate(local, opts.nodeName, clock.RealClock{})
 		run(virtual.RunLease)
 		run(certificate.Run)
 		run(func(ctx context.Context) error { return server.Serve(ctx, opts.listen, gate, certificate) })
 	}
+	registry.MustRegister(metrics.Computed(measuredNode.measure))
 	log.Info("Started", "virtualNode", opts.virtualNode, "provider", opts.foreignClusterID, "server", remoteConfig.Host)
 	err = group.Wait()
 	if errors.Is(err, errNewIdentity) {

@@ -2,15 +2,11 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -137,68 +133,4 @@ func (e *events) record(ctx context.Context, obj client.Object, kind, reason, me
 	if err := c.Create(ctx, event); err != nil {
 		log.Error("Recording an event", "namespace", obj.GetNamespace(), "name", obj.GetName(), "error", err)
 	}
-}
-
-// reflectionMetrics are metrics about reflected objects and failures.
-type reflectionMetrics struct {
-	registry       *prometheus.Registry
-	done, failed   *prometheus.CounterVec
-	items          *prometheus.Desc
-	reflected      func(tell func(kind, namespace string, count int))
-	cluster, where string
-}
-
-// newReflectionMetrics returns the metrics of a virtual node. reflected calls its argument with the number of objects in the
-// provider.
-func newReflectionMetrics(cluster, node string, reflected func(tell func(kind, namespace string, count int))) *reflectionMetrics {
-	labels := []string{"namespace", "reflector_resource", "cluster_id", "node_name"}
-	m := &reflectionMetrics{
-		registry: prometheus.NewRegistry(), reflected: reflected, cluster: cluster, where: node,
-		items: prometheus.NewDesc("liqo_virtual_kubelet_reflected_items", "Resources that the provider has at this moment, whichever virtual kubelet reflects them.", labels, nil),
-		done: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "liqo_virtual_kubelet_reflection_item_counter", Help: "Resources that this virtual kubelet created or changed in the other cluster.",
-		}, labels),
-		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "liqo_virtual_kubelet_reflection_error_counter", Help: "Writes that failed and are tried again.",
-		}, labels),
-	}
-	m.registry.MustRegister(m, m.failed)
-	return m
-}
-
-// Describe implements prometheus.Collector.
-func (m *reflectionMetrics) Describe(out chan<- *prometheus.Desc) {
-	out <- m.items
-	m.done.Describe(out)
-}
-
-// Collect implements prometheus.Collector. A virtual kubelet that has reflected nothing, such as a standby replica, has counters
-// with value 0 for the objects in the provider.
-func (m *reflectionMetrics) Collect(out chan<- prometheus.Metric) {
-	m.reflected(func(kind, namespace string, count int) {
-		out <- prometheus.MustNewConstMetric(m.items, prometheus.GaugeValue, float64(count), namespace, kind, m.cluster, m.where)
-		m.done.WithLabelValues(namespace, kind, m.cluster, m.where)
-	})
-	m.done.Collect(out)
-}
-
-func (m *reflectionMetrics) did(kind, namespace string) {
-	m.done.WithLabelValues(namespace, kind, m.cluster, m.where).Inc()
-}
-
-func (m *reflectionMetrics) fail(kind, namespace string) {
-	m.failed.WithLabelValues(namespace, kind, m.cluster, m.where).Inc()
-}
-
-// serve serves the metrics on an address until ctx ends, and then returns nil.
-func (m *reflectionMetrics) serve(ctx context.Context, address string) error {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
-	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) || ctx.Err() == nil {
-		return fmt.Errorf("serving metrics on %s: %w", address, err)
-	}
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,7 +51,8 @@ func TestAnnouncementsHoldNothingUp(t *testing.T) {
 // TestMetricsOfReflection are those that dashboards ask for, by their names.
 func TestMetricsOfReflection(t *testing.T) {
 	pods := 3
-	m := newReflectionMetrics("milan", "pool", func(tell func(string, string, int)) { tell("Pod", "shop", pods) })
+	registry := prometheus.NewPedanticRegistry()
+	m := newReflectionMetrics(registry, "milan", "pool", func(tell func(string, string, int)) { tell("Pod", "shop", pods) })
 	m.fail("Service", "shop")
 	// A counter: it counts on when the provider has fewer, and is 0 where another virtual kubelet did it. Events count as everything else.
 	for done, now := range []int{3, 1, 0} {
@@ -75,7 +77,7 @@ func TestMetricsOfReflection(t *testing.T) {
 			%s
 			liqo_virtual_kubelet_reflection_item_counter{cluster_id="milan",namespace="shop",node_name="pool",reflector_resource="Pod"} %d
 		`, now, event, done)
-		if err := testutil.GatherAndCompare(m.registry, strings.NewReader(want)); err != nil {
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
 			t.Error(err)
 		}
 	}

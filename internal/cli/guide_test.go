@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,9 +13,11 @@ import (
 // TestGuidesTypeWhatThereIs: every call of liqoctl in the guides names a command that there is, with flags that it has.
 func TestGuidesTypeWhatThereIs(t *testing.T) {
 	guides, err := filepath.Glob(filepath.Join("..", "..", "docs", "guide", "*.md"))
-	if err != nil || len(guides) == 0 {
-		t.Fatalf("there are no guides: %v", err)
+	runbooks, failed := filepath.Glob(filepath.Join("..", "..", "docs", "guide", "runbooks", "*.md"))
+	if err != nil || failed != nil || len(guides) == 0 || len(runbooks) == 0 {
+		t.Fatalf("there are %d guides and %d runbooks: %v", len(guides), len(runbooks), errors.Join(err, failed))
 	}
+	guides = append(guides, runbooks...)
 	for _, guide := range guides {
 		text, err := os.ReadFile(guide)
 		if err != nil {

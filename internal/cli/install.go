@@ -113,7 +113,7 @@ func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 	flags.StringArrayVar(&o.valueFiles, "values", nil, "Files with values of the chart")
 	flags.BoolVar(&o.request.SkipAPIServerCheck, "disable-api-server-sanity-check", false, "Do not check whether --api-server-url is reachable")
 	flags.BoolVar(&o.skipValidation, "skip-validation", false, "Install although requirements are not met")
-	flags.BoolVar(&o.request.EnableMetrics, "enable-metrics", false, "Serve Prometheus metrics")
+	flags.BoolVar(&o.request.EnableMetrics, "enable-metrics", false, "Serve Prometheus metrics, and have the Prometheus Operator scrape them if it is there")
 	flags.BoolVar(&o.disableTelemetry, "disable-telemetry", false, "Accepted for compatibility: there is no telemetry")
 	flags.BoolVar(&o.request.SkipKernelCheck, "disable-kernel-version-check", false, "Take the kernels of the nodes as they are, though they may be older than "+install.MinimumKernel)
 	addClusterID(command, o)

@@ -193,6 +193,13 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, source netip.Addr)
 	return nil
 }
 
+// Open returns the number of open tunnels.
+func (p *Proxy) Open() int {
+	p.tunnels.mu.Lock()
+	defer p.tunnels.mu.Unlock()
+	return p.tunnels.count
+}
+
 func (p *Proxy) dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.DialTimeout)
 	defer cancel()

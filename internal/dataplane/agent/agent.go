@@ -47,6 +47,8 @@ type Options struct {
 	Refresh time.Duration
 	Clock   clock.Clock
 	Log     *slog.Logger
+	// Metrics record passes and changes; nil records nothing.
+	Metrics *Metrics
 }
 
 // Agent keeps one network namespace in its wanted state. Create it with New.
@@ -56,6 +58,7 @@ type Agent struct {
 	look chan struct{} // signals that the actual state may have changed
 
 	settled *dataplane.State // wanted state when the namespace last matched it; nil: the namespace may differ
+	reached *dataplane.State // wanted state that the namespace had before, and that is still wanted; nil: none
 	looked  time.Time        // start of the last read of the namespace
 	took    time.Duration    // duration of the last read
 	told    string           // last failure that was logged
@@ -181,7 +184,10 @@ func (a *Agent) Pass(ctx context.Context) error {
 		a.done()
 		return nil
 	}
-	settled := a.settled
+	if a.reached != nil && (len(want) > 1 || !reflect.DeepEqual(*a.reached, want[0])) {
+		a.reached = nil
+	}
+	began, settled := a.opts.Clock.Now(), a.settled
 	a.settled = nil
 	for _, state := range want {
 		changes, err := a.change(ctx, settled, state)
@@ -199,6 +205,8 @@ func (a *Agent) Pass(ctx context.Context) error {
 		a.told = ""
 	}
 	a.settled = &want[len(want)-1]
+	a.reached = a.settled
+	a.opts.Metrics.passed(a.opts.Clock.Since(began))
 	a.done()
 	return nil
 }
@@ -223,8 +231,13 @@ func (a *Agent) change(ctx context.Context, settled *dataplane.State, want datap
 	}
 	changes := dataplane.Diff(*have, want, a.opts.Own)
 	if len(changes) > 0 {
-		if err := a.opts.Kernel.Apply(ctx, changes); err != nil {
+		err := a.opts.Kernel.Apply(ctx, changes)
+		a.opts.Metrics.applied(err)
+		if err != nil {
 			return nil, fmt.Errorf("changing what is there: %w", err)
+		}
+		if a.reached != nil { // somebody else changed the namespace
+			a.opts.Metrics.drifted(len(changes))
 		}
 	}
 	if missing := dataplane.Missing(*have, want); len(missing) > 0 {

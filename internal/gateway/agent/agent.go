@@ -29,7 +29,7 @@ type Kernel interface {
 	Watch(ctx context.Context, own dataplane.Ownership, changed func()) error
 }
 
-// Options are the options of an Agent. Only Heard is optional.
+// Options are the options of an Agent. Only Heard and Applier are optional.
 type Options struct {
 	// ClusterID is the ID of this cluster, and Peer that of the other cluster. Role is the role of this gateway in the tunnel
 	// between them.
@@ -63,7 +63,9 @@ type Options struct {
 	Reporter Reporter
 	// Heard is called with the round-trip time of each answer through the tunnel.
 	Heard func(rtt time.Duration)
-	Log   *slog.Logger
+	// Applier records what is done to the network of the pod; nil records nothing.
+	Applier *applier.Metrics
+	Log     *slog.Logger
 }
 
 // Reporter reports the state of the tunnel to the API server. Nothing waits for a report.
@@ -100,6 +102,9 @@ type Agent struct {
 	// said is the last state read from WireGuard, asked is when it was read.
 	said  gateway.Device
 	asked time.Time
+	// meter adds up the traffic. takeovers counts how often this replica became the active one.
+	meter     gateway.Meter
+	takeovers int
 	// leaving is when this replica started to hand over the tunnel; zero if it has not.
 	leaving time.Time
 }
@@ -111,7 +116,7 @@ func New(opts Options) *Agent {
 		heard: make(chan struct{}, 1), left: make(chan struct{}, 1),
 	}
 	a.session = gateway.NewSession(opts.Timing, func() uint16 { return uint16(20000 + rand.IntN(40000)) })
-	a.applier = applier.New(applier.Options{Kernel: opts.Kernel, Own: dataplane.Ours(), Want: a.want, Log: opts.Log, Settled: a.made})
+	a.applier = applier.New(applier.Options{Kernel: opts.Kernel, Own: dataplane.Ours(), Want: a.want, Log: opts.Log, Settled: a.made, Metrics: opts.Applier})
 	a.pinger = gateway.NewPinger(gateway.PingerOptions{
 		ClusterID: opts.ClusterID, Far: opts.Far, Local: opts.Local, Link: opts.Link, Interval: opts.PingInterval,
 		Heard: func(rtt time.Duration) {
@@ -233,9 +238,6 @@ func (a *Agent) Works() bool {
 	pulse := a.pinger.Pulse()
 	return !pulse.Last.IsZero() && time.Since(pulse.Last) < a.opts.Timing.Lost
 }
-
-// RTT is the round-trip time of the last answer through the tunnel.
-func (a *Agent) RTT() time.Duration { return a.pinger.Pulse().RTT }
 
 // report calls the Reporter at each interval until ctx ends, if it is up to this replica.
 func (a *Agent) report(ctx context.Context) error {

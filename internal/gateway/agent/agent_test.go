@@ -200,7 +200,7 @@ func (p *pod) says(want network.State) bool {
 }
 
 // TestLifeOfATunnel: nothing before all is known, a tunnel as the facts say it, one that works and is told of, a new key of the peer without a
-// gap, and another attempt when nobody answers any more.
+// gap, and another attempt when nobody answers any more. The metrics follow.
 func TestLifeOfATunnel(t *testing.T) {
 	p := start(t)
 	p.set(func() { p.key = &dataplane.PrivateKey{9} })
@@ -216,6 +216,11 @@ func TestLifeOfATunnel(t *testing.T) {
 	})
 	deaf := p.answer()
 	p.eventually("the tunnel to work, and to be told of", func() bool { return p.Works() && p.says(network.Active) && p.works() })
+	p.eventually("metrics of a working tunnel", func() bool {
+		seen := p.Tunnel()
+		return seen.Connected && seen.Active && seen.Takeovers > 0 && seen.Pulse.Pongs > 0 && seen.Handshake.IsZero()
+	})
+	takeovers := p.Tunnel().Takeovers
 
 	p.set(func() { p.facts = told(newKey) })
 	p.News()
@@ -223,7 +228,7 @@ func TestLifeOfATunnel(t *testing.T) {
 	if err := p.Handshake(dataplane.TunnelLink, newKey, endpoint, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("the new key alone", func() bool { return p.keys() == "[2]" })
+	p.eventually("the new key alone", func() bool { return p.keys() == "[2]" && !p.Tunnel().Handshake.IsZero() })
 
 	dialed := []uint16{p.tunnel().ListenPort}
 	deaf()
@@ -235,6 +240,9 @@ func TestLifeOfATunnel(t *testing.T) {
 	})
 	p.answer()
 	p.eventually("the tunnel to work again", func() bool { return p.Works() && p.says(network.Active) && p.works() })
+	if again := p.Tunnel().Takeovers; again <= takeovers {
+		t.Errorf("this replica became active again, and %d takeovers are counted, before that %d", again, takeovers)
+	}
 }
 
 // TestNoTunnelWithoutKeys: what can't be done yet is waited for, and leaves the pod not ready.

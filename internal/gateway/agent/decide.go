@@ -70,6 +70,9 @@ func (a *Agent) step(ctx context.Context, now time.Time) time.Time {
 	again, changed := a.session.Step(in)
 	if after := a.session.Replica(); after.State != before.State {
 		a.opts.Log.Info("Replica changed", "from", before.State, "to", after.State, "session", after.Session)
+		if after.State == network.Active {
+			a.takeovers++
+		}
 	}
 	if err := a.announce(now); err != nil {
 		a.opts.Log.Error("Telling others of this replica", "error", err)
@@ -115,8 +118,15 @@ func (a *Agent) input(ctx context.Context, now time.Time) (gateway.Input, bool) 
 // decision, during a key change, and while the tunnel is silent.
 func (a *Agent) recentDevice(now time.Time) gateway.Device {
 	if !a.session.Begun() || a.session.Rotating() || a.session.Silent(a.pinger.Pulse(), now) || now.Sub(a.asked) >= deviceInterval {
-		a.said, a.asked = a.opts.Device(), now
+		return a.readDevice(now)
 	}
+	return a.said
+}
+
+// readDevice reads the state of WireGuard.
+func (a *Agent) readDevice(now time.Time) gateway.Device {
+	a.said, a.asked = a.opts.Device(), now
+	a.meter.Observe(a.said)
 	return a.said
 }
 

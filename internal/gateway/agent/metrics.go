@@ -1,71 +1,83 @@
 package agent
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"liqo.io/liqo/internal/gateway"
+	"liqo.io/liqo/internal/metrics"
+	"liqo.io/liqo/internal/network"
 )
 
 // driverWireGuard is the only value of label "driver".
 const driverWireGuard = "wireguard"
 
-// Metrics are the metrics of the tunnel to the peer.
-type Metrics struct {
-	histogram prometheus.Observer
+// Tunnel is what the metrics show of this replica and its tunnel to the peer.
+type Tunnel struct {
+	// Received and Sent are the bytes since the start of the agent.
+	Received, Sent int64
+	// Pulse is the result of the pings. Connected reports whether the peer answers now.
+	Pulse     gateway.Pulse
+	Connected bool
+	// Handshake is the time of the last WireGuard handshake; zero if there was none.
+	Handshake time.Time
+	// Active reports whether this replica is the active one. Takeovers counts how often it became that.
+	Active    bool
+	Takeovers int
+	// Implementation is the WireGuard in use; empty while unknown.
+	Implementation gateway.Implementation
 }
 
-// NewMetrics registers the metrics. Most of them call device, rtt or connected at each scrape.
-func NewMetrics(registry *prometheus.Registry, peer string, device func() gateway.Device, rtt func() time.Duration, connected func() bool) *Metrics {
-	labels := prometheus.Labels{"driver": driverWireGuard, "cluster_id": peer}
-	m := &Metrics{}
-	histogram := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "liqo_peer_latency_histogram_us", Help: "Round trips through the tunnel, in microseconds.", ConstLabels: labels,
-		Buckets: prometheus.ExponentialBuckets(125, 2, 14), // up to one second
-	})
-	m.histogram = histogram
-	registry.MustRegister(
-		histogram,
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "liqo_peer_receive_bytes_total", Help: "Bytes received from the peer through the tunnel.", ConstLabels: labels,
-		}, func() float64 { d := device(); received, _ := d.Traffic(); return float64(received) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "liqo_peer_transmit_bytes_total", Help: "Bytes sent to the peer through the tunnel.", ConstLabels: labels,
-		}, func() float64 { d := device(); _, sent := d.Traffic(); return float64(sent) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "liqo_peer_latency_us", Help: "Last round trip through the tunnel, in microseconds.", ConstLabels: labels,
-		}, func() float64 { return float64(rtt().Microseconds()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "liqo_peer_is_connected", Help: "1 while the peer answers through the tunnel, else 0.", ConstLabels: labels,
-		}, func() float64 {
-			if connected() {
-				return 1
-			}
-			return 0
-		}),
-		implementationMetric{},
-	)
-	return m
+// Tunnel returns the present state of the tunnel. It reads WireGuard.
+func (a *Agent) Tunnel() Tunnel {
+	t := Tunnel{Pulse: a.pinger.Pulse(), Connected: a.Works(), Implementation: gateway.InUse(a.opts.Directory)}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	device := a.readDevice(time.Now())
+	t.Received, t.Sent = a.meter.Totals()
+	for _, p := range device.Peers {
+		if p.Handshake.After(t.Handshake) {
+			t.Handshake = p.Handshake
+		}
+	}
+	t.Active, t.Takeovers = a.session.Replica().State == network.Active, a.takeovers
+	return t
+}
+
+// Metrics are the metrics of the tunnel to the peer.
+type Metrics struct {
+	roundTrips prometheus.Observer
+}
+
+// NewMetrics registers the metrics. Most of them call tunnel at each scrape.
+func NewMetrics(registry prometheus.Registerer, peer string, tunnel func() Tunnel) *Metrics {
+	histogram := metrics.PeerLatencyHistogram.NewHistogram()
+	registry.MustRegister(histogram, metrics.Computed(func(_ context.Context, emit metrics.Emit) {
+		t := tunnel()
+		t.emit(emit, peer, time.Now())
+	}))
+	return &Metrics{roundTrips: histogram.WithLabelValues(driverWireGuard, peer)}
+}
+
+// emit reports the metrics of the tunnel.
+func (t *Tunnel) emit(emit metrics.Emit, peer string, now time.Time) {
+	emit(metrics.PeerReceivedBytes, float64(t.Received), driverWireGuard, peer)
+	emit(metrics.PeerTransmittedBytes, float64(t.Sent), driverWireGuard, peer)
+	emit(metrics.PeerLatency, float64(t.Pulse.RTT.Microseconds()), driverWireGuard, peer)
+	emit(metrics.PeerConnected, metrics.Bool(t.Connected), driverWireGuard, peer)
+	emit(metrics.PeerPings, float64(t.Pulse.Pings), peer)
+	emit(metrics.PeerPingAnswers, float64(t.Pulse.Pongs), peer)
+	emit(metrics.GatewayActive, metrics.Bool(t.Active), peer)
+	emit(metrics.GatewayTakeovers, float64(t.Takeovers), peer)
+	if !t.Handshake.IsZero() {
+		emit(metrics.PeerHandshakeAge, max(now.Sub(t.Handshake), 0).Seconds(), peer)
+	}
+	if t.Implementation != "" {
+		emit(metrics.WireGuardImplementation, 1, driverWireGuard, string(t.Implementation))
+	}
 }
 
 // Heard records the round-trip time of an answer through the tunnel.
-func (m *Metrics) Heard(rtt time.Duration) { m.histogram.Observe(float64(rtt.Microseconds())) }
-
-// implementationMetric shows which implementation of WireGuard is in use, once that is known.
-type implementationMetric struct{}
-
-// Describe sends nothing, because the labels are not known yet.
-func (implementationMetric) Describe(chan<- *prometheus.Desc) {}
-
-// Collect sends one gauge with value 1, or nothing while the implementation is unknown.
-func (implementationMetric) Collect(metrics chan<- prometheus.Metric) {
-	used := gateway.InUse(gateway.Directory)
-	if used == "" {
-		return
-	}
-	metrics <- prometheus.MustNewConstMetric(
-		prometheus.NewDesc("liqo_wireguard_implementation", "The WireGuard that is at work: that of the kernel or the one in user space.",
-			nil, prometheus.Labels{"driver": driverWireGuard, "implementation": string(used)}),
-		prometheus.GaugeValue, 1)
-}
+func (m *Metrics) Heard(rtt time.Duration) { m.roundTrips.Observe(float64(rtt.Microseconds())) }

@@ -24,7 +24,7 @@ const everything = `
 tag: v9.9.9
 pullPolicy: Always
 imagePullSecrets: [{name: pull}]
-metrics: {enabled: true, prometheusOperator: {enabled: true}}
+metrics: {enabled: true, prometheusOperator: {enabled: true}, prometheusRule: {enabled: true}}
 apiServer: {address: "https://rome.example.org:6443", ca: QUJD, trustedCA: true}
 authentication: {tlsCompatibilityMode: true, defaultResourceSliceClassEnabled: false}
 offloading:

@@ -28,7 +28,8 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=gatewayservers/finalizers;gatewayclients/finalizers,verbs=update
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayservertemplates;wggatewayclienttemplates,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups="",resources=secrets;services;serviceaccounts,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=secrets;serviceaccounts,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-gateway
@@ -137,7 +138,12 @@ func (r *gateways) sync(ctx context.Context, g *gateway) error {
 	*g.childRef = &corev1.ObjectReference{
 		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Namespace: deployment.Namespace, Name: deployment.Name,
 	}
-	return r.report(ctx, g, deployment, service, connection)
+	// A Service that cannot be made must not hide the state of the gateway.
+	measured := r.metricsService(ctx, g, rendered)
+	if err := r.report(ctx, g, deployment, service, connection); err != nil {
+		return err
+	}
+	return measured
 }
 
 // report sets the active pod and the endpoint in the gateway's status. It returns an error of kube.WaitFor if the gateway is not ready yet.

@@ -159,6 +159,23 @@ func (r *gateways) service(ctx context.Context, g *gateway, rendered *network.Re
 	return service, err
 }
 
+// metricsService creates, updates or deletes the Service in front of the metrics of a gateway.
+func (r *gateways) metricsService(ctx context.Context, g *gateway, rendered *network.Rendered) error {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.MetricsName()}}
+	if want := g.MetricsService(rendered); want != nil {
+		_, err := r.ensure(ctx, g, service, func() error { network.UpdateMetricsService(service, want); return nil })
+		return err
+	}
+	err := r.around.Get(ctx, client.ObjectKeyFromObject(service), service)
+	if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(service, g.object) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading Service %s/%s: %w", service.Namespace, service.Name, err)
+	}
+	return kube.Delete(ctx, r.client, service)
+}
+
 func (r *gateways) deployment(ctx context.Context, g *gateway, rendered *network.Rendered) (*appsv1.Deployment, error) {
 	want := g.Deployment(rendered)
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -39,6 +40,8 @@ type Options struct {
 	Labels, Annotations map[string]string
 	// Random is the source of keys; nil: crypto/rand.
 	Random io.Reader
+	// Metrics is where the metrics about gateways are registered; nil: none.
+	Metrics prometheus.Registerer
 }
 
 // Services whose addresses peers know.
@@ -64,6 +67,11 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	around, err := newSurroundings(mgr, opts)
 	if err != nil {
 		return err
+	}
+	if opts.Metrics != nil {
+		if err := opts.Metrics.Register(GatewayMetrics(around, mgr.GetLogger().WithName("metrics"))); err != nil {
+			return fmt.Errorf("registering the metrics about gateways: %w", err)
+		}
 	}
 	events := kube.EventRecorder(mgr, "network")
 	gateways := gateways{

@@ -282,6 +282,19 @@ func (q *quotas) refusal(ctx context.Context, key types.NamespacedName, creator 
 	return nil, nil
 }
 
+// used returns the resources that the Pods of a creator use; nil while that is not known.
+func (q *quotas) used(creator string) corev1.ResourceList {
+	if q == nil || !q.synced() {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if used := q.ledger.Used(creator, types.NamespacedName{}); used != nil {
+		return used.DeepCopy()
+	}
+	return corev1.ResourceList{}
+}
+
 // answered records the response to a Pod creation reserved by room. Some errors leave the result unknown: then settle finds out.
 func (q *quotas) answered(pod *corev1.Pod, err error) {
 	switch {

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -63,6 +64,8 @@ type Options struct {
 	Live client.Reader
 	// Now returns the current time; nil means time.Now.
 	Now func() time.Time
+	// Metrics is where the metrics of quotas are registered; nil means none.
+	Metrics prometheus.Registerer
 }
 
 // Addresses gives access to the address ranges of this cluster and its peers.
@@ -93,6 +96,9 @@ func Cache() map[client.Object]cache.ByObject {
 		},
 		&discoveryv1.EndpointSlice{}: {Label: label(offloadingv1beta1.LabelManagedBy, offloadingv1beta1.ManagedByShadowEndpointSlice)},
 		&appsv1.Deployment{}: {
+			Label: label(offloadingv1beta1.LabelComponent, offloadingv1beta1.ComponentVirtualKubelet),
+		},
+		&corev1.Service{}: {
 			Label: label(offloadingv1beta1.LabelComponent, offloadingv1beta1.ComponentVirtualKubelet),
 		},
 		&corev1.ServiceAccount{}:     {Label: label(offload.LabelManagedBy, offload.ManagedBy)},

@@ -82,6 +82,11 @@ func setupShadowPod(mgr ctrl.Manager, opts Options) error {
 		pods.Watches(&offloadingv1beta1.Quota{}, handler.EnqueueRequestsFromMapFunc(r.quotas.changed), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 			WatchesRawSource(source.Func(r.quotas.start))
 	}
+	if opts.Metrics != nil {
+		if err := opts.Metrics.Register(QuotaMetrics(mgr.GetClient(), r.quotas.used, mgr.GetLogger().WithName("metrics"))); err != nil {
+			return fmt.Errorf("registering the metrics of quotas: %w", err)
+		}
+	}
 	return pods.For(&offloadingv1beta1.ShadowPod{}, builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&corev1.Pod{}, builder.WithPredicates(podChanged, predicate.Funcs{DeleteFunc: r.keepEnd})).

@@ -39,6 +39,7 @@ const FinalizerVirtualNode = "virtualnode-controller.liqo.io/finalizer"
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-virtual-kubelet-local
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
@@ -142,7 +143,7 @@ func (r *virtualNodes) sync(ctx context.Context, node *offloadingv1beta1.Virtual
 	default:
 		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeCreating, "NodeCreating", "waiting for the virtual kubelet")
 	}
-	return nil
+	return r.metricsService(ctx, node, options)
 }
 
 func (r *virtualNodes) condition(node *offloadingv1beta1.VirtualNode, t offloadingv1beta1.VirtualNodeConditionType,
@@ -272,6 +273,23 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 		}
 	}
 	return deployment.Status.AvailableReplicas > 0 && deployment.Status.ObservedGeneration == deployment.Generation, nil
+}
+
+// metricsService creates, updates or deletes the Service in front of the metrics of a virtual kubelet.
+func (r *virtualNodes) metricsService(ctx context.Context, node *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate) error {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: node.Namespace, Name: offload.KubeletServiceName(node.Name)}}
+	want := offload.KubeletService(node, offload.KubeletFacts{Options: &options.Spec, Labels: r.GlobalLabels, Annotations: r.GlobalAnnotations})
+	if want != nil {
+		return r.ensure(ctx, service, func() error {
+			offload.UpdateKubeletService(service, want)
+			return controllerutil.SetControllerReference(node, service, r.Scheme())
+		})
+	}
+	found, err := exists(ctx, r.Client, service, client.ObjectKeyFromObject(service))
+	if err != nil || !found || !metav1.IsControlledBy(service, node) {
+		return err
+	}
+	return kube.Delete(ctx, r.Client, service)
 }
 
 // refreshIdentity annotates the running pods of a virtual kubelet, so that the node's kubelet updates their mounted identity now, not at its next

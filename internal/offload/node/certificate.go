@@ -82,6 +82,9 @@ func (c *Certificate) serving(ctx context.Context) (*tls.Certificate, error) {
 	return c.current.Load(), nil
 }
 
+// Leaf returns the current certificate.
+func (c *Certificate) Leaf() *x509.Certificate { return c.current.Load().Leaf }
+
 // Run requests and renews the certificate until ctx ends and then returns nil.
 func (c *Certificate) Run(ctx context.Context) error {
 	select {

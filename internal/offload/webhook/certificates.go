@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/metrics"
 )
 
 const (
@@ -73,6 +74,13 @@ func (c *certificates) serve(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return pair, nil
 	}
 	return nil, errors.New("the webhook certificate is not there yet")
+}
+
+// measure reports the metrics of the certificate in use.
+func (c *certificates) measure(_ context.Context, emit metrics.Emit) {
+	if pair := c.serving.Load(); pair != nil && pair.Leaf != nil {
+		metrics.EmitCertificate(emit, pair.Leaf, c.Now(), "", "Secret", c.Namespace, secretName)
+	}
 }
 
 // check is a readiness check. It succeeds once there is a certificate and the webhook configurations contain its CA.

@@ -12,11 +12,14 @@ import (
 	"io"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"liqo.io/liqo/internal/metrics"
 )
 
 // Paths of the webhooks, referenced by the chart's webhook configurations.
@@ -48,6 +51,8 @@ type Options struct {
 	// Now returns the current time, Random is the source of randomness; nil means time.Now and crypto/rand.
 	Now    func() time.Time
 	Random io.Reader
+	// Metrics is where the metric of the certificate is registered; nil means none.
+	Metrics prometheus.Registerer
 }
 
 // defaultRuntimeClass is the RuntimeClass of the chart.
@@ -69,6 +74,11 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		opts.RuntimeClass = defaultRuntimeClass
 	}
 	certificates := newCertificates(mgr, opts)
+	if opts.Metrics != nil {
+		if err := opts.Metrics.Register(metrics.Computed(certificates.measure)); err != nil {
+			return fmt.Errorf("registering the metric of the webhook certificate: %w", err)
+		}
+	}
 	server := ctrlwebhook.NewServer(ctrlwebhook.Options{
 		Port: opts.Port,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) {

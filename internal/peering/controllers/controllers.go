@@ -11,6 +11,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -47,6 +48,8 @@ type Options struct {
 	VirtualKubeletPods cache.Cache
 	// ConnectionSilence is the time without a report after which the working tunnel of a gateway counts as lost; 90 seconds when 0.
 	ConnectionSilence time.Duration
+	// Metrics is where the metrics about peers are registered; nil for none.
+	Metrics prometheus.Registerer
 
 	// Now is the clock and Random the source of randomness; time.Now and crypto/rand when nil.
 	Now    func() time.Time
@@ -95,6 +98,9 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	signing := &signing{client: c, now: opts.Now}
 	address := &address{reader: mgr.GetAPIReader(), namespace: opts.Namespace, given: opts.APIServer}
 	links := newLinks(opts, mgr.GetScheme(), mgr.GetLogger().WithName("links"))
+	if err := registerMetrics(mgr, opts, links); err != nil {
+		return fmt.Errorf("registering the metrics about peers: %w", err)
+	}
 	events := kube.EventRecorder(mgr, "peering")
 	sharing, err := newSharing(mgr, c, opts.Sharing, opts.SharingWindow)
 	if err != nil {

@@ -54,6 +54,10 @@ type link struct {
 const grace = 15 * time.Second
 
 func (l *links) open(cfg *rest.Config, clusterID, namespace, remoteNamespace string) (*link, error) {
+	if l.observe != nil {
+		cfg = rest.CopyConfig(cfg)
+		remote.Observe(cfg, func(method string, took time.Duration) { l.observe(clusterID, method, took) })
+	}
 	k := &link{
 		clusterID: clusterID, namespace: namespace, remoteNamespace: remoteNamespace, all: l, cfg: cfg, since: time.Now(),
 		mapper: staticMapper(l.scheme), doubts: make(chan struct{}, 1),

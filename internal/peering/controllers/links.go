@@ -25,8 +25,10 @@ type links struct {
 	health remote.HealthOptions
 	// rightsEvery is how often a link checks whether the provider still grants access.
 	rightsEvery time.Duration
-	scheme      *runtime.Scheme
-	log         logr.Logger
+	// observe is called for each request to a provider, with the time until its response began; nil for nothing.
+	observe func(clusterID, method string, took time.Duration)
+	scheme  *runtime.Scheme
+	log     logr.Logger
 
 	// peers announces the cluster ID when the state of a remote API server changes. objects announces, per kind, the key of a source when
 	// its copy changes. resync announces a tenant namespace when its copies became known or unknown.

@@ -1,0 +1,212 @@
+package installer
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/engine"
+	"sigs.k8s.io/yaml"
+
+	charts "liqo.io/liqo/charts/liqo"
+	"liqo.io/liqo/internal/metrics"
+)
+
+// monitored are the kinds and names of the objects for Prometheus that the chart makes in a cluster with these kinds of the operator.
+func monitored(t *testing.T, values string, kinds ...string) []string {
+	t.Helper()
+	chart, err := Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	capabilities := *common.DefaultCapabilities
+	for _, kind := range kinds {
+		capabilities.APIVersions = append(slices.Clone(capabilities.APIVersions), "monitoring.coreos.com/v1/"+kind)
+	}
+	all, err := util.ToRenderValues(chart, parse(t, values), common.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, &capabilities)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := engine.Render(chart, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, document := range strings.Split(rendered["liqo/templates/monitors.yaml"], "\n---\n") {
+		var object struct {
+			Kind     string                `json:"kind"`
+			Metadata struct{ Name string } `json:"metadata"`
+		}
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatalf("%v in\n%s", err, document)
+		}
+		if object.Kind != "" {
+			found = append(found, object.Kind+" "+object.Metadata.Name)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// TestMonitorsFollowTheOperator: metrics.enabled is enough where the cluster has the kinds of the operator; elsewhere the chart makes Services only.
+func TestMonitorsFollowTheOperator(t *testing.T) {
+	const on = minimal + "\nmetrics: {enabled: true"
+	services := []string{"Service liqo-controller-manager-metrics", "Service liqo-fabric-metrics"}
+	pods := []string{"PodMonitor liqo-fabric", "PodMonitor liqo-gateway", "PodMonitor liqo-proxy", "PodMonitor liqo-virtual-kubelet"}
+	monitors := slices.Concat(pods, services, []string{"ServiceMonitor liqo-controller-manager-metrics"})
+	for _, row := range []struct {
+		values string
+		kinds  []string
+		want   []string
+	}{
+		{minimal, []string{"ServiceMonitor", "PodMonitor", "PrometheusRule"}, nil},
+		{on + "}", nil, services},
+		{on + "}", []string{"ServiceMonitor", "PodMonitor", "PrometheusRule"}, monitors},
+		{on + "}", []string{"PodMonitor"}, slices.Concat(pods, services)},
+		{on + ", prometheusOperator: {enabled: true}}", nil, monitors},
+		{on + "}\nnetworking: {enabled: false}", []string{"PodMonitor"}, []string{"PodMonitor liqo-virtual-kubelet", services[0]}},
+		{on + ", prometheusRule: {enabled: true}}", nil, services},
+		{on + ", prometheusRule: {enabled: true}}", []string{"PrometheusRule"}, slices.Concat([]string{"PrometheusRule liqo"}, services)},
+	} {
+		slices.Sort(row.want)
+		if got := monitored(t, row.values, row.kinds...); !slices.Equal(got, row.want) {
+			t.Errorf("%s with the kinds %v: %v, want %v", row.values, row.kinds, got, row.want)
+		}
+	}
+}
+
+// alert is a rule of the chart.
+type alert struct {
+	Alert, Expr, For    string
+	Labels, Annotations map[string]string
+}
+
+func alerts(t *testing.T) []alert {
+	t.Helper()
+	text, err := charts.Files.ReadFile("files/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Groups []struct {
+			Name  string
+			Rules []alert
+		}
+	}
+	if err := yaml.UnmarshalStrict(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	var all []alert
+	for _, group := range file.Groups {
+		all = append(all, group.Rules...)
+	}
+	if len(all) < 10 {
+		t.Fatalf("only %d alerts were read", len(all))
+	}
+	return all
+}
+
+// TestAlertsHaveRunbooks: each alert names a page that there is and that names commands to type, and no page is without an alert.
+func TestAlertsHaveRunbooks(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	pages := map[string]bool{}
+	for _, a := range alerts(t) {
+		runbook := "docs/guide/runbooks/" + a.Alert + ".md"
+		if a.Annotations["runbook"] != runbook || a.Annotations["summary"] == "" || a.Annotations["description"] == "" || a.For == "" ||
+			!slices.Contains([]string{"critical", "warning"}, a.Labels["severity"]) {
+			t.Errorf("%s: %+v", a.Alert, a)
+		}
+		pages[a.Alert+".md"] = true
+		text, err := os.ReadFile(filepath.Join(root, runbook))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		typed := regexp.MustCompile("(?s)```bash\n(kubectl|liqoctl) ").Match(text)
+		if !strings.HasPrefix(string(text), "# "+a.Alert+"\n") || !typed ||
+			!strings.Contains(string(text), "\n## Check\n") || !strings.Contains(string(text), "\n## Cure\n") {
+			t.Errorf("%s does not tell what to type, to check %s and to cure it", runbook, a.Alert)
+		}
+	}
+	found, err := os.ReadDir(filepath.Join(root, "docs", "guide", "runbooks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide, err := os.ReadFile(filepath.Join(root, "docs", "guide", "monitoring.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range found {
+		if !pages[page.Name()] || !strings.Contains(string(guide), "(runbooks/"+page.Name()+")") {
+			t.Errorf("runbook %s is without an alert, or is not in the guide", page.Name())
+		}
+	}
+}
+
+// TestAlertsUseMetricsThatExist, with labels that these metrics have; so do the queries in the guides.
+func TestAlertsUseMetricsThatExist(t *testing.T) {
+	texts := map[string]string{}
+	for _, a := range alerts(t) {
+		texts[a.Alert] = a.Expr
+		if !strings.Contains(a.Expr, "liqo_") {
+			t.Errorf("%s uses no metric: %s", a.Alert, a.Expr)
+		}
+	}
+	guides, err := filepath.Glob(filepath.Join("..", "..", "..", "docs", "guide", "runbooks", "*.md"))
+	if err != nil || len(guides) == 0 {
+		t.Fatalf("there are no runbooks: %v", err)
+	}
+	for _, guide := range append(guides, filepath.Join("..", "..", "..", "docs", "guide", "monitoring.md")) {
+		text, err := os.ReadFile(guide)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[guide] = string(text)
+	}
+	label := regexp.MustCompile(`([a-z_]+)\s*(?:=~|!=|!~|=)\s*"`)
+	for where, text := range texts {
+		for _, use := range regexp.MustCompile(`\b(liqo_[a-z_]+)(\{[^}]*\})?`).FindAllStringSubmatch(text, -1) {
+			i := slices.IndexFunc(metrics.All(), func(d *metrics.Definition) bool {
+				name := use[1]
+				if d.Type == metrics.Histogram {
+					name = strings.TrimSuffix(name, "_bucket")
+				}
+				return d.Name == name
+			})
+			if i < 0 {
+				t.Errorf("%s uses %s, and no program serves it", where, use[1])
+				continue
+			}
+			for _, matched := range label.FindAllStringSubmatch(use[2], -1) {
+				if !slices.Contains(metrics.All()[i].Labels, matched[1]) {
+					t.Errorf("%s: %s has no label %s", where, use[1], matched[1])
+				}
+			}
+		}
+	}
+}
+
+// TestRoundTripThreshold: the value replaces the threshold of that alert, and of no other.
+func TestRoundTripThreshold(t *testing.T) {
+	chart, err := Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := func(values string) string {
+		t.Helper()
+		values = minimal + "\nmetrics: {enabled: true, prometheusOperator: {enabled: true}, prometheusRule: {enabled: true" + values + "}}"
+		return templates(t, chart, parse(t, values))["liqo/templates/monitors.yaml"]
+	}
+	standard, other := rule(""), rule(", roundTripMilliseconds: 350")
+	if strings.Count(standard, "> 200000 and") != 1 || strings.ReplaceAll(standard, "> 200000 and", "> 350000 and") != other {
+		t.Errorf("the default is\n%s\nand with 350 ms it is\n%s", standard, other)
+	}
+	if !strings.Contains(standard, "{{ $labels.cluster_id }}") {
+		t.Error("the placeholders of Prometheus are lost")
+	}
+}

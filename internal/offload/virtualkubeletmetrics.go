@@ -1,0 +1,57 @@
+package offload
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// metricsSuffix is the end of the names of Services in front of metrics. maxServiceName is the maximum length of a Service's name.
+const (
+	metricsSuffix  = "-metrics"
+	maxServiceName = 63
+)
+
+// KubeletServiceName returns the name of the Service in front of the metrics of a virtual kubelet. It contains a hash if the name of the VirtualNode is
+// no valid part of a Service's name.
+func KubeletServiceName(virtualNode string) string {
+	name := KubeletName(virtualNode) + metricsSuffix
+	if strings.Contains(name, ".") || len(name) > maxServiceName {
+		name = KubeletName(hashOf(virtualNode)) + metricsSuffix
+	}
+	return name
+}
+
+// KubeletService returns the Service in front of the metrics of a VirtualNode's virtual kubelet; nil if there are no metrics. It is headless, because each
+// replica has metrics of its own.
+func KubeletService(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) *corev1.Service {
+	port, ok := metricsPort(facts.Options)
+	if !ok || node.Spec.Template != nil {
+		return nil
+	}
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: node.Namespace, Name: KubeletServiceName(node.Name), Labels: KubeletLabels(node, facts.Labels), Annotations: facts.Annotations,
+		},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true, Selector: KubeletSelector(node),
+			Ports: []corev1.ServicePort{{Name: "metrics", Protocol: corev1.ProtocolTCP, Port: port, TargetPort: intstr.FromInt32(port)}},
+		},
+	}
+}
+
+// UpdateKubeletService sets the fields of the existing Service have to the values in want. The labels and annotations of others stay.
+func UpdateKubeletService(have, want *corev1.Service) {
+	have.Labels = merged(have.Labels, want.Labels)
+	if len(want.Annotations) > 0 {
+		have.Annotations = merged(have.Annotations, want.Annotations)
+	}
+	if have.Spec.ClusterIP == "" {
+		have.Spec.ClusterIP = want.Spec.ClusterIP // immutable
+	}
+	have.Spec.PublishNotReadyAddresses, have.Spec.Selector, have.Spec.Ports = want.Spec.PublishNotReadyAddresses, want.Spec.Selector, want.Spec.Ports
+}

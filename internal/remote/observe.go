@@ -1,0 +1,31 @@
+package remote
+
+import (
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Observe makes each request over cfg call observe with its HTTP method and the time until the response began. For a request without a
+// response, that is the time until it failed.
+func Observe(cfg *rest.Config, observe func(method string, took time.Duration)) {
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &observer{next: rt, observe: observe} })
+}
+
+// observer is the transport that Observe adds.
+type observer struct {
+	next    http.RoundTripper
+	observe func(method string, took time.Duration)
+}
+
+// WrappedRoundTripper returns the wrapped transport, for callers that search for a transport of a certain type.
+func (o *observer) WrappedRoundTripper() http.RoundTripper { return o.next }
+
+// RoundTrip implements http.RoundTripper.
+func (o *observer) RoundTrip(req *http.Request) (*http.Response, error) {
+	began := time.Now()
+	resp, err := o.next.RoundTrip(req)
+	o.observe(req.Method, time.Since(began))
+	return resp, err
+}
