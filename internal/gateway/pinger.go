@@ -25,6 +25,14 @@ type Pulse struct {
 	Pings, Pongs uint64
 }
 
+// Silence returns the time since the latest answer, or 0 before the first one.
+func (p Pulse) Silence(now time.Time) time.Duration {
+	if p.Last.IsZero() {
+		return 0
+	}
+	return now.Sub(p.Last)
+}
+
 // PingerOptions are the options of a Pinger.
 type PingerOptions struct {
 	// ClusterID is the ID of this cluster, for the information of the peer.

@@ -16,8 +16,9 @@ type Session struct {
 	// port picks a local port for a client's next session.
 	port func() uint16
 
-	begun   bool
-	stepped bool
+	begun bool
+	// stepped is the time of the last Step. It is zero before the first one.
+	stepped time.Time
 	// adopting is the time of the first call of Adopt that found a session in WireGuard.
 	adopting time.Time
 	replica  network.Replica
@@ -33,7 +34,7 @@ type Session struct {
 	// anew is true while the peer has to be replaced: WireGuard must remove it and then get it again.
 	anew bool
 	// counted is the number of bytes received through the tunnel at the last Step, and is only kept (counting) while no pong
-	// arrives. received is the last time at which that number had grown.
+	// arrives. received is the last time at which that number had grown, or at which Step was called again after a pause.
 	counted  int64
 	counting bool
 	received time.Time
@@ -97,8 +98,11 @@ func (s *Session) Adopt(in Input, told Standing) (wait bool) {
 // Step takes a decision from the input. It returns the latest time for the next call, and whether the result of Tunnels has
 // changed. The first Step always reports a change, also after Adopt, because there was no earlier result.
 func (s *Session) Step(in Input) (again time.Time, changed bool) {
-	before, rotation, private, first := s.replica, s.rotation, s.private, !s.stepped
-	s.begun, s.stepped = true, true
+	before, rotation, private, first := s.replica, s.rotation, s.private, s.stepped.IsZero()
+	if !first && s.Pause(in.Now) >= s.timing.Lost/2 {
+		s.received = in.Now
+	}
+	s.begun, s.stepped = true, in.Now
 	s.private = in.Private
 	client := in.Peer.Role == network.Client
 	moved := client && s.endpoint.IsValid() && len(in.Endpoints) > 0 && !slices.Contains(in.Endpoints, s.endpoint)
@@ -132,6 +136,15 @@ func (s *Session) Step(in Input) (again time.Time, changed bool) {
 		s.local = in.Peer.Port
 	}
 	return again, first || before.Session != s.replica.Session || before.Peered != s.replica.Peered || rotation != s.rotation || private != s.private
+}
+
+// Pause returns the time since the last Step, or 0 before the first one. It is long if this process had no processor: then it could not hear the
+// peer, and the silence says nothing about the tunnel.
+func (s *Session) Pause(now time.Time) time.Duration {
+	if s.stepped.IsZero() {
+		return 0
+	}
+	return now.Sub(s.stepped)
 }
 
 // Silent reports whether an active replica has had no pong for half of Timing.Lost or longer.

@@ -40,8 +40,16 @@ func (l *lab) restart() {
 	l.session = NewSession(timing, func() uint16 { l.ports++; return l.ports })
 }
 
-// after lets time go by and steps.
+// after lets time pass, and steps as often as an agent does.
 func (l *lab) after(d time.Duration) {
+	for ; d > timing.Ask; d -= timing.Ask {
+		l.pause(timing.Ask)
+	}
+	l.pause(d)
+}
+
+// pause lets time pass in which the agent does not run, and steps.
+func (l *lab) pause(d time.Duration) {
 	l.in.Now = l.in.Now.Add(d)
 	l.session.Step(l.in)
 }
@@ -103,7 +111,7 @@ func TestClientDialsUntilThePeerAnswers(t *testing.T) {
 	l.pong()
 	l.after(time.Millisecond)
 	l.is(network.Active, elsewhere, 20002)
-	l.after(timing.Lost)
+	l.after(timing.Alone)
 	l.is(network.Dialing, elsewhere, 20003) // what worked is tried first
 }
 
@@ -282,15 +290,19 @@ func TestEndpointThatMoves(t *testing.T) {
 func TestPongsAreLateBehindTraffic(t *testing.T) {
 	for _, test := range []struct {
 		name     string
+		siblings map[string]network.Heard
 		received int64 // every 100 ms
 		lost     time.Duration
 	}{
-		{"nothing comes", 0, timing.Lost},
-		{"a stream comes", 1 << 20, timing.Deaf},
+		{"nothing comes", map[string]network.Heard{"b": {}}, 0, timing.Lost},
+		{"a stream comes", map[string]network.Heard{"b": {}}, 1 << 20, timing.Deaf},
+		{"nothing comes to the only replica", nil, 0, timing.Alone},
+		{"a stream comes to the only replica", nil, 1 << 20, timing.Deaf},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := newLab(t, network.Client)
-			l.after(0)
+			l.in.Siblings = test.siblings
+			l.after(2 * timing.Silence) // siblings may dial first
 			l.apply()
 			l.pong()
 			l.after(0)
@@ -307,4 +319,42 @@ func TestPongsAreLateBehindTraffic(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAgentWithoutProcessor: while an agent does not run, it hears no pongs. It keeps the session and listens again, but no longer than Deaf.
+func TestAgentWithoutProcessor(t *testing.T) {
+	working := func(t *testing.T) *lab {
+		l := newLab(t, network.Client)
+		l.after(0)
+		l.apply()
+		l.pong()
+		l.after(time.Millisecond)
+		l.is(network.Active, here, 20001)
+		return l
+	}
+	t.Run("hears pongs again", func(t *testing.T) {
+		l := working(t)
+		for range 5 {
+			l.pause(timing.Alone + time.Millisecond)
+			l.after(timing.Alone / 2)
+			l.is(network.Active, here, 20001)
+			l.pong()
+		}
+	})
+	t.Run("hears nothing when it runs again", func(t *testing.T) {
+		l := working(t)
+		l.pause(timing.Alone + time.Millisecond)
+		l.after(timing.Alone - timing.Ask)
+		l.is(network.Active, here, 20001)
+		l.after(timing.Ask)
+		l.is(network.Dialing, here, 20002)
+	})
+	t.Run("hears nothing and hardly runs", func(t *testing.T) {
+		l := working(t)
+		for silence := time.Duration(0); silence < timing.Deaf; silence += timing.Lost / 2 {
+			l.is(network.Active, here, 20001)
+			l.pause(timing.Lost / 2)
+		}
+		l.is(network.Dialing, here, 20002)
+	})
 }

@@ -46,8 +46,9 @@ func (h Heard) alive(now time.Time, t Timing) bool {
 type Timing struct {
 	// Lost is the time without a pong after which the tunnel counts as lost: ping interval times loss threshold. While other traffic arrives
 	// through the tunnel, pongs may be late behind it, and the limit is Deaf instead. After Deaf without a pong, the far side probably does
-	// not receive this side's packets.
-	Lost, Deaf time.Duration
+	// not receive this side's packets. A replica without siblings waits for Alone instead of Lost: no other replica takes over faster, and on a
+	// busy host a new session interrupts a tunnel whose pongs are only late.
+	Lost, Alone, Deaf time.Duration
 	// Redial is the minimum time that a client waits for the first pong before it dials again. It waits at least twice the round trip. The
 	// third attempt waits twice as long and later ones four times as long, because the round trip may be long and is unknown before the
 	// first pong.
@@ -71,7 +72,8 @@ type Timing struct {
 // DefaultTiming returns the timing for a ping interval and a loss threshold, the number of pings that may be lost.
 func DefaultTiming(interval time.Duration, threshold int) Timing {
 	return Timing{
-		Lost: interval * time.Duration(threshold), Deaf: 4 * interval * time.Duration(threshold), Redial: 500 * time.Millisecond, Again: 60 * time.Millisecond,
+		Lost: interval * time.Duration(threshold), Alone: 2 * interval * time.Duration(threshold), Deaf: 4 * interval * time.Duration(threshold),
+		Redial: 500 * time.Millisecond, Again: 60 * time.Millisecond,
 		Silence: 500 * time.Millisecond, Rank: 500 * time.Millisecond,
 		Yield: 5 * time.Second, Forget: 3 * time.Second, Ask: 100 * time.Millisecond, Watch: 250 * time.Millisecond,
 	}
@@ -208,7 +210,7 @@ func (r Replica) works(s Seen, t Timing) bool {
 	if s.Now.Sub(s.Pong) < t.Deaf {
 		heard = latest(s.Pong, s.Received)
 	}
-	return r.Peered && s.Pong.After(r.Made) && s.Now.Sub(heard) < t.Lost
+	return r.Peered && s.Pong.After(r.Made) && s.Now.Sub(heard) < either(len(s.Siblings) > 0, t.Lost, t.Alone)
 }
 
 // outdone reports whether a sibling takes precedence, so that this client must stop. Of two active clients, the newer one stays, because

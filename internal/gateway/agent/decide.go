@@ -66,10 +66,11 @@ func (a *Agent) step(ctx context.Context, now time.Time) time.Time {
 			return now.Add(a.opts.PingInterval / 4)
 		}
 	}
-	before := a.session.Replica()
+	before, pause := a.session.Replica(), a.session.Pause(now)
 	again, changed := a.session.Step(in)
 	if after := a.session.Replica(); after.State != before.State {
-		a.opts.Log.Info("Replica changed", "from", before.State, "to", after.State, "session", after.Session)
+		a.opts.Log.Info("Replica changed", "from", before.State, "to", after.State, "session", after.Session,
+			"silence", in.Pulse.Silence(now).String(), "pause", pause.String())
 		if after.State == network.Active {
 			a.takeovers++
 		}

@@ -26,6 +26,8 @@ const (
 	start = 60 * time.Second
 	// answer is how long the shop may take: a lost packet is sent again after a second.
 	answer = 5 * time.Second
+	// pace is the time between two questions of a customer. Without it, customers would keep both processors busy, and meet their own load.
+	pace = 500 * time.Millisecond
 )
 
 // browse opens a page of the shop on this machine, as a person would.
@@ -65,7 +67,7 @@ func whole(ctx context.Context, url string) error {
 // complete tells whether an answer of the frontend has every service in it, and no error.
 func complete(status int, said string) error {
 	if status != http.StatusOK {
-		return fmt.Errorf("status %d: %s", status, said)
+		return fmt.Errorf("status %d: %s", status, strings.Join(failures(said), "; "))
 	}
 	for _, service := range []string{
 		"adservice", "cartservice", "checkoutservice", "currencyservice", "emailservice", "paymentservice", "productcatalogservice",
@@ -76,6 +78,21 @@ func complete(status int, said string) error {
 		}
 	}
 	return nil
+}
+
+// failures are the lines of an answer of the frontend that name a service without a pod that answered, or the whole answer if it is of another form.
+func failures(said string) []string {
+	var failed []string
+	for line := range strings.Lines(said) {
+		service, answer, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "- "), ": ")
+		if ok && !strings.HasPrefix(service, "Server ") && !strings.HasPrefix(answer, service+"-") {
+			failed = append(failed, service+": "+answer)
+		}
+	}
+	if len(failed) == 0 {
+		return []string{said}
+	}
+	return failed
 }
 
 // shop: every pod of the quick start's shop moves to the other cluster, one after the other, while customers in both clusters use it. None
@@ -126,7 +143,7 @@ func shop(s *story.Story) {
 		if err := c.trouble(); err != nil {
 			s.Errorf("a customer in %s, in the end: %v", c.name, err)
 		}
-		fmt.Printf("             a customer in %s was served %d times in %d moves\n", c.name, asked, moves)
+		fmt.Printf("             a customer in %s was served %d times in %d moves, each time within %s\n", c.name, asked, moves, c.longest)
 		if asked < 2*moves {
 			s.Errorf("a customer in %s was served %d times only", c.name, asked)
 		}
@@ -230,15 +247,16 @@ func resolves(s *story.Story, c *playground.Cluster, from playground.Inside) {
 	}
 }
 
-// customer asks the frontend all the time.
+// customer asks the frontend all the time, at most once in each pace.
 type customer struct {
 	name  string
 	stop  context.CancelFunc
 	ended chan struct{}
 	mu    sync.Mutex
-	// served counts whole answers, failed are the others since the last look.
-	served int
-	failed []string
+	// served counts whole answers, longest is how long the slowest of them took, failed are the others since the last look.
+	served  int
+	longest time.Duration
+	failed  []string
 }
 
 func enter(s *story.Story, from playground.Inside, name string) *customer {
@@ -246,7 +264,10 @@ func enter(s *story.Story, from playground.Inside, name string) *customer {
 	c := &customer{name: name, stop: stop, ended: make(chan struct{})}
 	go func() {
 		defer close(c.ended)
+		next := time.NewTicker(pace)
+		defer next.Stop()
 		for ctx.Err() == nil {
+			asked := time.Now()
 			status, said, err := from.Ask(ctx, answer, "http://frontend/")
 			if err == nil {
 				err = complete(status, said)
@@ -254,16 +275,18 @@ func enter(s *story.Story, from playground.Inside, name string) *customer {
 			if ctx.Err() != nil {
 				return // the customer was about to leave
 			}
+			took := time.Since(asked).Round(time.Millisecond)
 			c.mu.Lock()
 			if err == nil {
 				c.served++
+				c.longest = max(c.longest, took)
 			} else {
-				c.failed = append(c.failed, time.Now().Format("15:04:05.000 ")+err.Error())
+				c.failed = append(c.failed, fmt.Sprintf("%s after %s: %v", asked.Format("15:04:05.000"), took, err))
 			}
 			c.mu.Unlock()
 			select {
 			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
+			case <-next.C:
 			}
 		}
 	}()
