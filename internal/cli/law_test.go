@@ -275,10 +275,12 @@ func (l *trial) disturbed(t *testing.T, request string, d disturbance) {
 	ran := l.in(t, l.at, l.command, func() {
 		l.answer = func(this string, r *http.Request) (*http.Response, error) {
 			l.mu.Lock()
-			if fired && mutates(this) && strings.HasPrefix(this, request[:4]) {
+			same := strings.HasPrefix(this, request[:strings.LastIndex(request, "#")])
+			// A change that met a conflict may be tried again, and nothing else may follow.
+			if fired && mutates(this) && strings.HasPrefix(this, request[:4]) && !(same && d.name == "conflict") {
 				after = append(after, this)
 			}
-			hit := this == request || fired && !d.passes && strings.HasPrefix(this, request[:strings.LastIndex(request, "#")])
+			hit := this == request || fired && !d.passes && same
 			fired = fired || hit
 			l.mu.Unlock()
 			if hit {
