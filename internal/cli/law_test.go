@@ -277,7 +277,8 @@ func (l *trial) disturbed(t *testing.T, request string, d disturbance) {
 			l.mu.Lock()
 			same := strings.HasPrefix(this, request[:strings.LastIndex(request, "#")])
 			// A change that met a conflict may be tried again, and nothing else may follow.
-			if fired && mutates(this) && strings.HasPrefix(this, request[:4]) && !(same && d.name == "conflict") {
+			again := same && d.name == "conflict"
+			if fired && mutates(this) && strings.HasPrefix(this, request[:4]) && !again {
 				after = append(after, this)
 			}
 			hit := this == request || fired && !d.passes && same
