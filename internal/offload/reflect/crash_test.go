@@ -230,7 +230,7 @@ func (w *world) letWork() {
 	}
 	manifest, err := installer.Render(chart, "liqo", map[string]any{
 		"discovery":  map[string]any{"config": map[string]any{"clusterID": consumerID}},
-		"offloading": map[string]any{"networkPolicies": map[string]any{"accept": true}},
+		"offloading": map[string]any{"networkPolicies": map[string]any{"accept": true}, "ingressPolicy": map[string]any{"hosts": []any{"*"}}},
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -143,10 +143,10 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		"an address by name":           {external("169.254.169.254"), "is an address"},
 		"an address in short":          {external("127.1"), "is an address"},
 		"an address as a number":       {external("0x7f000001"), "is an address"},
-		"a metadata service":           {external("metadata.google.internal"), "is private to this cluster or its network"},
-		"a metadata service, short":    {external("metadata"), "is private to this cluster or its network"},
-		"the node":                     {external("localhost"), "is private to this cluster or its network"},
-		"a printer":                    {external("printer.office.local"), "is private to this cluster or its network"},
+		"a metadata service":           {external("metadata.google.internal"), "is private to the provider or its network"},
+		"a metadata service, short":    {external("metadata"), "is private to the provider or its network"},
+		"the node":                     {external("localhost"), "is private to the provider or its network"},
+		"a printer":                    {external("printer.office.local"), "is private to the provider or its network"},
 		"a name by annotation": {service(func(s *corev1.Service) {
 			s.Annotations = map[string]string{"external-dns.alpha.kubernetes.io/hostname": "bank.example"}
 		}), "external-dns.alpha.kubernetes.io/hostname is refused"},
