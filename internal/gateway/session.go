@@ -99,8 +99,8 @@ func (s *Session) Adopt(in Input, told Standing) (wait bool) {
 // changed. The first Step always reports a change, also after Adopt, because there was no earlier result.
 func (s *Session) Step(in Input) (again time.Time, changed bool) {
 	before, rotation, private, first := s.replica, s.rotation, s.private, s.stepped.IsZero()
-	if !first && s.Pause(in.Now) >= s.timing.Lost/2 {
-		s.received = in.Now
+	if !first && s.Pause(in.Now) >= s.timing.Lost {
+		s.received = in.Now.Add(-s.timing.Lost / 2) // the answer to the next ping may still arrive in time
 	}
 	s.begun, s.stepped = true, in.Now
 	s.private = in.Private

@@ -344,16 +344,16 @@ func TestAgentWithoutProcessor(t *testing.T) {
 	t.Run("hears nothing when it runs again", func(t *testing.T) {
 		l := working(t)
 		l.pause(timing.Alone + time.Millisecond)
-		l.after(timing.Alone - timing.Ask)
+		l.after(timing.Alone - timing.Lost/2 - timing.Ask)
 		l.is(network.Active, here, 20001)
 		l.after(timing.Ask)
 		l.is(network.Dialing, here, 20002)
 	})
 	t.Run("hears nothing and hardly runs", func(t *testing.T) {
 		l := working(t)
-		for silence := time.Duration(0); silence < timing.Deaf; silence += timing.Lost / 2 {
+		for silence := time.Duration(0); silence < timing.Deaf; silence += timing.Lost {
 			l.is(network.Active, here, 20001)
-			l.pause(timing.Lost / 2)
+			l.pause(timing.Lost)
 		}
 		l.is(network.Dialing, here, 20002)
 	})

@@ -22,6 +22,10 @@ const (
 	failoverStall = 3 * time.Second
 )
 
+// paced is the rate of a stream, in bytes per second, that shows what a fault does. A stream at full speed takes both processors by itself: the
+// replica that takes over, and every program that starts, would have none.
+const paced = 4 << 20
+
 // restart is how long Kubernetes takes to notice that an agent ended and to start it again, and the agent to look at what it finds. Agents are killed one
 // after the other: eight that start at once take both processors away from the tunnel, which is not what the story is about.
 const restart = 2 * time.Second
@@ -74,12 +78,12 @@ func fabrics(s *story.Story, c *playground.Cluster) []corev1.Pod {
 
 // mostly does something to three streams, one after the other: what it does to them it does to each, so the median tells, and often after two.
 // Two cores that are busy with other things stall any stream every now and then: if they do, what counts is how much longer than streams that
-// nothing is done to. The streams are not at full speed, which by itself takes both cores, so that every program that starts would stall them.
+// nothing is done to.
 func (p *people) mostly(limit time.Duration, do func()) {
 	p.Helper()
 	stall := func(do func()) (longest, took time.Duration) {
 		p.Helper()
-		stream := p.stream(p.inside("home", 0), p.Rome, "milan", p.pods("milan")[1].Name, 4<<20)
+		stream := p.stream(p.inside("home", 0), p.Rome, "milan", p.pods("milan")[1].Name, paced)
 		began := time.Now()
 		pause(p.Story, time.Second)
 		do()
@@ -120,7 +124,7 @@ func failover(s *story.Story) {
 	for _, side := range sides {
 		s.Step("the gateway at work in "+side.c.ID+" is killed", func() {
 			gone := active(s, side.c, side.peer)
-			stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 0)
+			stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, paced)
 			pause(s, time.Second)
 			pids, err := playground.Processes(gone)
 			s.Must(err)
@@ -131,7 +135,7 @@ func failover(s *story.Story) {
 		})
 		s.Step("the pod of the gateway at work in "+side.c.ID+" is deleted", func() {
 			gone := active(s, side.c, side.peer)
-			stream := p.stream(p.inside("home", 1), rome, "milan", p.pods("milan")[0].Name, 0)
+			stream := p.stream(p.inside("home", 1), rome, "milan", p.pods("milan")[0].Name, paced)
 			pause(s, time.Second)
 			s.Must(side.c.Delete(s.Context(), gone, client.GracePeriodSeconds(0)))
 			pause(s, 6*time.Second)
@@ -158,7 +162,7 @@ func failover(s *story.Story) {
 		gone := active(s, rome, "milan")
 		pids, err := playground.Processes(gone)
 		s.Must(err)
-		stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 0)
+		stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, paced)
 		for _, c := range []*playground.Cluster{rome, milan} {
 			component(s, "stop", "kube-apiserver", c.Node())
 		}
@@ -224,7 +228,7 @@ func power(s *story.Story) {
 			home := p.on("home", rome.Node())
 			inside, err := playground.In(&home)
 			s.Must(err)
-			stream := p.stream(inside, rome, "milan", pod.Name, 0)
+			stream := p.stream(inside, rome, "milan", pod.Name, paced)
 			pause(s, time.Second)
 			_, err = s.Playground(s.Context(), "kill", "node", worker)
 			s.Must(err)
