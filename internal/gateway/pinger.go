@@ -25,12 +25,12 @@ type Pulse struct {
 	Pings, Pongs uint64
 }
 
-// Silence returns the time since the latest answer, or 0 before the first one.
+// Silence returns the time since the latest answer, or 0 before the first one and if the answer arrived after now was read.
 func (p Pulse) Silence(now time.Time) time.Duration {
 	if p.Last.IsZero() {
 		return 0
 	}
-	return now.Sub(p.Last)
+	return max(now.Sub(p.Last), 0)
 }
 
 // PingerOptions are the options of a Pinger.

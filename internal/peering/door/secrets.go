@@ -64,7 +64,7 @@ func Issue(ctx context.Context, o *Options, token *peering.Token) (text string, 
 	if token.Consumer != "" {
 		tenant, err := oldestTenant(ctx, o.Reader, token.Consumer)
 		if apierrors.IsForbidden(err) {
-			return "", fmt.Errorf("a token for one cluster takes the right to list Tenants in all namespaces, because none is made while a peering ends. "+
+			return "", fmt.Errorf("a token for one cluster needs the right to list Tenants in all namespaces: no token is made while the peering of its cluster ends. "+
 				"A ClusterRole with that right gives it (kubectl create clusterrole token-makers --verb=list --resource=tenants.authentication.liqo.io): %w", err)
 		}
 		if err != nil {
