@@ -336,15 +336,16 @@ func TestValuesThatAreRefused(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		`{}`: "discovery.config.clusterID is empty",
-		`discovery: {config: {clusterID: Rome_1}}`:                                                               "/discovery/config/clusterID",
-		`{discovery: {config: {clusterID: rome}}, pullPolicy: Sometimes}`:                                        "/pullPolicy",
-		`{discovery: {config: {clusterID: rome}}, apiServer: {address: "http://x"}}`:                             "/apiServer/address",
-		`{discovery: {config: {clusterID: rome}}, controllerManager: {replicas: "2"}}`:                           "/controllerManager/replicas",
-		`{discovery: {config: {clusterID: rome}}, offloading: {servicePolicy: {refuse: [nodeport]}}}`:            "/offloading/servicePolicy/refuse",
-		`{discovery: {config: {clusterID: rome}}, offloading: {servicePolicy: {refusedLoadBalancerPorts: [0]}}}`: "/offloading/servicePolicy/refusedLoadBalancerPorts",
-		`{discovery: {config: {clusterID: rome}}, offloading: {reflection: {secrets: {workers: 1}}}}`:            "secrets",
-		`{discovery: {config: {clusterID: rome}}, offloading: {namespacePolicy: {quota: {pods: 3}}}}`:            "/offloading/namespacePolicy/quota",
-		`{discovery: {config: {clusterID: rome}}, offloading: {reflection: {secret: {workers: -1}}}}`:            "/offloading/reflection/secret/workers",
+		`discovery: {config: {clusterID: Rome_1}}`:                                                                     "/discovery/config/clusterID",
+		`{discovery: {config: {clusterID: rome}}, pullPolicy: Sometimes}`:                                              "/pullPolicy",
+		`{discovery: {config: {clusterID: rome}}, apiServer: {address: "http://x"}}`:                                   "/apiServer/address",
+		`{discovery: {config: {clusterID: rome}}, controllerManager: {replicas: "2"}}`:                                 "/controllerManager/replicas",
+		`{discovery: {config: {clusterID: rome}}, offloading: {servicePolicy: {refuse: [nodeport]}}}`:                  "/offloading/servicePolicy/refuse",
+		`{discovery: {config: {clusterID: rome}}, offloading: {servicePolicy: {refusedLoadBalancerPorts: [0]}}}`:       "/offloading/servicePolicy/refusedLoadBalancerPorts",
+		`{discovery: {config: {clusterID: rome}}, offloading: {reflection: {secrets: {workers: 1}}}}`:                  "secrets",
+		`{discovery: {config: {clusterID: rome}}, offloading: {namespacePolicy: {quota: {pods: 3}}}}`:                  "/offloading/namespacePolicy/quota",
+		`{discovery: {config: {clusterID: rome}}, offloading: {reflection: {secret: {workers: -1}}}}`:                  "/offloading/reflection/secret/workers",
+		`{discovery: {config: {clusterID: rome}}, metrics: {enabled: true}, virtualKubelet: {metrics: {port: 10248}}}`: "virtualKubelet.metrics.port is 10248",
 	} {
 		if _, err := Render(chart, "liqo", parse(t, text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one about %s", text, err, want)

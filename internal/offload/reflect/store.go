@@ -75,6 +75,8 @@ type store struct {
 	// index maps each index value to the names of the objects that have it.
 	index  map[string]map[types.NamespacedName]struct{}
 	synced bool
+	// answered tells that the API server gave a complete list, or refused one.
+	answered bool
 	// version is the resource version of the last list or watch event.
 	version string
 	// written are the objects that our own writes changed since the current list was requested. That list may be older than the write.
@@ -203,6 +205,13 @@ func (s *store) hasSynced() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.synced
+}
+
+// hasAnswer tells whether the API server gave a complete list or refused one, at any time.
+func (s *store) hasAnswer() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.answered
 }
 
 // refuse records a refused read and returns the time of the first one. A refused list also makes the store incomplete.
@@ -364,7 +373,7 @@ func (s *store) Replace(list []any, version string) error {
 			delete(s.since, key)
 		}
 	}
-	s.synced, s.version = true, version
+	s.synced, s.answered, s.version = true, true, version
 	s.mu.Unlock()
 	for key, have := range old {
 		if fresh[key] == nil {
@@ -415,10 +424,16 @@ func after(a, b string) bool {
 	return err == nil && order > 0
 }
 
-// heed records a forbidden list or watch and returns err unchanged.
+// heed records a list or watch that the API server refused, and returns err unchanged. A kind that the API server does not have is refused too.
 func (s *store) heed(err error) error {
-	if apierrors.IsForbidden(err) {
+	forbidden := apierrors.IsForbidden(err)
+	if forbidden {
 		s.refuse(true)
+	}
+	if forbidden || apierrors.IsNotFound(err) {
+		s.mu.Lock()
+		s.answered = true
+		s.mu.Unlock()
 	}
 	return err
 }
