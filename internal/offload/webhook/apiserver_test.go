@@ -243,7 +243,9 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "demo-rome", Name: fmt.Sprintf("web-%d", made), Labels: map[string]string{
 				"offloading.liqo.io/origin": "rome", "liqo.io/creator-user": "rome-a1b2c3",
 			}},
-			Spec: offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}},
+			Spec: offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "web", Image: "web:1"}}, AutomountServiceAccountToken: new(false),
+			}},
 		}
 		change(sp)
 		return sp
@@ -481,6 +483,26 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 		for name, r := range refused {
 			if err := c.Create(t.Context(), shadow(r.change)); (err != nil) != still[name] {
 				t.Errorf("%s: %v", name, err)
+			}
+		}
+		// Account default is not listed now, and a pod that names none has it.
+		for name, row := range map[string]struct {
+			change mutation
+			says   string
+		}{
+			"no token": {func(*offloadingv1beta1.ShadowPod) {}, ""},
+			"a token":  {func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.AutomountServiceAccountToken = nil }, "a token of service account default is refused"},
+			"a token in a volume": {func(sp *offloadingv1beta1.ShadowPod) {
+				sp.Spec.Pod.Volumes = []corev1.Volume{{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+					Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}}}}}}
+			}, "a token of service account default is refused"},
+			"a token of a listed account": {func(sp *offloadingv1beta1.ShadowPod) {
+				sp.Spec.Pod.ServiceAccountName, sp.Spec.Pod.AutomountServiceAccountToken = "operator", nil
+			}, ""},
+		} {
+			err := c.Create(t.Context(), shadow(row.change))
+			if (row.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), row.says) {
+				t.Errorf("%s: %v, want %q", name, err, row.says)
 			}
 		}
 	})
