@@ -42,7 +42,9 @@ func TestReadinessOfReplicas(t *testing.T) {
 
 // TestVirtualKubeletServesHealthWhereItIsProbed: the default of the flag is the port of the pod's probes.
 func TestVirtualKubeletServesHealthWhereItIsProbed(t *testing.T) {
-	o, err := parseVirtualKubelet([]string{"--virtual-node=vn", "--tenant-namespace=ns", "--cluster-id=rome", "--foreign-cluster-id=milan", "--remote-kubeconfig=f", "--node-ip=10.0.0.1"})
+	o, err := parseVirtualKubelet([]string{
+		"--virtual-node=vn", "--tenant-namespace=ns", "--cluster-id=rome", "--foreign-cluster-id=milan", "--remote-kubeconfig=f", "--node-ip=10.0.0.1",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

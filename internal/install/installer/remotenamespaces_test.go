@@ -29,7 +29,8 @@ func validations(t *testing.T, values, policy string) []string {
 // TestUnlistedAccountsGiveNoToken: a pod that names no account has account default. Where default is not accepted, such a pod must ask for no token.
 func TestUnlistedAccountsGiveNoToken(t *testing.T) {
 	for accounts, want := range map[string]bool{"[default]": false, "[operator, default]": false, `["*"]`: false, "[operator]": true, "[]": true} {
-		found := slices.ContainsFunc(validations(t, minimal+"\noffloading: {podPolicy: {serviceAccounts: "+accounts+"}}", "liqo-shadowpod-host"), func(e string) bool {
+		expressions := validations(t, minimal+"\noffloading: {podPolicy: {serviceAccounts: "+accounts+"}}", "liqo-shadowpod-host")
+		found := slices.ContainsFunc(expressions, func(e string) bool {
 			return strings.Contains(e, "automountServiceAccountToken.orValue(true) == false") && strings.Contains(e, "!has(s.serviceAccountToken)")
 		})
 		if found != want {
@@ -47,7 +48,8 @@ func TestSecretsOfTheProviderInRemoteNamespaces(t *testing.T) {
 		}
 	}
 	objects := render(t, minimal)
-	actions, _, _ := unstructured.NestedStringSlice(find(t, objects, "ValidatingAdmissionPolicyBinding", "liqo-secret-readers").Object, "spec", "validationActions")
+	binding := find(t, objects, "ValidatingAdmissionPolicyBinding", "liqo-secret-readers")
+	actions, _, _ := unstructured.NestedStringSlice(binding.Object, "spec", "validationActions")
 	if !slices.Equal(actions, []string{"Warn"}) {
 		t.Errorf("a Secret of the provider in a remote namespace leads to %v", actions)
 	}
