@@ -18,8 +18,9 @@ type ignored struct {
 // without is the start of the description of every value without effect.
 const without = "Accepted for compatibility. Without effect: "
 
-// describe updates a schema: it sets the descriptions to the comments of the values, requires every section, and replaces the values without effect by those in
-// unused. It returns an error that names the position if a value has no description, or if an object with known keys accepts other keys.
+// describe updates a schema: it sets the descriptions to the comments of the values, requires every section, and replaces the values without
+// effect by those in unused. It returns an error that names the position if a value has no description, or if an object with known keys accepts
+// other keys.
 func describe(schema, values *yaml.Node, unused []ignored) error {
 	forget(schema)
 	if err := explain(schema, values, schema, "", false); err != nil {

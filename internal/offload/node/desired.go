@@ -214,13 +214,13 @@ func foreign(n *corev1.Node) bool { return n.Labels[api.LabelType] != api.TypeVi
 func leadsTo(node *corev1.Node, name, ip string, port int32) error {
 	switch {
 	case node == nil:
-		return fmt.Errorf("Node %s does not exist yet", name)
+		return fmt.Errorf("there is no Node %s yet", name)
 	case foreign(node):
-		return fmt.Errorf("Node %s exists and is not a virtual node: rename one of them", name)
+		return fmt.Errorf("the existing Node %s is not a virtual node: rename one of them", name)
 	}
 	have := net.JoinHostPort(internalIP(node), strconv.Itoa(int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)))
 	if want := net.JoinHostPort(ip, strconv.Itoa(int(port))); have != want {
-		return fmt.Errorf("Node %s still has the address %s, not that of this pod, %s", name, have, want)
+		return fmt.Errorf("the Node %s still has the address %s, not that of this pod, %s", name, have, want)
 	}
 	return nil
 }

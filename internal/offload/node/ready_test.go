@@ -35,7 +35,7 @@ func TestReadyWithItsOwnAddress(t *testing.T) {
 		missing string
 	}{
 		"nothing was read":           {true, nil, nil, "VirtualNode liqo-tenant-milan/milan was not read yet"},
-		"no Node":                    {true, virtual, nil, "Node milan does not exist yet"},
+		"no Node":                    {true, virtual, nil, "there is no Node milan yet"},
 		"the address of another pod": {true, virtual, at("10.0.0.9", 10250, nil), "has the address 10.0.0.9:10250, not that of this pod, 10.0.0.1:10250"},
 		"another port":               {true, virtual, at("10.0.0.1", 10251, nil), "10.0.0.1:10251"},
 		"a real node":                {true, virtual, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}, "is not a virtual node"},
