@@ -34,7 +34,7 @@ image:
 }}}}`
 )
 
-// TestReference: comments become descriptions, what is listed is accepted, and a second pass changes nothing.
+// TestReference: comments become descriptions, sections are required, what is listed is accepted, and a second pass changes nothing.
 func TestReference(t *testing.T) {
 	unused := []ignored{{Keys: []string{"old.key"}, Reason: "set replicas"}}
 	schema, values := node(t, schemaText), node(t, valuesText)
@@ -50,7 +50,7 @@ func TestReference(t *testing.T) {
 		for text, want := range map[string]bool{
 			`"replicas": {"type": "integer", "minimum": 0, "description": "How many pods."}`:      true,
 			`"key": {"description": "Accepted for compatibility. Without effect: set replicas."}`: true,
-			`"gone"`: false, `"version": {"type": "string", "description": "Its tag."}`: true,
+			`"required": ["image"]`: true, `"gone"`: false, `"version": {"type": "string", "description": "Its tag."}`: true,
 		} {
 			if strings.Contains(b.String(), text) != want {
 				t.Errorf("there is %s: %t, want %t in\n%s", text, !want, want, b.String())

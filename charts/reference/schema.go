@@ -18,8 +18,9 @@ type ignored struct {
 // without is the start of the description of every value without effect.
 const without = "Accepted for compatibility. Without effect: "
 
-// describe updates a schema: it sets the descriptions to the comments of the values, and replaces the values without effect by those in
-// unused. It returns an error that names the position if a value has no description, or if an object with known keys accepts other keys.
+// describe updates a schema: it sets the descriptions to the comments of the values, requires every section, and replaces the values without
+// effect by those in unused. It returns an error that names the position if a value has no description, or if an object with known keys accepts
+// other keys.
 func describe(schema, values *yaml.Node, unused []ignored) error {
 	forget(schema)
 	if err := explain(schema, values, schema, "", false); err != nil {
@@ -52,12 +53,13 @@ func forget(schema *yaml.Node) {
 	}
 }
 
-// explain sets the descriptions of the values, and returns an error for a value that is not in the schema. path is the key of the object that
-// contains the values. If shared is true, several values refer to that part of the schema, so its own descriptions stay.
+// explain sets the descriptions of the values and the required sections, and returns an error for a value that is not in the schema. path is the key of
+// the object that contains the values. If shared is true, several values refer to that part of the schema, so its own descriptions stay.
 func explain(schema, values, root *yaml.Node, path string, shared bool) error {
 	if add := get(schema, "additionalProperties"); add == nil || add.Value != "false" {
 		return fmt.Errorf("%s: the schema does not say additionalProperties: false", at(path))
 	}
+	var sections []*yaml.Node
 	for i := 0; i < len(values.Content); i += 2 {
 		key, value := values.Content[i], values.Content[i+1]
 		below := strings.TrimPrefix(path+"."+key.Value, ".")
@@ -77,6 +79,9 @@ func explain(schema, values, root *yaml.Node, path string, shared bool) error {
 			return fmt.Errorf("%s: %w", below, err)
 		}
 		if get(resolved, "properties") != nil {
+			if value.Kind == yaml.MappingNode {
+				sections = append(sections, text(key.Value))
+			}
 			if err := explain(resolved, value, root, below, shared || resolved != sub); err != nil {
 				return err
 			}
@@ -86,12 +91,22 @@ func explain(schema, values, root *yaml.Node, path string, shared bool) error {
 			return fmt.Errorf("%s: nothing in values.yaml says what it does: write a comment before it", below)
 		}
 	}
+	require(schema, sections)
 	for _, name := range names(get(schema, "properties")) {
 		if get(values, name) == nil && get(get(get(schema, "properties"), name), "description") == nil {
 			return fmt.Errorf("%s.%s is in values.schema.json and has no default in values.yaml", at(path), name)
 		}
 	}
 	return nil
+}
+
+// require sets the sections that a schema requires. Helm removes a section that a user sets to null: the schema then names it, before a template fails.
+func require(schema *yaml.Node, sections []*yaml.Node) {
+	if len(sections) == 0 {
+		drop(schema, "required")
+		return
+	}
+	set(schema, "required", &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: sections})
 }
 
 // resolve returns the definition that a schema refers to, or the schema itself if it has no reference.

@@ -46,7 +46,10 @@ func VirtualKubelet(ctx context.Context, args []string) error {
 		return fmt.Errorf("reaching this cluster: %w", err)
 	}
 	registry := newRegistry(metrics.VirtualKubelet)
-	run := func(ctx context.Context) error { return runVirtualKubelet(ctx, opts, localConfig, registry, log) }
+	state := &readiness{}
+	run := func(ctx context.Context) error {
+		return runVirtualKubelet(ctx, opts, localConfig, registry, state, log)
+	}
 	if opts.leaderElection {
 		identity, err := os.Hostname()
 		if err != nil {
@@ -54,16 +57,19 @@ func VirtualKubelet(ctx context.Context, args []string) error {
 		}
 		work := run
 		run = func(ctx context.Context) error {
-			return whenElected(ctx, localConfig, opts.tenantNamespace, opts.nodeName, identity, work)
+			return whenElected(ctx, localConfig, opts.tenantNamespace, opts.nodeName, identity, state.standBy, work)
 		}
 	}
 	// A replica on standby serves metrics too, so that monitoring does not take it for broken.
-	served := endpoints{metrics: opts.metricsAddress, gatherer: registry}
+	served := endpoints{health: opts.healthAddress, metrics: opts.metricsAddress, ready: state.ready, gatherer: registry}
 	return served.during(ctx, run)
 }
 
 // runVirtualKubelet assembles all components, and runs them until ctx ends.
-func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localConfig *rest.Config, registry prometheus.Registerer, log *slog.Logger) error {
+func runVirtualKubelet(
+	ctx context.Context, opts *virtualKubeletOptions, localConfig *rest.Config, registry prometheus.Registerer, state *readiness, log *slog.Logger,
+) error {
+	state.activate()
 	local, err := newClient(localConfig)
 	if err != nil {
 		return fmt.Errorf("making a client for this cluster: %w", err)
@@ -149,6 +155,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		state: health.State, pods: func() []client.Object { return engine.Local(reflect.PodKind) },
 	}
 
+	checks := []func() error{virtual.Ready, engine.Ready}
 	// Run all components.
 	group, ctx := errgroup.WithContext(ctx)
 	run := func(f func(context.Context) error) { group.Go(func() error { return f(ctx) }) }
@@ -181,11 +188,13 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 			return err
 		}
 		measuredNode.certificate = certificate.Leaf
+		checks = append(checks, server.Ready)
 		gate := node.NewGate(local, opts.nodeName, clock.RealClock{})
 		run(virtual.RunLease)
 		run(certificate.Run)
 		run(func(ctx context.Context) error { return server.Serve(ctx, opts.listen, gate, certificate) })
 	}
+	state.activate(checks...)
 	registry.MustRegister(metrics.Computed(measuredNode.measure))
 	log.Info("Started", "virtualNode", opts.virtualNode, "provider", opts.foreignClusterID, "server", remoteConfig.Host)
 	err = group.Wait()

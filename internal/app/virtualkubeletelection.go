@@ -26,8 +26,9 @@ const (
 var errDeposed = errors.New("the leadership was lost")
 
 // whenElected waits until this process, called identity, holds the Lease with that name, and calls run while it does. It releases
-// the Lease after run has ended, so that the next leader need not wait for its expiry.
-func whenElected(ctx context.Context, cfg *rest.Config, namespace, name, identity string, run func(context.Context) error) error {
+// the Lease after run has ended, so that the next leader need not wait for its expiry. It calls observed, which must not block, when it has
+// read who is the leader, possibly after run was called.
+func whenElected(ctx context.Context, cfg *rest.Config, namespace, name, identity string, observed func(), run func(context.Context) error) error {
 	leases, err := coordinationv1.NewForConfig(cfg)
 	if err != nil {
 		return fmt.Errorf("making a client for leases: %w", err)
@@ -58,6 +59,7 @@ func whenElected(ctx context.Context, cfg *rest.Config, namespace, name, identit
 				stop()
 			},
 			OnStoppedLeading: func() {},
+			OnNewLeader:      func(string) { observed() },
 		},
 	})
 	if err != nil {

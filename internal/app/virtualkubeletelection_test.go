@@ -24,22 +24,25 @@ func TestElectedOneAfterTheOtherOnAPIServer(t *testing.T) {
 	first, stopFirst := context.WithCancel(t.Context())
 	leads, ended := make(chan string, 2), make(chan error, 3)
 	go func() {
-		ended <- whenElected(first, cfg, "ns", "node", "first", func(ctx context.Context) error { leads <- "first"; <-ctx.Done(); return nil })
+		ended <- whenElected(first, cfg, "ns", "node", "first", func() {}, func(ctx context.Context) error { leads <- "first"; <-ctx.Done(); return nil })
 	}()
 	if who := <-leads; who != "first" {
 		t.Fatal(who)
 	}
+	standby := make(chan struct{}, 10)
+	standing := func() { standby <- struct{}{} }
 	go func() {
-		ended <- whenElected(t.Context(), cfg, "ns", "node", "second", func(context.Context) error { leads <- "second"; return broken })
+		ended <- whenElected(t.Context(), cfg, "ns", "node", "second", standing, func(context.Context) error { leads <- "second"; return broken })
 	}()
 	never, stopNever := context.WithCancel(t.Context())
 	go func() {
-		ended <- whenElected(never, cfg, "ns", "node", "third", func(context.Context) error { t.Error("elected while another leads"); return nil })
+		ended <- whenElected(never, cfg, "ns", "node", "third", func() {}, func(context.Context) error { t.Error("elected while another leads"); return nil })
 	}()
 	stopNever()
 	if err := <-ended; err != nil {
 		t.Errorf("one that was never elected ended with %v", err)
 	}
+	<-standby // while the first still leads: a rollout goes on only then
 	began := time.Now()
 	stopFirst()
 	if err := <-ended; err != nil {

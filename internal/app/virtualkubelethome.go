@@ -7,6 +7,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
@@ -70,7 +71,7 @@ func (h *homeServer) apiServer() kinds.APIServer {
 			ips = append(ips, ip)
 		}
 	}
-	slices.SortFunc(ips, func(a, b *ipamv1alpha1.IP) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	slices.SortFunc(ips, func(a, b *ipamv1alpha1.IP) int { return api.CompareAge(a, b) })
 	address, err := offload.ExposedAddress(h.own, "", ips)
 	switch {
 	case err != nil:

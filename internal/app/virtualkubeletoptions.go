@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
@@ -16,7 +17,7 @@ import (
 type virtualKubeletOptions struct {
 	virtualNode, tenantNamespace, clusterID, foreignClusterID string
 	nodeName, remoteKubeconfig, nodeIP, listen                string
-	metricsAddress                                            string
+	healthAddress, metricsAddress                             string
 	createNode, disableNetworkCheck, leaderElection           bool
 	reflectIPs, translateIPs                                  bool
 	apiServerSupport                                          bool
@@ -83,6 +84,7 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	fs.StringVar(&o.remoteKubeconfig, "remote-kubeconfig", "", "file with the identity to use in the provider")
 	fs.StringVar(&o.nodeIP, "node-ip", "", "address at which the kubelet API is reached")
 	fs.StringVar(&o.listen, "listen", ":10250", "address on which the kubelet API listens")
+	fs.StringVar(&o.healthAddress, "health-address", fmt.Sprintf(":%d", offload.KubeletHealthPort), "address of /healthz and /readyz; off when empty")
 	fs.StringVar(&o.metricsAddress, "metrics-address", "", "address on which metrics are served; none if empty")
 	fs.BoolVar(&o.createNode, "create-node", true, "make a Node")
 	fs.BoolVar(&o.disableNetworkCheck, "disable-network-check", false, "keep the Node ready while the network to the provider does not work")

@@ -13,6 +13,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/api"
 )
 
 // Reasons of a Problem.
@@ -45,7 +47,7 @@ func problem(reason, format string, args ...any) Problem {
 	return Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// older orders objects for planning: first those that already have a value, then by age, then by name. So if two objects collide,
+// older orders objects for planning: first those that already have a value, then by api.CompareAge. So if two objects collide,
 // the later one gets the problem.
 func older(a, b *metav1.ObjectMeta, aGiven, bGiven bool) int {
 	rank := func(given bool) int {
@@ -56,9 +58,7 @@ func older(a, b *metav1.ObjectMeta, aGiven, bGiven bool) int {
 	}
 	return cmp.Or(
 		cmp.Compare(rank(aGiven), rank(bGiven)),
-		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-		strings.Compare(a.Namespace, b.Namespace),
-		strings.Compare(a.Name, b.Name),
+		api.CompareAge(a, b),
 	)
 }
 

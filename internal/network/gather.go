@@ -240,7 +240,7 @@ func named(kind string, o metav1.Object) string {
 	return kind + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// byAge returns objects sorted by precedence, see compareAge.
+// byAge returns objects sorted by precedence, see api.CompareAge.
 func byAge[T any, P interface {
 	*T
 	metav1.Object
@@ -249,7 +249,7 @@ func byAge[T any, P interface {
 	for i := range objects {
 		all[i] = &objects[i]
 	}
-	slices.SortFunc(all, func(a, b P) int { return compareAge(a, b) })
+	slices.SortFunc(all, func(a, b P) int { return api.CompareAge(a, b) })
 	return all
 }
 

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/ipam"
 )
@@ -33,7 +34,7 @@ func (g *gathering) peers() []netip.Prefix {
 // configured reads the peers for which this cluster has ranges.
 func (g *gathering) configured() []Peer {
 	configurations := slices.SortedFunc(slices.Values(g.Configurations), func(a, b networkingv1beta1.Configuration) int {
-		return cmp.Or(cmp.Compare(clusterOf(&a), clusterOf(&b)), compareAge(&a, &b))
+		return cmp.Or(cmp.Compare(clusterOf(&a), clusterOf(&b)), api.CompareAge(&a, &b))
 	})
 	var peers []Peer
 	for i := range configurations {

@@ -1,10 +1,9 @@
 package network
 
 import (
-	"cmp"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
@@ -38,22 +37,16 @@ func GatewayInUse(servers []networkingv1beta1.GatewayServer, clients []networkin
 	return nil, oldest(clients, func(c *networkingv1beta1.GatewayClient) bool { return live(c) })
 }
 
-// oldest returns the object that takes precedence among those that fit, see compareAge. It is nil if none fits.
+// oldest returns the object that takes precedence among those that fit, see api.CompareAge. It is nil if none fits.
 func oldest[T any, P interface {
 	*T
 	metav1.Object
 }](all []T, fits func(P) bool) P {
 	var found P
 	for i := range all {
-		if object := P(&all[i]); fits(object) && (found == nil || compareAge(object, found) < 0) {
+		if object := P(&all[i]); fits(object) && (found == nil || api.CompareAge(object, found) < 0) {
 			found = object
 		}
 	}
 	return found
-}
-
-// compareAge orders objects by precedence: the oldest first, then by namespace and name.
-func compareAge(a, b metav1.Object) int {
-	first, second := a.GetCreationTimestamp(), b.GetCreationTimestamp()
-	return cmp.Or(first.Compare(second.Time), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }

@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/api"
@@ -42,6 +43,12 @@ const (
 
 // kubeletPort is the port where a virtual kubelet serves logs, exec and the like.
 const kubeletPort = 10250
+
+// KubeletHealthPort is the port where a virtual kubelet serves its health checks. It is the one of a kubelet.
+const KubeletHealthPort = 10248
+
+// healthPort is the name of that port in the pod.
+const healthPort = "healthz"
 
 // KubeletName returns the name of the Deployment of a VirtualNode's virtual kubelet.
 func KubeletName(virtualNode string) string {
@@ -220,7 +227,13 @@ func kubeletPod(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) corev1.
 			field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP"),
 			{Name: "VIRTUALNODE_NAME", Value: node.Name},
 		},
-		Ports: []corev1.ContainerPort{{Name: "kubelet", ContainerPort: kubeletPort, Protocol: corev1.ProtocolTCP}},
+		Ports: []corev1.ContainerPort{
+			{Name: "kubelet", ContainerPort: kubeletPort, Protocol: corev1.ProtocolTCP},
+			{Name: healthPort, ContainerPort: KubeletHealthPort, Protocol: corev1.ProtocolTCP},
+		},
+		ReadinessProbe: probe("/readyz", 2),
+		// /healthz answers whether or not the provider is reachable: a restart could not change that.
+		LivenessProbe: probe("/healthz", 20),
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
 		}},
@@ -256,6 +269,13 @@ func kubeletPod(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) corev1.
 			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{onType(corev1.NodeSelectorOpNotIn)}},
 		}},
 	}
+}
+
+// probe returns a probe of a path of the health checks.
+func probe(path string, periodSeconds int32) *corev1.Probe {
+	return &corev1.Probe{PeriodSeconds: periodSeconds, ProbeHandler: corev1.ProbeHandler{
+		HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(healthPort)},
+	}}
 }
 
 // reflectedKind is a kind, named as in the keys of VkOptionsTemplates and in the flags of virtual kubelets.

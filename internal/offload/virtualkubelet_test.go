@@ -75,6 +75,21 @@ func TestKubeletOfSeveralReplicasElectsALeader(t *testing.T) {
 	}
 }
 
+// TestKubeletIsProbed: readiness decides about rollouts, liveness does not depend on the provider. Both ask a port that the container has.
+func TestKubeletIsProbed(t *testing.T) {
+	container := Kubelet(kubeletNode(), kubeletFacts()).Spec.Template.Spec.Containers[0]
+	for path, probe := range map[string]*corev1.Probe{"/readyz": container.ReadinessProbe, "/healthz": container.LivenessProbe} {
+		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != path {
+			t.Fatalf("%s is not probed: %+v", path, probe)
+		}
+		if !slices.ContainsFunc(container.Ports, func(p corev1.ContainerPort) bool {
+			return p.Name == probe.HTTPGet.Port.StrVal && p.ContainerPort == KubeletHealthPort
+		}) {
+			t.Errorf("%s is probed at %v, the ports are %+v", path, probe.HTTPGet.Port, container.Ports)
+		}
+	}
+}
+
 func TestKubeletIsGivenItsIdentityAlone(t *testing.T) {
 	pod := Kubelet(kubeletNode(), kubeletFacts()).Spec.Template.Spec
 	if len(pod.Volumes) != 1 || pod.Volumes[0].Secret == nil || pod.Volumes[0].Secret.SecretName != "kubeconfig-resourceslice-milan" {

@@ -107,8 +107,8 @@ func SetCondition(node *offloadingv1beta1.VirtualNode, t offloadingv1beta1.Virtu
 	node.Status.Conditions = append(node.Status.Conditions, want)
 }
 
-// Namesake returns the oldest VirtualNode of another namespace that has the name of node and is older than node, nil if there is none. At equal age the
-// first namespace by name counts as older. Nodes are cluster-scoped, so the oldest VirtualNode owns the Node of that name until the VirtualNode is gone.
+// Namesake returns the oldest VirtualNode of another namespace that has the name of node and is older than node, nil if there is none (see
+// api.CompareAge). Nodes are cluster-scoped, so the oldest VirtualNode owns the Node of that name until the VirtualNode is gone.
 func Namesake(nodes []offloadingv1beta1.VirtualNode, node *offloadingv1beta1.VirtualNode) *offloadingv1beta1.VirtualNode {
 	first := node
 	for i := range nodes {
@@ -116,7 +116,7 @@ func Namesake(nodes []offloadingv1beta1.VirtualNode, node *offloadingv1beta1.Vir
 		if other.Name != node.Name || other.Namespace == node.Namespace {
 			continue
 		}
-		if c := other.CreationTimestamp.Compare(first.CreationTimestamp.Time); c < 0 || c == 0 && other.Namespace < first.Namespace {
+		if api.CompareAge(other, first) < 0 {
 			first = other
 		}
 	}

@@ -1,7 +1,6 @@
 package peering
 
 import (
-	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -107,7 +106,7 @@ func claimsOf(policy SharingPolicy, facts SharingFacts, shares map[types.Namespa
 	tenants := map[string]*authv1beta1.Tenant{}
 	for i := range facts.Tenants {
 		tenant := &facts.Tenants[i]
-		if first := tenants[tenant.Namespace]; tenant.DeletionTimestamp.IsZero() && (first == nil || CompareAge(tenant, first) < 0) {
+		if first := tenants[tenant.Namespace]; tenant.DeletionTimestamp.IsZero() && (first == nil || api.CompareAge(tenant, first) < 0) {
 			tenants[tenant.Namespace] = tenant
 		}
 	}
@@ -115,7 +114,7 @@ func claimsOf(policy SharingPolicy, facts SharingFacts, shares map[types.Namespa
 	for i := range facts.Slices {
 		ordered[i] = &facts.Slices[i]
 	}
-	slices.SortFunc(ordered, func(a, b *authv1beta1.ResourceSlice) int { return CompareAge(a, b) })
+	slices.SortFunc(ordered, func(a, b *authv1beta1.ResourceSlice) int { return api.CompareAge(a, b) })
 	var claims []*claim
 	count := map[string]int{}
 	for _, slice := range ordered {
@@ -222,20 +221,14 @@ func capsOf(offers []sharingv1alpha1.ResourceOffer) map[string]corev1.ResourceLi
 	return caps
 }
 
-// CompareAge orders objects by age, then by name. Of several objects where one is expected, the first in this order counts.
-func CompareAge(a, b metav1.Object) int {
-	ta, tb := a.GetCreationTimestamp(), b.GetCreationTimestamp()
-	return cmp.Or(ta.Compare(tb.Time), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
-}
-
-// eldest returns the object that counts of several where one is expected, see CompareAge; nil when there is none.
+// eldest returns the object that counts of several where one is expected, see api.CompareAge; nil when there is none.
 func eldest[T any, P interface {
 	*T
 	metav1.Object
 }](all []T) P {
 	var first P
 	for i := range all {
-		if object := P(&all[i]); first == nil || CompareAge(object, first) < 0 {
+		if object := P(&all[i]); first == nil || api.CompareAge(object, first) < 0 {
 			first = object
 		}
 	}

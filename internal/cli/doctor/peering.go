@@ -65,7 +65,7 @@ func (c *Cluster) elder(tenant *authv1beta1.Tenant) (out *authv1beta1.Tenant) {
 	for i := range c.Tenants {
 		other := &c.Tenants[i]
 		same := other.Spec.ClusterID == tenant.Spec.ClusterID || other.Namespace == tenant.Namespace
-		if same && other.DeletionTimestamp == nil && peering.CompareAge(other, tenant) < 0 && (out == nil || peering.CompareAge(other, out) < 0) {
+		if same && other.DeletionTimestamp == nil && api.CompareAge(other, tenant) < 0 && (out == nil || api.CompareAge(other, out) < 0) {
 			out = other
 		}
 	}

@@ -187,6 +187,46 @@ func TestNullRemovesAValue(t *testing.T) {
 	}
 }
 
+// TestNullForASection: a map of values.yaml may be set to null if it has no keys of its own, such as labels. A section, whose keys the templates need, is
+// refused by its name. No map leads to an error of a template.
+func TestNullForASection(t *testing.T) {
+	chart, err := Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	var walk func(path string, values map[string]any)
+	walk = func(path string, values map[string]any) {
+		for name, value := range values {
+			below, isMap := value.(map[string]any)
+			if !isMap {
+				continue
+			}
+			key := strings.TrimPrefix(path+"."+name, ".")
+			given, err := UserValues(nil, []string{"discovery.config.clusterID=rome", key + "=null"}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = Render(chart, "liqo", install.DropNulls(given, chart.Values))
+			above := "at '" + strings.ReplaceAll("."+path, ".", "/") + "'"
+			if path == "" {
+				above = "at ''"
+			}
+			if err != nil && !(strings.Contains(err.Error(), above) && strings.Contains(err.Error(), "'"+name+"'")) {
+				t.Errorf("%s=null: %v, want one that names it", key, err)
+			}
+			if err != nil {
+				refused++
+			}
+			walk(key, below)
+		}
+	}
+	walk("", chart.Values)
+	if refused < 50 {
+		t.Errorf("only %d sections are refused", refused)
+	}
+}
+
 // TestSchemaHoldsTheDefaults: of the types that the schema says, each takes its default, refuses another type by name, and is described.
 func TestSchemaHoldsTheDefaults(t *testing.T) {
 	chart, err := Chart("")

@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -144,7 +143,7 @@ func (r *configurations) only(ctx context.Context, c *networkingv1beta1.Configur
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
-		if other.UID != c.UID && cmp.Or(other.CreationTimestamp.Compare(c.CreationTimestamp.Time), cmp.Compare(other.Namespace, c.Namespace), cmp.Compare(other.Name, c.Name)) < 0 {
+		if other.UID != c.UID && api.CompareAge(other, c) < 0 {
 			return fmt.Errorf("there is Configuration %s/%s about cluster %s already: %w", other.Namespace, other.Name, cluster, errRefused)
 		}
 	}

@@ -257,7 +257,7 @@ func (r *gateways) rival(ctx context.Context, g *gateway) error {
 		if other.GetUID() == g.UID {
 			return nil
 		}
-		older := precedence(other, g.object) < 0
+		older := api.CompareAge(other, g.object) < 0
 		if kind == g.kind && !older || kind != g.kind && g.server != nil {
 			return nil
 		}
@@ -274,12 +274,6 @@ func (r *gateways) rival(ctx context.Context, g *gateway) error {
 		}
 	}
 	return nil
-}
-
-// precedence is negative if gateway a takes precedence over gateway b of the same kind and namespace: the older one does, then the first by
-// name.
-func precedence(a, b client.Object) int {
-	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()))
 }
 
 // finalize deletes the ClusterRoleBinding of the gateway, which garbage collection does not delete because it has no owner reference.

@@ -221,10 +221,10 @@ func (r *networkRequests) gateways(ctx context.Context, namespace, peer string) 
 	var server *networkingv1beta1.GatewayServer
 	var dialler *networkingv1beta1.GatewayClient
 	if len(servers.Items) > 0 {
-		server = new(slices.MinFunc(servers.Items, func(a, b networkingv1beta1.GatewayServer) int { return precedence(&a, &b) }))
+		server = new(slices.MinFunc(servers.Items, func(a, b networkingv1beta1.GatewayServer) int { return api.CompareAge(&a, &b) }))
 	}
 	if len(clients.Items) > 0 {
-		dialler = new(slices.MinFunc(clients.Items, func(a, b networkingv1beta1.GatewayClient) int { return precedence(&a, &b) }))
+		dialler = new(slices.MinFunc(clients.Items, func(a, b networkingv1beta1.GatewayClient) int { return api.CompareAge(&a, &b) }))
 	}
 	return server, dialler, nil
 }

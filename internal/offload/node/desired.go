@@ -4,7 +4,9 @@ package node
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -207,6 +209,31 @@ func conditions(have, want []corev1.NodeCondition, now time.Time) []corev1.NodeC
 
 // foreign tells whether a Node with our name is not a virtual node.
 func foreign(n *corev1.Node) bool { return n.Labels[api.LabelType] != api.TypeVirtualNode }
+
+// leadsTo returns nil if the Node of that name is a virtual node whose kubelet API is at that address and port. node is nil if it does not exist.
+func leadsTo(node *corev1.Node, name, ip string, port int32) error {
+	switch {
+	case node == nil:
+		return fmt.Errorf("there is no Node %s yet", name)
+	case foreign(node):
+		return fmt.Errorf("the existing Node %s is not a virtual node: rename one of them", name)
+	}
+	have := net.JoinHostPort(internalIP(node), strconv.Itoa(int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)))
+	if want := net.JoinHostPort(ip, strconv.Itoa(int(port))); have != want {
+		return fmt.Errorf("the Node %s still has the address %s, not that of this pod, %s", name, have, want)
+	}
+	return nil
+}
+
+// internalIP returns the internal address of a Node, empty if it has none.
+func internalIP(node *corev1.Node) string {
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			return a.Address
+		}
+	}
+	return ""
+}
 
 // portOf returns the port of a listen address, host:port.
 func portOf(listen string) (int32, error) {

@@ -113,6 +113,18 @@ func (n *Node) Object() *corev1.Node {
 	return have
 }
 
+// Ready returns nil while the Node object leads clients to this process, or if there is none to maintain and the VirtualNode was read. Otherwise the
+// error says what is missing. The conditions of the Node, such as whether the provider is reachable, do not matter.
+func (n *Node) Ready() error {
+	switch {
+	case n.VirtualNode() == nil:
+		return fmt.Errorf("VirtualNode %s/%s was not read yet", n.opts.Namespace, n.opts.Virtual)
+	case !n.opts.Create:
+		return nil
+	}
+	return leadsTo(n.Object(), n.opts.Name, n.opts.IP, n.port)
+}
+
 // Exists returns a channel that is closed when the Node object exists for the first time.
 func (n *Node) Exists() <-chan struct{} { return n.exists }
 

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +45,8 @@ type Server struct {
 	proxy *httputil.ReverseProxy
 	stats *stats
 	log   *slog.Logger
+	// listening is true while Serve accepts connections.
+	listening atomic.Bool
 }
 
 // NewServer returns the kubelet API of a node. pods.Local returns the node's pods for kind, and identity gives access to the provider's API server.
@@ -240,10 +243,23 @@ func plainError(resp *http.Response) error {
 	return nil
 }
 
+// Ready returns nil while the kubelet API accepts connections.
+func (s *Server) Ready() error {
+	if !s.listening.Load() {
+		return errors.New("the kubelet API does not listen yet")
+	}
+	return nil
+}
+
 // Serve serves the kubelet API on listen, protected by gate, until ctx ends and then returns nil.
 func (s *Server) Serve(ctx context.Context, listen string, gate *Gate, certificate *Certificate) error {
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return fmt.Errorf("serving the kubelet API: %w", err)
+	}
+	s.listening.Store(true)
+	defer s.listening.Store(false)
 	server := &http.Server{
-		Addr:              listen,
 		Handler:           gate.Wrap(s.Handler()),
 		ReadHeaderTimeout: 10 * time.Second,
 		TLSConfig: &tls.Config{
@@ -255,7 +271,7 @@ func (s *Server) Serve(ctx context.Context, listen string, gate *Gate, certifica
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	err := server.ListenAndServeTLS("", "")
+	err = server.ServeTLS(listener, "", "")
 	if errors.Is(err, http.ErrServerClosed) && ctx.Err() != nil {
 		return nil
 	}

@@ -149,6 +149,9 @@ type Engine struct {
 	// wrote is the time of the last write for a kind that does not yield, in nanoseconds since the Unix epoch.
 	wrote atomic.Int64
 
+	// ready is true once Ready has returned nil.
+	ready atomic.Bool
+
 	mu    sync.Mutex
 	twins map[string]*twin // by local namespace
 }

@@ -1,26 +1,16 @@
 package reflect
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // Resource is a set of objects to watch in a cluster.
@@ -75,6 +65,8 @@ type store struct {
 	// index maps each index value to the names of the objects that have it.
 	index  map[string]map[types.NamespacedName]struct{}
 	synced bool
+	// answered tells that the API server gave a complete list, or refused one.
+	answered bool
 	// version is the resource version of the last list or watch event.
 	version string
 	// written are the objects that our own writes changed since the current list was requested. That list may be older than the write.
@@ -93,13 +85,6 @@ func newStore(r Resource, changed func(key types.NamespacedName, before, now cli
 		objects: map[types.NamespacedName]client.Object{}, index: map[string]map[types.NamespacedName]struct{}{},
 		since: map[types.NamespacedName]arrival{}, written: map[types.NamespacedName]struct{}{},
 	}
-}
-
-// listing records that a list is requested now: it will contain all earlier writes.
-func (s *store) listing() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.written)
 }
 
 // arrivedAt returns when the object was first observed, the zero time if there is no such object or now is not set.
@@ -205,6 +190,13 @@ func (s *store) hasSynced() bool {
 	return s.synced
 }
 
+// hasAnswer tells whether the API server gave a complete list or refused one, at any time.
+func (s *store) hasAnswer() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.answered
+}
+
 // refuse records a refused read and returns the time of the first one. A refused list also makes the store incomplete.
 func (s *store) refuse(list bool) time.Time {
 	if s.refusals == nil {
@@ -296,107 +288,6 @@ func (s *store) removed(obj client.Object) {
 	}
 }
 
-// Add implements cache.ReflectorStore.
-func (s *store) Add(obj any) error { return s.Update(obj) }
-
-// Update implements cache.ReflectorStore.
-func (s *store) Update(obj any) error {
-	o, ok := obj.(client.Object)
-	if !ok {
-		return fmt.Errorf("taking a watch event: %T is not an object", obj)
-	}
-	key := client.ObjectKeyFromObject(o)
-	s.mu.Lock()
-	s.version = o.GetResourceVersion()
-	// The response to our own write may be more recent than this event.
-	before := s.objects[key]
-	if before == nil || !after(before.GetResourceVersion(), o.GetResourceVersion()) {
-		s.put(key, s.strip(o))
-	}
-	now := s.objects[key]
-	s.mu.Unlock()
-	s.changed(key, before, now)
-	s.announce(key, before, now)
-	return nil
-}
-
-// Delete implements cache.ReflectorStore.
-func (s *store) Delete(obj any) error {
-	o, ok := obj.(client.Object)
-	if !ok {
-		return fmt.Errorf("taking a watch event: %T is not an object", obj)
-	}
-	key := client.ObjectKeyFromObject(o)
-	s.mu.Lock()
-	s.version = o.GetResourceVersion()
-	before := s.objects[key]
-	s.put(key, nil)
-	s.mu.Unlock()
-	s.changed(key, before, nil)
-	return nil
-}
-
-// Replace implements cache.ReflectorStore. It accepts the list whatever its version. After a restore of etcd from a backup, versions are lower than
-// before, and an equal version may be another state of an object.
-func (s *store) Replace(list []any, version string) error {
-	fresh := make(map[types.NamespacedName]client.Object, len(list))
-	for _, item := range list {
-		o, ok := item.(client.Object)
-		if !ok {
-			return fmt.Errorf("taking a list: %T is not an object", item)
-		}
-		fresh[client.ObjectKeyFromObject(o)] = s.strip(o)
-	}
-	s.mu.Lock()
-	old, first, told := s.objects, !s.synced, s.version
-	for key := range s.written { // written after the API server made the list
-		if have := old[key]; have != nil && after(have.GetResourceVersion(), version) {
-			fresh[key] = have
-		}
-	}
-	clear(s.written)
-	s.objects, s.index = map[types.NamespacedName]client.Object{}, map[string]map[types.NamespacedName]struct{}{}
-	for key, obj := range fresh {
-		s.put(key, obj)
-	}
-	for key := range s.since {
-		if fresh[key] == nil {
-			delete(s.since, key)
-		}
-	}
-	s.synced, s.version = true, version
-	s.mu.Unlock()
-	for key, have := range old {
-		if fresh[key] == nil {
-			s.changed(key, have, nil)
-		}
-	}
-	for key, obj := range fresh {
-		// An object stored by our own write may contain earlier changes by others. No watch event reported those, so compare versions, not only
-		// content.
-		if have := old[key]; have == nil || after(have.GetResourceVersion(), told) || !equality.Semantic.DeepEqual(have, obj) {
-			s.changed(key, have, obj)
-			s.announce(key, have, obj)
-		}
-	}
-	s.allow()
-	if first {
-		s.complete()
-	}
-	return nil
-}
-
-// Resync implements cache.ReflectorStore. It does nothing: every change is already reported when it happens.
-func (s *store) Resync() error { return nil }
-
-// Bookmark implements cache.ReflectorBookmarkStore.
-func (s *store) Bookmark(version string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.version = version
-	return nil
-}
-
 // strip removes the fields of obj that are never read.
 func (s *store) strip(obj client.Object) client.Object {
 	obj.SetManagedFields(nil)
@@ -413,72 +304,4 @@ func after(a, b string) bool {
 	}
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order > 0
-}
-
-// heed records a forbidden list or watch and returns err unchanged.
-func (s *store) heed(err error) error {
-	if apierrors.IsForbidden(err) {
-		s.refuse(true)
-	}
-	return err
-}
-
-// watchInto keeps s up to date with the objects of namespace (all namespaces if empty) until ctx ends. Its first list is never older than the call.
-func watchInto(ctx context.Context, c client.WithWatch, namespace string, s *store) error {
-	gvk, err := apiutil.GVKForObject(s.resource.Object, c.Scheme())
-	if err != nil {
-		return fmt.Errorf("watching %T: %w", s.resource.Object, err)
-	}
-	newList := func() (client.ObjectList, error) {
-		list, err := c.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-		if err != nil {
-			return nil, err
-		}
-		typed, ok := list.(client.ObjectList)
-		if !ok {
-			return nil, errors.New("its list is not a list")
-		}
-		return typed, nil
-	}
-	if _, err := newList(); err != nil {
-		return fmt.Errorf("watching %s: %w", gvk.Kind, err)
-	}
-	// A list served from an old cache would restore deleted objects. It would also hide new objects and our own writes.
-	present := func(o metav1.ListOptions) metav1.ListOptions {
-		if o.Continue == "" {
-			s.listing()
-			o.ResourceVersion = ""
-		}
-		return o
-	}
-	restrict := func(o metav1.ListOptions) *client.ListOptions {
-		o.LabelSelector, o.FieldSelector = s.resource.Labels, s.resource.Fields
-		return &client.ListOptions{Namespace: namespace, Limit: o.Limit, Continue: o.Continue, Raw: &o}
-	}
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list, err := newList()
-			if err != nil {
-				return nil, err
-			}
-			return list, s.heed(c.List(ctx, list, restrict(present(o))))
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			list, err := newList()
-			if err != nil {
-				return nil, err
-			}
-			if o.SendInitialEvents != nil && *o.SendInitialEvents {
-				o = present(o)
-			}
-			w, err := c.Watch(ctx, list, restrict(o))
-			return w, s.heed(err)
-		},
-	}
-	r := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, c), s.resource.Object, s, cache.ReflectorOptions{
-		Name:    gvk.Kind + " " + namespace,
-		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 8, Cap: 10 * time.Second, Jitter: 0.5},
-	})
-	r.RunWithContext(ctx)
-	return nil
 }

@@ -50,18 +50,24 @@ type twin struct {
 	beside map[*reflector][]*store
 }
 
-// settle starts and stops the watches in the provider according to the NamespaceMap and the provider's health.
-func (e *Engine) settle(ctx context.Context) {
+// wanted returns the mappings of the local namespaces whose remote namespaces have to be watched now.
+func (e *Engine) wanted() map[string]offload.Mapping {
 	want := map[string]offload.Mapping{}
-	if e.opts.Health.State().Up && e.nsmap.hasSynced() {
-		if m := e.namespaceMap(); m != nil {
-			for local := range m.Status.CurrentMapping {
-				if at := offload.MappingOf(m, local); at.Namespace != "" {
-					want[local] = at
-				}
-			}
+	m := e.namespaceMap()
+	if m == nil || !e.opts.Health.State().Up || !e.nsmap.hasSynced() {
+		return want
+	}
+	for local := range m.Status.CurrentMapping {
+		if at := offload.MappingOf(m, local); at.Namespace != "" {
+			want[local] = at
 		}
 	}
+	return want
+}
+
+// settle starts and stops the watches in the provider according to the NamespaceMap and the provider's health.
+func (e *Engine) settle(ctx context.Context) {
+	want := e.wanted()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for local, t := range e.twins {

@@ -236,4 +236,39 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 	if err := rome.List(t.Context(), &corev1.SecretList{}, client.InNamespace("local")); err == nil {
 		t.Error("it reads Secrets of the provider")
 	}
+
+	// It reads all Secrets of its namespace. So nobody else creates the token of an account there, and who brings another Secret is warned.
+	for _, in := range []string{"shop-rome", "local"} {
+		err := admin.Create(t.Context(), unlabelled(secret(func(s *corev1.Secret) { token(s); s.Namespace = in })))
+		if (err == nil) != (in == "local") || err != nil && !strings.Contains(err.Error(), "in remote namespaces, where the consumer reads them") {
+			t.Errorf("a token of an account by an administrator, in namespace %s: %v", in, err)
+		}
+	}
+	heard := make(warnings, 100)
+	cautious := rest.CopyConfig(config)
+	cautious.WarningHandler = heard
+	provider := apitesting.Client(t, cautious)
+	apitesting.Eventually(t, within, "a warning about a Secret of the provider", func() error {
+		if err := provider.Create(t.Context(), unlabelled(secret(nil))); err != nil {
+			return err
+		}
+		select {
+		case text := <-heard:
+			if !strings.Contains(text, "belongs to cluster 'rome', which reads all Secrets in it") {
+				t.Errorf("warned of %q", text)
+			}
+			return nil
+		default:
+			return errors.New("there was none")
+		}
+	})
+	if err := provider.Create(t.Context(), secret(nil)); err != nil || len(heard) > 0 {
+		t.Errorf("a Secret of the consumer: %v, %d warnings", err, len(heard))
+	}
 }
+
+// warnings receives the warnings of an API server.
+type warnings chan string
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w warnings) HandleWarningHeader(_ int, _ string, text string) { w <- text }

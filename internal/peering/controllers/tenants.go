@@ -58,7 +58,7 @@ func (p *providerSide) tenantOf(ctx context.Context, namespace string) (*authv1b
 }
 
 // older reports whether a is older than b; if both have the same age, the name decides.
-func older(a, b client.Object) bool { return peering.CompareAge(a, b) < 0 }
+func older(a, b client.Object) bool { return api.CompareAge(a, b) < 0 }
 
 // tenants admits consumers: it verifies their proof of identity, has their certificate signed and creates their role bindings.
 type tenants struct {

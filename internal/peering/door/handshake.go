@@ -280,7 +280,7 @@ func oldestTenant(ctx context.Context, reader client.Reader, consumer string, op
 	}
 	var first *authv1beta1.Tenant
 	for i := range list.Items {
-		if tenant := &list.Items[i]; tenant.Spec.ClusterID == consumer && (first == nil || peering.CompareAge(tenant, first) < 0) {
+		if tenant := &list.Items[i]; tenant.Spec.ClusterID == consumer && (first == nil || api.CompareAge(tenant, first) < 0) {
 			first = tenant
 		}
 	}

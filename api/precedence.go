@@ -1,0 +1,13 @@
+package api
+
+import (
+	"cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// CompareAge orders objects by age, then by namespace and name. Of several objects where one is expected, the first in this order counts.
+func CompareAge(a, b metav1.Object) int {
+	first, second := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	return cmp.Or(first.Compare(second.Time), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+}

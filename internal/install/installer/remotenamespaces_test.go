@@ -1,0 +1,63 @@
+package installer
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// validations returns the expressions of a ValidatingAdmissionPolicy that the chart renders.
+func validations(t *testing.T, values, policy string) []string {
+	t.Helper()
+	list, _, err := unstructured.NestedSlice(find(t, render(t, values), "ValidatingAdmissionPolicy", policy).Object, "spec", "validations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, validation := range list {
+		expression, _, err := unstructured.NestedString(validation.(map[string]any), "expression")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, expression)
+	}
+	return out
+}
+
+// TestUnlistedAccountsGiveNoToken: a pod that names no account has account default. Where default is not accepted, such a pod must ask for no token.
+func TestUnlistedAccountsGiveNoToken(t *testing.T) {
+	for accounts, want := range map[string]bool{"[default]": false, "[operator, default]": false, `["*"]`: false, "[operator]": true, "[]": true} {
+		expressions := validations(t, minimal+"\noffloading: {podPolicy: {serviceAccounts: "+accounts+"}}", "liqo-shadowpod-host")
+		found := slices.ContainsFunc(expressions, func(e string) bool {
+			return strings.Contains(e, "automountServiceAccountToken.orValue(true) == false") && strings.Contains(e, "!has(s.serviceAccountToken)")
+		})
+		if found != want {
+			t.Errorf("accounts %s: tokens of account default are refused: %v, want %v", accounts, found, want)
+		}
+	}
+}
+
+// TestSecretsOfTheProviderInRemoteNamespaces: consumers read all Secrets there. Tokens of accounts are refused for everybody, others are warned of.
+func TestSecretsOfTheProviderInRemoteNamespaces(t *testing.T) {
+	for values, want := range map[string]bool{minimal: false, minimal + "\nopenshiftConfig: {enabled: true}": true} {
+		others := slices.Contains(validations(t, values, "liqo-copies-secret"), "variables.others")
+		if others != want {
+			t.Errorf("%s: others than the consumer may create tokens of accounts: %v", values, others)
+		}
+	}
+	objects := render(t, minimal)
+	binding := find(t, objects, "ValidatingAdmissionPolicyBinding", "liqo-secret-readers")
+	actions, _, _ := unstructured.NestedStringSlice(binding.Object, "spec", "validationActions")
+	if !slices.Equal(actions, []string{"Warn"}) {
+		t.Errorf("a Secret of the provider in a remote namespace leads to %v", actions)
+	}
+	policy := find(t, objects, "ValidatingAdmissionPolicy", "liqo-secret-readers")
+	selects, _, _ := unstructured.NestedSlice(policy.Object, "spec", "matchConstraints", "namespaceSelector", "matchExpressions")
+	for key, operator := range map[string]string{"liqo.io/remote-cluster-id": "Exists", "liqo.io/tenant-namespace": "DoesNotExist"} {
+		if !slices.ContainsFunc(selects, func(s any) bool { m := s.(map[string]any); return m["key"] == key && m["operator"] == operator }) {
+			t.Errorf("the policy selects namespaces by %v, want %s %s", selects, key, operator)
+		}
+	}
+}
