@@ -140,9 +140,9 @@ func (p *portables) apiClient(ctx context.Context) error {
 		return err
 	}
 	// The pod asks a path of its own namespace as its own account.
-	ask := func(host, group, resource string) (string, error) {
+	ask := func(host, group, what string) (string, error) {
 		said, err := p.in("client", "sh", "-c", fmt.Sprintf(
-			`testserver curl -s -H "Authorization: Bearer $(cat %stoken)" https://%s/%s/namespaces/$(cat %snamespace)/%s`, mount, host, group, mount, resource))
+			`testserver curl -s -H "Authorization: Bearer $(cat %stoken)" https://%s/%s/namespaces/$(cat %snamespace)/%s`, mount, host, group, mount, what))
 		return strings.ReplaceAll(said, " ", ""), err
 	}
 	var problems []error
