@@ -200,7 +200,7 @@ func networkStates(w *doctorWorld) []brokenState {
 			},
 			first: "Network pod-cidr in namespace liqo (10.1.0.0/16) and Network turin-pod in namespace tenant-of-turin (10.1.128.0/17) overlap",
 			cure:  "disconnect the peer that has the range (liqoctl network reset --remote-kubeconfig FILE: its traffic stops) and connect it again",
-			// The command needs the other cluster.
+			// The command needs the other cluster; TestCuresBetweenClusters executes it for other ranges.
 			cured: w.back(w.remapped),
 		},
 		{
@@ -210,7 +210,7 @@ func networkStates(w *doctorWorld) []brokenState {
 			},
 			first: "the installation was told the pod range 10.9.0.0/16, the Networks have 10.1.0.0/16, 10.2.0.0/16",
 			cure:  "liqoctl upgrade --pod-cidr 10.1.0.0/16,10.2.0.0/16",
-			// The upgrade waits for pods.
+			// TestUpgradeCuresOnAPIServer executes the command on an installation.
 			cured: w.back(w.told),
 		},
 		{
