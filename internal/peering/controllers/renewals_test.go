@@ -74,12 +74,13 @@ func renewsAgain(t *testing.T, rome, milan *cluster) {
 	t.Helper()
 	const life = 3 * time.Second
 	subject := peering.ResourceSliceSubject("milan", rome.id)
+	name := pkix.Name{CommonName: subject.User, Organization: []string{subject.Group}}
 	identity := &authv1beta1.Identity{ObjectMeta: rome.meta(milan, "resourceslice-milan")}
 	for round := range 3 {
 		// The certificate that is kept is still good.
 		milan.delete(t, &corev1.Secret{ObjectMeta: milan.meta(rome, peering.CertificateSecretName("milan"))})
 		began := milan.now().Truncate(time.Second)
-		short, err := milan.authority.Certificate(rome.signer(t).Public(), pkix.Name{CommonName: subject.User, Organization: []string{subject.Group}}, began, began.Add(life))
+		short, err := milan.authority.Certificate(rome.signer(t).Public(), name, began, began.Add(life))
 		if err != nil {
 			t.Fatal(err)
 		}
