@@ -306,6 +306,30 @@ func TestInvariantsNameRealTests(t *testing.T) {
 	}
 }
 
+// TestInvariantsNameRealStories does that for stories: each one is told somewhere in test/scenario.
+func TestInvariantsNameRealStories(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root(t), "docs", "invariants.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for _, found := range regexp.MustCompile(`(?:\.Tell\(t, |story\.Named\{Name: )"([a-z]+)"`).FindAllStringSubmatch(testsBelow(t, "test/scenario"), -1) {
+		told[found[1]] = true
+	}
+	stories := 0
+	for _, found := range regexp.MustCompile(`\bstor(?:y|ies) ([a-z]+(?:, [a-z]+)*)`).FindAllStringSubmatch(string(text), -1) {
+		for name := range strings.SplitSeq(found[1], ", ") {
+			stories++
+			if !told[name] {
+				t.Errorf("docs/invariants.md names story %s, which test/scenario does not tell", name)
+			}
+		}
+	}
+	if stories == 0 {
+		t.Fatal("docs/invariants.md names no story")
+	}
+}
+
 // testsBelow is the text of all tests in a folder and those below it.
 func testsBelow(t *testing.T, folder string) string {
 	t.Helper()

@@ -91,7 +91,7 @@ func installationStates(w *doctorWorld) []brokenState {
 			},
 			first: "-n liqo daemonset/liqo-fabric: component of version v0.0.1, the installation is",
 			cure:  "finish the upgrade: liqoctl upgrade",
-			// The upgrade waits for pods.
+			// TestUpgradeCuresOnAPIServer executes the command on an installation.
 			cured: w.back(w.fabric),
 		},
 		{
@@ -100,8 +100,8 @@ func installationStates(w *doctorWorld) []brokenState {
 				w.change(w.manager, func() { delete(w.manager.Labels, labelVersion) })
 			},
 			first: "the Deployment of the controller manager has no label with the version",
-			cure:  "install with liqoctl or the chart",
-			// The installation waits for pods.
+			cure:  "liqoctl upgrade sets it",
+			// TestUpgradeCuresOnAPIServer executes the command on an installation.
 			cured: w.back(w.manager),
 		},
 		{
@@ -114,7 +114,7 @@ func installationStates(w *doctorWorld) []brokenState {
 			},
 			first: "liqoctl-on-a-laptop changed the installation in namespace liqo and ended before it was done",
 			cure:  "run the command that was interrupted again; if it is not known: liqoctl upgrade, which first completes or undoes what was begun",
-			// The command waits for pods, and releases the lock at its end.
+			// TestUpgradeCuresOnAPIServer executes the command on an installation.
 			cured: w.back(w.lock),
 		},
 		{
@@ -133,7 +133,7 @@ func installationStates(w *doctorWorld) []brokenState {
 			},
 			first: "custom resource definition vkoptionstemplates.offloading.liqo.io is missing",
 			cure:  "liqoctl upgrade brings the definitions of this version",
-			// The upgrade waits for pods.
+			// TestUpgradeCuresOnAPIServer executes the command on an installation.
 			cured: func() {
 				crd.ResourceVersion, crd.UID, crd.DeletionTimestamp, crd.Finalizers, crd.Status = "", "", nil, nil, apiextensionsv1.CustomResourceDefinitionStatus{}
 				create(w.t, w.client, crd)
@@ -200,7 +200,7 @@ func networkStates(w *doctorWorld) []brokenState {
 			},
 			first: "Network pod-cidr in namespace liqo (10.1.0.0/16) and Network turin-pod in namespace tenant-of-turin (10.1.128.0/17) overlap",
 			cure:  "disconnect the peer that has the range (liqoctl network reset --remote-kubeconfig FILE: its traffic stops) and connect it again",
-			// The command needs the other cluster.
+			// The command needs the other cluster; TestCuresBetweenClusters executes it for other ranges.
 			cured: w.back(w.remapped),
 		},
 		{
@@ -210,7 +210,7 @@ func networkStates(w *doctorWorld) []brokenState {
 			},
 			first: "the installation was told the pod range 10.9.0.0/16, the Networks have 10.1.0.0/16, 10.2.0.0/16",
 			cure:  "liqoctl upgrade --pod-cidr 10.1.0.0/16,10.2.0.0/16",
-			// The upgrade waits for pods.
+			// TestUpgradeCuresOnAPIServer executes the command on an installation.
 			cured: w.back(w.told),
 		},
 		{

@@ -58,7 +58,7 @@ func (w *doctorWorld) rightsAre(want bool) {
 
 func identityStates(w *doctorWorld) []brokenState {
 	const again = "liqoctl authenticate --remote-kubeconfig FILE, with the kubeconfig of cluster turin, "
-	// liqoctl authenticate needs the other cluster.
+	// liqoctl authenticate needs the other cluster; TestCuresBetweenClusters executes it.
 	authenticated := w.back(w.identity, w.secret)
 	return []brokenState{
 		{
@@ -177,7 +177,7 @@ func tenantStates(w *doctorWorld) []brokenState {
 			},
 			first: "Tenant turin in namespace tenant-of-turin is not admitted: BadSignature, the signature is of another key",
 			cure:  "the consumer does the handshake again with liqoctl authenticate",
-			// The consumer is another cluster.
+			// The consumer is another cluster; TestCuresBetweenClusters executes the command there.
 			cured: w.back(w.tenant),
 		},
 		{

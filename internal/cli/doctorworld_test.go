@@ -240,19 +240,24 @@ func microTime(at time.Time) *metav1.MicroTime {
 	return &out
 }
 
-// certificateBetween returns a self-signed certificate for a time.
+// certificateBetween returns a self-signed certificate for a time, from now on.
 func (w *doctorWorld) certificateBetween(from, until time.Duration) []byte {
 	w.t.Helper()
+	now := time.Now()
+	return certificateFor(w.t, now.Add(from), now.Add(until))
+}
+
+// certificateFor returns a self-signed certificate for a time.
+func certificateFor(t *testing.T, from, until time.Time) []byte {
+	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(until),
-	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotBefore: from, NotAfter: until}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }

@@ -24,11 +24,11 @@ import (
 	"liqo.io/liqo/internal/version"
 )
 
-// bare is an API server with one node and a namespace for the installation, made by kubeadm.
-func bare(t *testing.T) (liqoctl func(ctx context.Context, command string) (int, string), c client.Client) {
+// bareServer is an API server with one node and a namespace for the installation, made by kubeadm.
+func bareServer(t *testing.T) (kubeconfig string, c client.Client) {
 	t.Helper()
 	env, config := kubetesting.Environment(t)
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -45,6 +45,13 @@ func bare(t *testing.T) (liqoctl func(ctx context.Context, command string) (int,
 	if err := c.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
+	return kubeconfig, c
+}
+
+// bare is such a server for commands that write nothing to the output stream.
+func bare(t *testing.T) (liqoctl func(ctx context.Context, command string) (int, string), c client.Client) {
+	t.Helper()
+	kubeconfig, c := bareServer(t)
 	return func(ctx context.Context, command string) (int, string) {
 		var out, errOut bytes.Buffer
 		code := Main(ctx, append(strings.Fields(command), "--kubeconfig", kubeconfig), genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})

@@ -24,37 +24,48 @@ func Crash(t testing.TB, config *rest.Config) (restart func()) {
 	if err != nil {
 		t.Fatalf("reading address %s: %v", config.Host, err)
 	}
-	pid, args := serverAt(t, at.Port())
+	pid, args := child(t, "--secure-port="+at.Port())
+	kill(t, pid, "the API server")
+	return func() {
+		t.Helper()
+		begin(t, args, "the API server")
+	}
+}
+
+// kill ends a child of this process with SIGKILL, and waits until it is gone: its ports are free only then.
+func kill(t testing.TB, pid int, name string) {
+	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatalf("killing process %d: %v", pid, err)
 	}
-	// The port is free only after the process has ended.
-	Eventually(t, time.Minute, "the API server to be gone", func() error {
+	Eventually(t, time.Minute, name+" to be gone", func() error {
 		if parentOf(pid) != 0 {
 			return fmt.Errorf("process %d is there", pid)
 		}
 		return nil
 	})
-	return func() {
-		t.Helper()
-		var said bytes.Buffer
-		server := exec.Command(args[0], args[1:]...)
-		server.Stderr = &said
-		if err := server.Start(); err != nil {
-			t.Fatalf("starting %s again: %v", args[0], err)
-		}
-		t.Cleanup(func() {
-			_ = server.Process.Kill()
-			_ = server.Wait()
-			if server.ProcessState.Exited() { // by itself, not by a signal
-				t.Errorf("the API server did not stay: %s", said.Bytes())
-			}
-		})
-	}
 }
 
-// serverAt returns the PID and the command line of the child of this process that serves at a port.
-func serverAt(t testing.TB, port string) (int, []string) {
+// begin starts a program, which runs until the test ends.
+func begin(t testing.TB, args []string, name string) {
+	t.Helper()
+	var said bytes.Buffer
+	server := exec.Command(args[0], args[1:]...)
+	server.Stderr = &said
+	if err := server.Start(); err != nil {
+		t.Fatalf("starting %s again: %v", args[0], err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+		if server.ProcessState.Exited() { // by itself, not by a signal
+			t.Errorf("%s did not stay: %s", name, said.Bytes())
+		}
+	})
+}
+
+// child returns the PID and the command line of the child of this process that has an argument.
+func child(t testing.TB, argument string) (int, []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -62,7 +73,7 @@ func serverAt(t testing.TB, port string) (int, []string) {
 	}
 	for _, file := range files {
 		line, err := os.ReadFile(file)
-		if err != nil || !bytes.Contains(line, []byte("\x00--secure-port="+port+"\x00")) {
+		if err != nil || !bytes.Contains(line, []byte("\x00"+argument+"\x00")) {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
@@ -71,20 +82,26 @@ func serverAt(t testing.TB, port string) (int, []string) {
 		}
 		return pid, strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 	}
-	t.Fatalf("no child of this process serves at port %s", port)
+	t.Fatalf("no child of this process has the argument %s", argument)
 	return 0, nil
 }
 
-// parentOf returns the PID of the parent of a process, 0 if there is no such process; see proc(5).
+// parentOf returns the PID of the parent of a process, 0 if there is no such process.
 func parentOf(pid int) int {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the program name before it may contain any character
+	fields := stat(fmt.Sprintf("/proc/%d/stat", pid))
 	if len(fields) < 2 {
 		return 0
 	}
 	parent, _ := strconv.Atoi(fields[1])
 	return parent
+}
+
+// stat returns the fields of a stat file of a process or thread that follow the program name: the state first, then the parent; see proc(5). It returns none
+// if there is no such file.
+func stat(file string) []string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the program name before it may contain any character
 }

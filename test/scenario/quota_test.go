@@ -111,11 +111,12 @@ func quota(s *story.Story) {
 			}
 		})
 	}
+	var ran string
 	s.Step("milan drains rome: what runs there ends", func() {
 		s.Must(rome.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(ns)))
 		s.PodsReady(rome, ns, 0, start)
 		s.Must(rome.Create(s.Context(), story.DeploymentOn("milan", ns, "web", 1, playground.TestServer)))
-		s.PodsReady(rome, ns, 1, start)
+		ran = s.PodsReady(rome, ns, 1, start)[0].Name
 		s.Must(setTenant(s.Context(), milan, authv1beta1.TenantDrained))
 		s.Cleanup(func() { // if the story ends in between
 			if s.Failed() {
@@ -124,6 +125,7 @@ func quota(s *story.Story) {
 		})
 		s.Gone(milan, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: twin}}, 90*time.Second)
 	})
+	s.Step("rome reports that: the pod has ended, a new one waits, the node and doctor name the drain", func() { drained(s, ns, ran) })
 	s.Step("milan lets rome in again, with all that it asked for", func() {
 		s.Must(setTenant(s.Context(), milan, authv1beta1.TenantActive))
 		asks := slice(s)
@@ -153,6 +155,46 @@ func quota(s *story.Story) {
 		s.Renewed(milan, "liqo/liqo-controller-manager", "liqo-tenant-rome/", "certificatesigningrequests ")
 		s.Renewed(rome, "liqo-tenant-milan/vk-milan", "liqo-tenant-milan/resourceslice-milan", "liqo-tenant-milan/kubeconfig-resourceslice-milan")
 	})
+}
+
+// drained waits until rome reports that milan has drained it: by a pod that ran there, by one that is new, by the node and by the doctor.
+func drained(s *story.Story, ns, ran string) {
+	s.Helper()
+	waits := story.PodOn("milan", ns, "waits", playground.TestServer)
+	waits.Spec.NodeName = "milan" // past the scheduler, which keeps pods off a node that is not ready
+	s.Must(s.Rome.Create(s.Context(), waits))
+	s.Eventually(2*time.Minute, "the drain to be reported", func(ctx context.Context) error {
+		for name, want := range map[string]corev1.PodStatus{
+			ran:     {Phase: corev1.PodFailed, Reason: offloadingv1beta1.PodOffloadingAborted},
+			"waits": {Phase: corev1.PodPending, Reason: offloadingv1beta1.PodOffloadingBackOff},
+		} {
+			var pod corev1.Pod
+			if err := s.Rome.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, &pod); err != nil {
+				return err
+			}
+			if got := pod.Status; got.Phase != want.Phase || got.Reason != want.Reason {
+				return fmt.Errorf("pod %s is %s %s: %s, want %s %s", name, got.Phase, got.Reason, got.Message, want.Phase, want.Reason)
+			}
+		}
+		var node corev1.Node
+		if err := s.Rome.Get(ctx, key("milan"), &node); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionFalse && c.Reason == "AccessRevoked"
+		}) {
+			return fmt.Errorf("the node has the conditions %v", node.Status.Conditions)
+		}
+		// It exits with 1, as something fails.
+		said, _ := s.Liqoctl(ctx, "doctor", "--kubeconfig", s.Rome.Kubeconfig, "--remote-kubeconfig", s.Milan.Kubeconfig)
+		for _, want := range []string{"Tenant rome in namespace liqo-tenant-rome is drained", "liqoctl activate tenant rome"} {
+			if !strings.Contains(said, want) {
+				return fmt.Errorf("the doctor does not say %q:\n%s", want, said)
+			}
+		}
+		return nil
+	})
+	s.Must(s.Rome.Delete(s.Context(), waits)) // it is gone at the latest when milan answers again
 }
 
 // slice is what rome asks of milan.

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"crypto/x509"
@@ -27,87 +28,40 @@ import (
 // life of the certificates that the story hands out. They are renewed at two thirds, and by the provider's own signer, so for as long as that one likes.
 const life = 30 * time.Second
 
-// renewal: rome's identities in milan are about to end while pods come and go. They are renewed in time, after two thirds of their life and not before; every pod
-// runs, none twice, and the node stays Ready.
+// renewals is how often the story lets the certificates almost end.
+const renewals = 3
+
+// renewal: rome's identities in milan are about to end while pods come and go, three times in a row. Each time they are renewed in time, after two thirds of
+// their life and not before; every pod runs, none twice, the node stays Ready, and whoever looks into a pod all the while is not disturbed.
 func renewal(s *story.Story) {
 	const ns = "renewal"
 	rome, milan := s.Rome, s.Milan
 	s.Step("a namespace", func() { s.Offload(ns) })
 	there := s.Record(milan, story.Twin(ns))
-
-	var began time.Time
-	controlPlane := &authv1beta1.Identity{}
-	controlPlane.Namespace, controlPlane.Name = "liqo-tenant-milan", "controlplane-milan"
-	slice := &authv1beta1.ResourceSlice{}
-	slice.Namespace, slice.Name = "liqo-tenant-rome", "milan"
-	s.Step("certificates that end soon", func() {
-		authority := authorityOf(s, milan)
-		// What milan has signed for the slice is still good: it has to sign anew.
-		kept := &corev1.Secret{}
-		kept.Namespace, kept.Name = "liqo-tenant-rome", peering.CertificateSecretName("milan")
-		s.Must(milan.Delete(s.Context(), kept))
-		began = time.Now()
-		s.Must(milan.Get(s.Context(), client.ObjectKeyFromObject(slice), slice))
-		before := slice.DeepCopy()
-		slice.Status.AuthParams.SignedCRT = authority.again(s, slice.Status.AuthParams.SignedCRT, began)
-		s.Must(milan.Status().Patch(s.Context(), slice, client.MergeFrom(before)))
-		s.Must(rome.Get(s.Context(), client.ObjectKeyFromObject(controlPlane), controlPlane))
-		was := controlPlane.DeepCopy()
-		controlPlane.Spec.AuthParams.SignedCRT = authority.again(s, controlPlane.Spec.AuthParams.SignedCRT, began)
-		s.Must(rome.Patch(s.Context(), controlPlane, client.MergeFrom(was)))
-	})
-
+	streams := openStreams(s, ns)
 	kubelets, err := s.TryPods(s.Context(), rome, "liqo-tenant-milan")
 	s.Must(err)
+
 	pods := 0
-	short, renewed := map[string]bool{}, map[string]time.Duration{}
-	s.Step("pods come and go, and the certificates are renewed", func() {
-		for deadline := began.Add(life); len(renewed) < 2; {
-			if time.Now().After(deadline) {
-				s.Fatalf("the certificates ended, and renewed were only %v", renewed)
-			}
-			// Four at a time. Each of them runs before it is deleted, so that no more are asked for than the machine can start.
-			present := slices.DeleteFunc(s.Pods(rome, ns), func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
-			slices.SortFunc(present, func(a, b corev1.Pod) int { return numberOf(a) - numberOf(b) })
-			if len(present) == 4 && story.Ready(present[0]) {
-				s.Must(rome.Delete(s.Context(), &present[0]))
-				present = present[1:]
-			}
-			if len(present) < 4 {
-				s.Must(rome.Create(s.Context(), story.PodOn("milan", ns, fmt.Sprintf("p%d", pods), playground.TestServer)))
-				pods++
-			}
-			s.Must(pause(s.Context(), 200*time.Millisecond))
-			for _, name := range []string{"controlplane-milan", "resourceslice-milan"} {
-				identity := &authv1beta1.Identity{}
-				s.Must(rome.Get(s.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: name}, identity))
-				certificate, err := peering.Certificate(identity.Spec.AuthParams.SignedCRT)
-				s.Must(err)
-				ends := certificate.NotAfter.Sub(began) <= life
-				short[name] = short[name] || ends
-				if _, is := renewed[name]; !is && short[name] && !ends {
-					renewed[name] = time.Since(began)
-				}
-			}
-		}
-		fmt.Printf("             %d pods; renewed of %v after %v\n", pods, life, renewed)
-		for name, after := range renewed {
-			if after < life*2/3-time.Second {
-				s.Errorf("%s was renewed after %v already", name, after)
-			}
-		}
-	})
+	for round := range renewals {
+		var began time.Time
+		s.Step("certificates that end soon", func() { began = shorten(s) })
+		s.Step(fmt.Sprintf("pods come and go, and the certificates are renewed: %d of %d", round+1, renewals), func() {
+			pods += renewed(s, ns, pods, began)
+		})
+	}
+	s.Step("a log stream and an exec went on all the while", streams.check)
 
 	s.Step("they are good for what they were for", func() {
 		last := fmt.Sprintf("p%d", pods-1)
 		s.PodReady(rome, ns, last, start)
-		s.PodsReady(milan, story.Twin(ns), 4, start)
+		s.PodsReady(milan, story.Twin(ns), 5, start) // the last four, and the talker
 		s.NodeReady("milan", true, start)
 		if got := s.Exec(rome, story.WebSocket, ns, last, "", "/testserver", "cat", "/etc/hostname"); got.Out != last+"\n" {
 			s.Errorf("exec: %+v", got)
 		}
-		if seen := there.Pods(); len(seen) > pods {
-			s.Errorf("milan ran %d pods for %d: %v", len(seen), pods, seen)
+		if seen := there.Pods(); len(seen) > pods+1 {
+			s.Errorf("milan ran %d pods for %d: %v", len(seen), pods+1, seen)
 		}
 		s.Eventually(start, "the same virtual kubelet to be there", func(ctx context.Context) error {
 			var kubelet appsv1.Deployment
@@ -126,6 +80,135 @@ func renewal(s *story.Story) {
 		s.Renewed(rome, "secrets liqo-tenant-milan/", "identities liqo-tenant-milan/", "deployments liqo-tenant-milan/", "replicasets liqo-tenant-milan/", "pods liqo-tenant-milan/")
 		s.Renewed(milan, "secrets liqo-tenant-rome/")
 	})
+}
+
+// shorten replaces both certificates of rome in milan by ones that end soon, and returns when their life began.
+func shorten(s *story.Story) (began time.Time) {
+	s.Helper()
+	rome, milan := s.Rome, s.Milan
+	authority := authorityOf(s, milan)
+	// As long as the answer to an earlier request is there, it is taken over: it lasts longer than what the story hands out.
+	for c, namespace := range map[*playground.Cluster]string{rome: "liqo-tenant-milan", milan: "liqo-tenant-rome"} {
+		answered := &authv1beta1.Renew{}
+		answered.Namespace, answered.Name = namespace, "controlplane-milan"
+		s.Gone(c, answered, start)
+	}
+	// What milan has signed for the slice is still good: it has to sign anew.
+	kept := &corev1.Secret{}
+	kept.Namespace, kept.Name = "liqo-tenant-rome", peering.CertificateSecretName("milan")
+	s.Must(milan.Delete(s.Context(), kept))
+	began = time.Now()
+	slice := &authv1beta1.ResourceSlice{}
+	s.Must(milan.Get(s.Context(), client.ObjectKey{Namespace: "liqo-tenant-rome", Name: "milan"}, slice))
+	before := slice.DeepCopy()
+	slice.Status.AuthParams.SignedCRT = authority.again(s, slice.Status.AuthParams.SignedCRT, began)
+	s.Must(milan.Status().Patch(s.Context(), slice, client.MergeFrom(before)))
+	controlPlane := &authv1beta1.Identity{}
+	s.Must(rome.Get(s.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "controlplane-milan"}, controlPlane))
+	was := controlPlane.DeepCopy()
+	controlPlane.Spec.AuthParams.SignedCRT = authority.again(s, controlPlane.Spec.AuthParams.SignedCRT, began)
+	s.Must(rome.Patch(s.Context(), controlPlane, client.MergeFrom(was)))
+	return began
+}
+
+// renewed lets pods come and go until both certificates are renewed. The number of the first pod is first; it returns how many came.
+func renewed(s *story.Story, ns string, first int, began time.Time) (pods int) {
+	s.Helper()
+	short, after := map[string]bool{}, map[string]time.Duration{}
+	for deadline := began.Add(life); len(after) < 2; {
+		if time.Now().After(deadline) {
+			s.Fatalf("the certificates ended, and renewed were only %v", after)
+		}
+		if exchange(s, ns, first+pods) {
+			pods++
+		}
+		s.Must(pause(s.Context(), 200*time.Millisecond))
+		for _, name := range []string{"controlplane-milan", "resourceslice-milan"} {
+			identity := &authv1beta1.Identity{}
+			s.Must(s.Rome.Get(s.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: name}, identity))
+			certificate, err := peering.Certificate(identity.Spec.AuthParams.SignedCRT)
+			s.Must(err)
+			ends := certificate.NotAfter.Sub(began) <= life
+			short[name] = short[name] || ends
+			if _, is := after[name]; !is && short[name] && !ends {
+				after[name] = time.Since(began)
+			}
+		}
+	}
+	fmt.Printf("             %d pods; renewed of %v after %v\n", pods, life, after)
+	for name, took := range after {
+		if took < life*2/3-time.Second {
+			s.Errorf("%s was renewed after %v already", name, took)
+		}
+	}
+	return pods
+}
+
+// exchange creates a pod with that number, unless there are four, of which the oldest is deleted then. Each of them runs before it is deleted, so that no more
+// are asked for than the machine can start: what it can't would make the renewals late. It tells whether it created one.
+func exchange(s *story.Story, ns string, number int) bool {
+	s.Helper()
+	present := slices.DeleteFunc(s.Pods(s.Rome, ns), func(pod corev1.Pod) bool {
+		return pod.DeletionTimestamp != nil || !strings.HasPrefix(pod.Name, "p")
+	})
+	slices.SortFunc(present, func(a, b corev1.Pod) int { return numberOf(a) - numberOf(b) })
+	if len(present) == 4 && story.Ready(present[0]) {
+		s.Must(s.Rome.Delete(s.Context(), &present[0]))
+		present = present[1:]
+	}
+	if len(present) == 4 {
+		return false
+	}
+	s.Must(s.Rome.Create(s.Context(), story.PodOn("milan", ns, fmt.Sprintf("p%d", number), playground.TestServer)))
+	return true
+}
+
+// streams are two connections to a pod of rome in milan that stay open.
+type streams struct {
+	*story.Story
+	ns      string
+	lines   *bufio.Scanner
+	stop    context.CancelFunc
+	session *story.Session
+}
+
+func openStreams(s *story.Story, ns string) *streams {
+	s.Helper()
+	open := &streams{Story: s, ns: ns}
+	s.Step("a log stream and an exec", func() {
+		s.Must(s.Rome.Create(s.Context(), story.PodOn("milan", ns, "talker", playground.Shell, "sh", "-c",
+			"i=0; while :; do echo tick $i; i=$((i+1)); sleep 0.5; done")))
+		s.PodReady(s.Rome, ns, "talker", start)
+		open.lines, open.stop = s.LogStream(s.Rome, ns, "talker")
+		open.session = s.Session(s.Rome, story.WebSocket, ns, "talker", "sh", "-c", "while read x; do echo heard $x; done")
+		open.ask("before")
+	})
+	return open
+}
+
+func (o *streams) ask(line string) {
+	o.Helper()
+	if got := o.session.Ask(line); got != "heard "+line {
+		o.Errorf("exec: asked %q and heard %q", line, got)
+	}
+}
+
+// check reads the whole log stream: it is without a gap, and goes on to what the pod says only now.
+func (o *streams) check() {
+	o.Helper()
+	o.ask("after")
+	defer time.AfterFunc(start, o.stop).Stop()
+	last := strings.TrimSpace(o.Logs(o.Rome, o.ns, "talker", corev1.PodLogOptions{TailLines: new(int64(1))}))
+	for tick := 0; last != "" && o.lines.Scan(); tick++ {
+		line := o.lines.Text()
+		if want := fmt.Sprintf("tick %d", tick); line != want {
+			o.Fatalf("the log stream says %q, want %q", line, want)
+		}
+		if line == last {
+			return
+		}
+	}
+	o.Fatalf("the log stream ended before %q: %v", last, o.lines.Err())
 }
 
 // numberOf is 7 for the pod p7.

@@ -56,7 +56,7 @@ func components(r *report) {
 // versions compares the running images with the installed version, and the installed version with liqoctl.
 func versions(r *report) {
 	if r.Version == "" {
-		r.warn("install with liqoctl or the chart", "the Deployment of the controller manager has no label with the version")
+		r.warn("liqoctl upgrade sets it", "the Deployment of the controller manager has no label with the version")
 		return
 	}
 	if r.client != r.Version {

@@ -187,6 +187,7 @@ func TestPeeringOnAPIServer(t *testing.T) {
 	step("a consumer with a client of its own", func(t *testing.T) { hostile(t, rome, milan) })
 	step("replication", func(t *testing.T) { replicates(t, rome, milan) })
 	step("renewal", func(t *testing.T) { renews(t, rome, milan) })
+	step("renewal again and again", func(t *testing.T) { renewsAgain(t, rome, milan) })
 	step("serving certificates", func(t *testing.T) { servingCertificatesOf(t, rome, milan) })
 	step("a cut cable is no news", func(t *testing.T) { survivesCut(t, rome, milan) })
 	step("revocation and unpeer", func(t *testing.T) { revoked(t, rome, milan) })

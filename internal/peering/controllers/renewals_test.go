@@ -6,11 +6,13 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509/pkix"
+	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -65,6 +67,43 @@ func renews(t *testing.T, rome, milan *cluster) {
 }
 
 func first(a, _ []byte) []byte { return a }
+
+// renewsAgain has the certificate of a ResourceSlice renewed three times in a row, by the alarm that the controller sets each time. A lost event would delay a
+// renewal by as long as renewals that are overdue wait. It runs while rome and milan are peered.
+func renewsAgain(t *testing.T, rome, milan *cluster) {
+	t.Helper()
+	const life = 3 * time.Second
+	subject := peering.ResourceSliceSubject("milan", rome.id)
+	name := pkix.Name{CommonName: subject.User, Organization: []string{subject.Group}}
+	identity := &authv1beta1.Identity{ObjectMeta: rome.meta(milan, "resourceslice-milan")}
+	for round := range 3 {
+		// The certificate that is kept is still good.
+		milan.delete(t, &corev1.Secret{ObjectMeta: milan.meta(rome, peering.CertificateSecretName("milan"))})
+		began := milan.now().Truncate(time.Second)
+		short, err := milan.authority.Certificate(rome.signer(t).Public(), name, began, began.Add(life))
+		if err != nil {
+			t.Fatal(err)
+		}
+		slice := &authv1beta1.ResourceSlice{ObjectMeta: milan.meta(rome, "milan")}
+		if err := milan.Get(t.Context(), keyOf(slice), slice); err != nil {
+			t.Fatal(err)
+		}
+		before := slice.DeepCopy()
+		slice.Status.AuthParams.SignedCRT = short
+		if err := milan.Status().Patch(t.Context(), slice, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, milan, slice, fmt.Sprintf("renewed, round %d", round+1), func(s *authv1beta1.ResourceSlice) bool {
+			return peering.Fresher(s.Status.AuthParams.SignedCRT, short)
+		})
+		if took := milan.now().Sub(began); took < life*2/3 {
+			t.Errorf("round %d: renewed after %s already", round+1, took)
+		}
+		eventually(t, rome, identity, "with the certificate that milan shows", func(i *authv1beta1.Identity) bool {
+			return bytes.Equal(i.Spec.AuthParams.SignedCRT, slice.Status.AuthParams.SignedCRT)
+		})
+	}
+}
 
 // TestRenewalsAreLookedAtInTime: at two thirds of a life of any length, and then now and then.
 func TestRenewalsAreLookedAtInTime(t *testing.T) {

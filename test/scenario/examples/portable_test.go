@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,10 +29,12 @@ func TestPair(t *testing.T) {
 	w.Tell(t, "apart", unpeerApart)
 }
 
-// row is what holds for one of the manifests in testdata/portable, or without one.
+// row is what holds for some of the manifests in testdata/portable, or without one.
 type row struct {
 	title string
-	holds func(context.Context) error
+	// manifests are the files that the row checks, without their extension, separated by spaces.
+	manifests string
+	holds     func(context.Context) error
 }
 
 // portables are all manifests in testdata/portable. They are applied at once; then each row is checked as a user would, by pods, conditions, Events and
@@ -46,30 +49,32 @@ type portables struct {
 func portable(s *story.Story) {
 	p := &portables{Story: s, ns: "portable", db: "portable-db"}
 	clock := &clockAhead{Story: s, namespace: story.Twin(p.ns), app: "patient"}
+	rows := []row{
+		{"a token that never ends stays here, which is reported, until it is allowed to leave", "tokensecret", p.tokenThatNeverEnds},
+		{"the endpoint of a node is reported, and works by an IP object", "endpoints externalname", p.endpoints},
+		{"matchLabelKeys: both pods run", "matchlabelkeys", p.matchLabelKeys},
+		{"a resize that milan refuses is a condition, and other pods are scheduled", "resize", p.resize},
+		{"the CA by its usual name is that of rome", "rootca", p.rootCA},
+		{"the API server of rome has all its names, accepts the account in its namespace, and two truths are reported", "apiclient", p.apiClient},
+		{"the user of the pod may read its token, here and there", "tokenmode", p.tokenMode},
+		{"a spread over a label that only rome's nodes have is satisfied, and reported", "topologykey", p.topologyKey},
+		{"a safe sysctl is in effect", "sysctl", p.sysctl},
+		{"an ExternalName is the remote name of the offloaded namespace, or reported", "externalname", p.externalName},
+		{"a Secret of the user that is named after the pod is the user's", "tokenname", p.tokenName},
+		{"a pod in milan has the zone of milan's node", "rootca", p.zone},
+		{"rights to parts of a kubelet are those of a real node", "kubeletreader endpoints", p.kubeletReader},
+		{"the Node has the architecture that its VirtualNode states", "", p.architecture},
+		{"our kinds by the names that do not collide with those of Kubernetes", "", p.names},
+		{"minReadySeconds does not wait for the clock of milan", "minready", func(ctx context.Context) error { return p.minReady(ctx, clock) }},
+		{"a drain in milan leaves what a budget of rome protects", "budget", p.budget},
+		{"a Job that was disrupted while milan was out of reach goes on", "job", p.job},
+	}
+	s.Must(p.covered(rows))
 	s.Step("two offloaded namespaces, labelled nodes, and a clock that is ahead", func() {
 		p.must(p.prepare(), clock.start())
 	})
 	s.Step("apply all manifests", func() { s.Must(p.kubectl(s.Rome, "apply -f "+p.manifests())) })
-	for _, r := range []row{
-		{"a token that never ends stays here, which is reported, until it is allowed to leave", p.tokenThatNeverEnds},
-		{"the endpoint of a node is reported, and works by an IP object", p.endpoints},
-		{"matchLabelKeys: both pods run", p.matchLabelKeys},
-		{"a resize that milan refuses is a condition, and other pods are scheduled", p.resize},
-		{"the CA by its usual name is that of rome", p.rootCA},
-		{"the API server of rome has all its names, and two truths are reported", p.apiClient},
-		{"the user of the pod may read its token, here and there", p.tokenMode},
-		{"a spread over a label that only rome's nodes have is satisfied, and reported", p.topologyKey},
-		{"a safe sysctl is accepted", p.sysctl},
-		{"an ExternalName is the remote name of the offloaded namespace", p.externalName},
-		{"a Secret of the user that is named after the pod is the user's", p.tokenName},
-		{"a pod in milan has the zone of milan's node", p.zone},
-		{"rights to parts of a kubelet are those of a real node", p.kubeletReader},
-		{"the Node has the architecture that its VirtualNode states", p.architecture},
-		{"our kinds by the names that do not collide with those of Kubernetes", p.names},
-		{"minReadySeconds does not wait for the clock of milan", func(ctx context.Context) error { return p.minReady(ctx, clock) }},
-		{"a drain in milan leaves what a budget of rome protects", p.budget},
-		{"a Job that was disrupted while milan was out of reach goes on", p.job},
-	} {
+	for _, r := range rows {
 		s.Step(r.title, func() {
 			if err := r.holds(s.Context()); err != nil {
 				s.Errorf("%s: %v", r.title, err)
@@ -81,6 +86,33 @@ func portable(s *story.Story) {
 
 func (p *portables) manifests() string {
 	return filepath.Join(p.Root, "test", "scenario", "examples", "testdata", "portable")
+}
+
+// covered returns an error for each manifest that no row checks, and for each one that a row names and that is not there.
+func (p *portables) covered(rows []row) error {
+	files, err := filepath.Glob(filepath.Join(p.manifests(), "*"))
+	if err != nil {
+		return err
+	}
+	unchecked := map[string]bool{}
+	for _, file := range files {
+		unchecked[strings.TrimSuffix(filepath.Base(file), ".yaml")] = true
+	}
+	var problems []error
+	for _, r := range rows {
+		for name := range strings.FieldsSeq(r.manifests) {
+			if _, there := unchecked[name]; !there {
+				problems = append(problems, fmt.Errorf("row %q: testdata/portable has no %s.yaml", r.title, name))
+			}
+			unchecked[name] = false
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(unchecked)) {
+		if unchecked[name] {
+			problems = append(problems, fmt.Errorf("no row checks testdata/portable/%s.yaml: add one", name))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 func (p *portables) must(problems ...error) {

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -138,12 +139,21 @@ func (p *portables) apiClient(ctx context.Context) error {
 	if err := errors.Join(p.ready(ctx, "client"), p.reported(ctx, "Pod", "client", "POD_NAMESPACE", "NODE_NAME", mount+"namespace")); err != nil {
 		return err
 	}
+	// The pod asks a path of its own namespace as its own account.
+	ask := func(host, group, what string) (string, error) {
+		said, err := p.in("client", "sh", "-c", fmt.Sprintf(
+			`testserver curl -s -H "Authorization: Bearer $(cat %stoken)" https://%s/%s/namespaces/$(cat %snamespace)/%s`, mount, host, group, mount, what))
+		return strings.ReplaceAll(said, " ", ""), err
+	}
 	var problems []error
 	for _, name := range []string{"kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"} {
-		said, err := p.in("client", "sh", "-c", fmt.Sprintf(`testserver curl -s -H "Authorization: Bearer $(cat %stoken)" https://%s/api/v1/namespaces/$(cat %snamespace)/pods/client`, mount, name, mount))
-		if err != nil || !strings.Contains(strings.ReplaceAll(said, " ", ""), `"namespace":"portable"`) {
+		if said, err := ask(name, "api/v1", "pods/client"); err != nil || !strings.Contains(said, `"namespace":"portable"`) {
 			problems = append(problems, err, fmt.Errorf("the API server by the name %s: %.300s", name, said))
 		}
+	}
+	// A client elects its leader by a Lease, which its account may write in its own namespace only.
+	if said, err := ask("kubernetes.default", "apis/coordination.k8s.io/v1", "leases"); err != nil || !strings.Contains(said, `"kind":"LeaseList"`) {
+		problems = append(problems, err, fmt.Errorf("listing Leases: %.300s", said))
 	}
 	return errors.Join(problems...)
 }
@@ -175,7 +185,17 @@ func (p *portables) topologyKey(ctx context.Context) error {
 	return p.reported(ctx, "Pod", pods[i].Name, `topologyKey "example.org/site"`)
 }
 
-func (p *portables) sysctl(ctx context.Context) error { return p.ready(ctx, "low-port") }
+// sysctl: the program listens at a low port without being root, which it could not without the sysctl.
+func (p *portables) sysctl(ctx context.Context) error {
+	if err := p.ready(ctx, "low-port"); err != nil {
+		return err
+	}
+	var there corev1.Pod
+	if err := p.there(ctx, "low-port", &there); err != nil {
+		return err
+	}
+	return p.answers(ctx, "http://"+net.JoinHostPort(there.Status.PodIP, "80")+"/healthz", "ok")
+}
 
 func (p *portables) externalName(ctx context.Context) error {
 	var service corev1.Service
@@ -185,7 +205,12 @@ func (p *portables) externalName(ctx context.Context) error {
 	if want := "store." + story.Twin(p.db) + ".svc.cluster.local"; service.Spec.ExternalName != want {
 		return fmt.Errorf("Service db is for %q in milan, want %q", service.Spec.ExternalName, want)
 	}
-	return p.answers(ctx, "http://db:8080/whoami", `"store"`)
+	if err := p.there(ctx, "elsewhere", &service); !apierrors.IsNotFound(err) {
+		return errors.Join(errors.New("milan has Service elsewhere, whose name leads to a namespace of milan's own"), err)
+	}
+	return errors.Join(
+		p.answers(ctx, "http://db:8080/whoami", `"store"`),
+		p.reported(ctx, "Service", "elsewhere", "namespace default is not offloaded", "liqoctl offload namespace default"))
 }
 
 func (p *portables) tokenName(ctx context.Context) error {

@@ -44,16 +44,29 @@ func (s *Story) Follow(c *playground.Cluster, namespace, pod string, within time
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), within)
 	defer cancel()
-	stream, err := c.Set.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
-	s.Must(err)
-	defer func() { _ = stream.Close() }()
-	lines := bufio.NewScanner(stream)
+	lines := s.follow(ctx, c, namespace, pod)
 	for lines.Scan() {
 		if take(lines.Text()) {
 			return
 		}
 	}
 	s.Fatalf("following the logs of %s/%s ended too early: %v", namespace, pod, lines.Err())
+}
+
+// LogStream opens the stream of what a container says, from its first line on. It lasts until stop is called or the story ends.
+func (s *Story) LogStream(c *playground.Cluster, namespace, pod string) (lines *bufio.Scanner, stop context.CancelFunc) {
+	s.Helper()
+	ctx, stop := context.WithCancel(s.Context())
+	s.Cleanup(stop)
+	return s.follow(ctx, c, namespace, pod), stop
+}
+
+func (s *Story) follow(ctx context.Context, c *playground.Cluster, namespace, pod string) *bufio.Scanner {
+	s.Helper()
+	stream, err := c.Set.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
+	s.Must(err)
+	s.Cleanup(func() { _ = stream.Close() })
+	return bufio.NewScanner(stream)
 }
 
 // Said is what a command in a container did.
@@ -74,27 +87,64 @@ func (s *Story) Exec(c *playground.Cluster, transport Transport, namespace, pod,
 // Attach sends a line to the first process of a container and returns the first line of its answer.
 func (s *Story) Attach(c *playground.Cluster, transport Transport, namespace, pod, line string) string {
 	s.Helper()
-	input, feed := io.Pipe()
-	answer, out := io.Pipe()
-	ctx, cancel := context.WithTimeout(s.Context(), 20*time.Second)
-	defer cancel()
-	executor, err := executor(c, transport, namespace, pod, "attach", &corev1.PodAttachOptions{Stdin: true, Stdout: true, Stderr: true})
+	session := s.open(c, transport, namespace, pod, "attach", &corev1.PodAttachOptions{Stdin: true, Stdout: true, Stderr: true})
+	defer session.Close()
+	return session.Ask(line)
+}
+
+// Session is a connection to a process in a container that answers each line with a line.
+type Session struct {
+	story   *Story
+	feed    *io.PipeWriter
+	answers *bufio.Reader
+	cancel  context.CancelFunc
+	done    chan error
+}
+
+// Session runs a command in a container. It lasts until it is closed or the story ends.
+func (s *Story) Session(c *playground.Cluster, transport Transport, namespace, pod string, command ...string) *Session {
+	s.Helper()
+	session := s.open(c, transport, namespace, pod, "exec", &corev1.PodExecOptions{Command: command, Stdin: true, Stdout: true, Stderr: true})
+	s.Cleanup(session.Close)
+	return session
+}
+
+func (s *Story) open(c *playground.Cluster, transport Transport, namespace, pod, verb string, options runtime.Object) *Session {
+	s.Helper()
+	executor, err := executor(c, transport, namespace, pod, verb, options)
 	s.Must(err)
-	done := make(chan error, 1)
+	input, feed := io.Pipe()
+	answers, out := io.Pipe()
+	ctx, cancel := context.WithCancel(s.Context())
+	session := &Session{story: s, feed: feed, answers: bufio.NewReader(answers), cancel: cancel, done: make(chan error, 1)}
 	go func() {
 		err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: input, Stdout: out, Stderr: io.Discard})
-		out.CloseWithError(errors.Join(io.EOF, err))
-		done <- err
+		// Whoever still writes or waits for an answer learns that the connection ended.
+		ended := errors.Join(io.EOF, err)
+		_, _ = out.CloseWithError(ended), input.CloseWithError(ended)
+		session.done <- err
 	}()
-	_, err = io.WriteString(feed, line+"\n")
-	s.Must(err)
-	got, err := bufio.NewReader(answer).ReadString('\n')
-	s.Must(err)
-	_ = feed.Close()
-	cancel()
-	_ = answer.Close()
-	<-done
-	return got[:len(got)-1]
+	return session
+}
+
+// Ask sends a line and returns the line that the process answers.
+func (s *Session) Ask(line string) string {
+	s.story.Helper()
+	late := time.AfterFunc(20*time.Second, s.cancel)
+	defer late.Stop()
+	_, err := io.WriteString(s.feed, line+"\n")
+	s.story.Must(err)
+	answer, err := s.answers.ReadString('\n')
+	s.story.Must(err)
+	return answer[:len(answer)-1]
+}
+
+// Close ends the connection. It may be called several times.
+func (s *Session) Close() {
+	_ = s.feed.Close()
+	s.cancel()
+	<-s.done
+	s.done <- nil
 }
 
 func (s *Story) stream(c *playground.Cluster, transport Transport, namespace, pod, verb string, options runtime.Object, input io.Reader) (Said, error) {
