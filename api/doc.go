@@ -48,6 +48,14 @@ const (
 // AnnotationRemoteTenantNamespace (on a kubeconfig Secret) is the tenant namespace in the cluster that the kubeconfig gives access to.
 const AnnotationRemoteTenantNamespace = "liqo.io/remote-tenant-namespace"
 
+// Annotations by which a PersistentVolumeClaim, or a Pod's template for one, configures the claim in the provider.
+const (
+	// AnnotationRemoteStorageClass names the storage class in the provider.
+	AnnotationRemoteStorageClass = "liqo.io/remote-storage-class"
+	// AnnotationRemoteAccessModes lists the access modes in the provider, separated by commas.
+	AnnotationRemoteAccessModes = "liqo.io/remote-access-modes"
+)
+
 // Annotations of the controller manager's own objects.
 const (
 	// AnnotationUninstalling ("true" on the controller manager's Deployment) relaxes checks during an uninstallation. This version neither

@@ -220,7 +220,7 @@ func TestShadowPod(t *testing.T) {
 		},
 		"volume of its own, by annotation": {
 			change: func(p *corev1.Pod) {
-				p.Spec.Volumes = []corev1.Volume{ownVolume("local", map[string]string{AnnotationRemoteStorageClass: "ssd", AnnotationRemoteAccessModes: "ReadWriteMany, ReadOnlyMany"})}
+				p.Spec.Volumes = []corev1.Volume{ownVolume("local", map[string]string{api.AnnotationRemoteStorageClass: "ssd", api.AnnotationRemoteAccessModes: "ReadWriteMany, ReadOnlyMany"})}
 			},
 			tune: func(o *PodOptions) { o.StorageClass = "gold" },
 			got:  func(s *offv1.ShadowPod) any { return s.Spec.Pod.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec },
