@@ -3,6 +3,7 @@ package storage
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,9 @@ const Provisioner = "liqo.io/storage"
 
 // Finalizer holds a virtual volume until it is decided what becomes of its backing claim.
 const Finalizer = "storage.liqo.io/backing-claim"
+
+// LabelVirtual ("true") marks the virtual volumes of all clusters, for watches.
+const LabelVirtual = "storage.liqo.io/virtual-volume"
 
 // Labels and annotations of backing claims.
 const (
@@ -41,6 +45,8 @@ const (
 const (
 	// AnnotationSelectedNode, on a claim, is the node that the scheduler selected for its first pod.
 	AnnotationSelectedNode = "volume.kubernetes.io/selected-node"
+	// annotationProvisioner, on a claim, is the provisioner that Kubernetes asked for a volume.
+	annotationProvisioner = "volume.kubernetes.io/storage-provisioner"
 	// annotationProvisionedBy, on a volume, is the provisioner that created it.
 	annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
 	// The annotations of a default StorageClass; the second is that of old releases, which Kubernetes still respects.
@@ -61,6 +67,23 @@ func VolumeUID(volume *corev1.PersistentVolume) types.UID {
 		return ""
 	}
 	return types.UID(uid)
+}
+
+// Describe returns a text about a virtual volume and the claim that it is reserved for. It is empty if the volume is not a virtual volume.
+func Describe(volume *corev1.PersistentVolume) string {
+	if VolumeUID(volume) == "" {
+		return ""
+	}
+	size := volume.Spec.Capacity[corev1.ResourceStorage]
+	if ref := volume.Spec.ClaimRef; ref != nil && volume.Status.Phase != corev1.VolumeReleased {
+		return fmt.Sprintf("PersistentVolumeClaim %s in namespace %s has a volume of Liqo, %s", ref.Name, ref.Namespace, size.String())
+	}
+	return fmt.Sprintf("PersistentVolume %s is a retained volume of Liqo, %s", volume.Name, size.String())
+}
+
+// Provisioned tells whether Kubernetes asked the provisioner of Liqo for the volume of a claim.
+func Provisioned(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.Annotations[annotationProvisioner] == Provisioner
 }
 
 // BackingUID returns the UID of the claim that a backing claim was created for. It is empty if the claim is not a backing claim.
@@ -99,6 +122,12 @@ func Uses(pod *corev1.Pod, claim string) bool {
 		}
 	}
 	return false
+}
+
+// ephemeral tells whether a claim was created for a generic ephemeral volume of a pod. The pod's copy in a provider has a claim of its own.
+func ephemeral(claim *corev1.PersistentVolumeClaim) bool {
+	owner := metav1.GetControllerOf(claim)
+	return owner != nil && owner.APIVersion == "v1" && owner.Kind == "Pod"
 }
 
 // clusterOf returns the provider of a virtual node, empty for a node of this cluster.

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,11 +87,12 @@ func (s *State) newVolume() *corev1.PersistentVolume {
 	if class := ClassOf(in, s.Classes); class.ReclaimPolicy != nil {
 		out.Spec.PersistentVolumeReclaimPolicy = *class.ReclaimPolicy
 	}
+	out.Labels = map[string]string{LabelVirtual: api.True}
 	if s.Place.Cluster == "" {
 		s.mirror(out)
 		return out
 	}
-	out.Labels = map[string]string{api.LabelRemoteClusterID: s.Place.Cluster}
+	out.Labels[api.LabelRemoteClusterID] = s.Place.Cluster
 	out.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: in.Spec.Resources.Requests[corev1.ResourceStorage]}
 	out.Spec.AccessModes, out.Spec.VolumeMode = in.Spec.AccessModes, in.Spec.VolumeMode
 	out.Spec.HostPath = &corev1.HostPathVolumeSource{Path: placeholder}
@@ -109,13 +109,10 @@ func (s *State) mirror(out *corev1.PersistentVolume) {
 	out.Spec.Capacity, out.Spec.AccessModes, out.Spec.VolumeMode = in.Spec.Capacity, in.Spec.AccessModes, in.Spec.VolumeMode
 	out.Spec.MountOptions = in.Spec.MountOptions
 	// The scheduler also respects labels with the zone and the region of a volume.
-	topology := maps.Clone(in.Labels)
-	maps.DeleteFunc(topology, func(key, _ string) bool {
-		prefix, _, _ := strings.Cut(key, "/")
-		return prefix != "topology.kubernetes.io" && prefix != "failure-domain.beta.kubernetes.io"
-	})
-	if len(topology) > 0 {
-		out.Labels = topology
+	for key, value := range in.Labels {
+		if prefix, _, _ := strings.Cut(key, "/"); prefix == "topology.kubernetes.io" || prefix == "failure-domain.beta.kubernetes.io" {
+			out.Labels[key] = value
+		}
 	}
 	out.Spec.NodeAffinity = restricted(in.Spec.NodeAffinity, corev1.NodeSelectorRequirement{Key: api.LabelType, Operator: corev1.NodeSelectorOpDoesNotExist})
 }

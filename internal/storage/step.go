@@ -44,6 +44,9 @@ type State struct {
 	Node *corev1.Node
 	// Volume is the volume with the name of the virtual volume, nil if there is none. It may belong to somebody else.
 	Volume *corev1.PersistentVolume
+	// Abandoned tells that Volume belongs to a provider that this cluster no longer uses. Nothing can be done about its data, and no other process decides
+	// about the volume.
+	Abandoned bool
 	// Place is the cluster for which this process decides.
 	Place Place
 	// Backing is the claim with the name of the backing claim at Place, nil if there is none. It may belong to somebody else.
@@ -110,9 +113,9 @@ func Next(s State) Step {
 	switch {
 	case s.Place.Waiting != "":
 		return Step{Why: s.Place.Waiting}
-	case volume != nil && s.clusterOfVolume() != s.Place.Cluster:
+	case volume != nil && s.clusterOfVolume() != s.Place.Cluster && !(s.Abandoned && s.free(volume)):
 		return s.unused("the volume of the claim is in another cluster")
-	case volume != nil && (s.Claim == nil || volume.Status.Phase == corev1.VolumeReleased):
+	case volume != nil && s.free(volume):
 		return s.released(volume)
 	case s.Claim == nil:
 		return s.unused("the claim is gone")
@@ -139,6 +142,11 @@ func (s *State) virtual() *corev1.PersistentVolume {
 		return nil
 	}
 	return s.Volume
+}
+
+// free tells whether no claim uses the virtual volume any more.
+func (s *State) free(volume *corev1.PersistentVolume) bool {
+	return s.Claim == nil || volume.Status.Phase == corev1.VolumeReleased
 }
 
 func (s *State) clusterOfVolume() string { return s.Volume.Labels[api.LabelRemoteClusterID] }
@@ -220,6 +228,8 @@ func (s *State) provisioned(volume *corev1.PersistentVolume) Step {
 		return Step{Why: "the volume is deleted together with its claim"}
 	case s.Claim.Spec.VolumeName != volume.Name:
 		return Step{Why: "waiting for Kubernetes to bind the volume"}
+	case s.backedByPod():
+		return Step{Why: "the claim has its volume"}
 	case !s.ours():
 		return refuse("the claim behind volume %s is gone, PersistentVolumeClaim %s in %s: restore it from a backup, or delete this claim",
 			volume.Name, s.backingName(), s.where())
@@ -251,6 +261,8 @@ func (s *State) pending() Step {
 		return Step{Why: "the claim is being deleted"}
 	case s.Place.Problem != "":
 		return refuse("%s", s.Place.Problem)
+	case s.backedByPod():
+		return s.createVolume("the copy of its pod has a claim of its own")
 	case s.Backing == nil:
 		return s.createBacking(node)
 	case s.Backing.DeletionTimestamp != nil:
@@ -262,11 +274,19 @@ func (s *State) pending() Step {
 		return refuse("the volume of PersistentVolumeClaim %s in %s is lost: delete this claim and create it again", s.backingName(), s.where())
 	case s.Place.Cluster == "" && !s.bound():
 		return s.reselect(node)
-	case s.Volume != nil:
-		return refuse("PersistentVolume %s exists and was not created by Liqo: delete it", s.Volume.Name)
 	default:
-		return Step{Action: CreateVolume, Object: s.newVolume(), Why: "its backing claim exists", Confirm: true}
+		return s.createVolume("its backing claim exists")
 	}
+}
+
+// backedByPod tells whether the data is in a claim that belongs to the copy of the claim's pod in a provider.
+func (s *State) backedByPod() bool { return s.Place.Cluster != "" && ephemeral(s.Claim) }
+
+func (s *State) createVolume(why string) Step {
+	if s.Volume != nil {
+		return refuse("PersistentVolume %s exists and was not created by Liqo: delete it", s.Volume.Name)
+	}
+	return Step{Action: CreateVolume, Object: s.newVolume(), Why: why, Confirm: true}
 }
 
 // bound tells whether the backing claim is bound to a known volume.

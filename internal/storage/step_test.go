@@ -70,8 +70,8 @@ func TestVirtualVolumeMirrorsTheBackingVolume(t *testing.T) {
 	}
 	want := s.BackingVolume.DeepCopy()
 	want.ObjectMeta = metav1.ObjectMeta{
-		Name: "pvc-u1", Labels: map[string]string{corev1.LabelTopologyZone: "a"}, Annotations: map[string]string{annotationProvisionedBy: Provisioner},
-		Finalizers: []string{Finalizer},
+		Name: "pvc-u1", Labels: map[string]string{corev1.LabelTopologyZone: "a", LabelVirtual: "true"},
+		Annotations: map[string]string{annotationProvisionedBy: Provisioner}, Finalizers: []string{Finalizer},
 	}
 	want.Spec.PersistentVolumeReclaimPolicy, want.Spec.StorageClassName = corev1.PersistentVolumeReclaimDelete, "liqo"
 	want.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "shop", Name: claimName, UID: "u1"}
@@ -100,6 +100,59 @@ func TestVirtualVolumeOfAProvider(t *testing.T) {
 	}
 	if volume.Spec.HostPath == nil || volume.Labels[api.LabelRemoteClusterID] != "milan" || *volume.Spec.VolumeMode != corev1.PersistentVolumeBlock {
 		t.Errorf("%+v", volume)
+	}
+}
+
+// TestEphemeralVolumesInAProvider: the copy of the pod has a claim of the same name, which is not touched.
+func TestEphemeralVolumesInAProvider(t *testing.T) {
+	yes := true
+	owned := claim("milan", func(c *corev1.PersistentVolumeClaim) {
+		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", Controller: &yes}}
+	})
+	s := at(there(), owned)
+	step := Next(s)
+	if step.Action != CreateVolume {
+		t.Fatalf("%+v", step)
+	}
+	s.Backing = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: claimName}}
+	s.Volume, _ = step.Object.(*corev1.PersistentVolume)
+	s.Claim.Spec.VolumeName = s.Volume.Name
+	if step := Next(s); step.Action != Nothing || step.Refused != "" {
+		t.Errorf("bound: %+v", step)
+	}
+	s.Claim, s.Volume.Status.Phase = nil, corev1.VolumeReleased
+	if step := Next(s); step.Action != DeleteVolume {
+		t.Errorf("gone: %+v", step)
+	}
+	if backing := created(t, at(here(), claim("n1", func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = owned.OwnerReferences }))); backing.Name != "u1" {
+		t.Errorf("here: %+v", backing)
+	}
+}
+
+// TestVolumesOfAFormerProvider: without a process of the provider, the controller manager removes the volume of a claim that is gone, and only that.
+func TestVolumesOfAFormerProvider(t *testing.T) {
+	s := at(there(), claim("milan"))
+	s.Backing = created(t, s)
+	s.Volume, _ = Next(s).Object.(*corev1.PersistentVolume)
+	s.Backing, s.Place = nil, here()
+	s.Claim.Spec.VolumeName = s.Volume.Name
+	decide := func(abandoned bool) Action {
+		s.Abandoned = abandoned
+		return Next(s).Action
+	}
+	if got := decide(true); got != Nothing {
+		t.Errorf("its claim is there: %s", got)
+	}
+	s.Claim, s.Volume.Status.Phase = nil, corev1.VolumeReleased
+	if got := decide(false); got != Nothing {
+		t.Errorf("the provider is used: %s", got)
+	}
+	if got := decide(true); got != DeleteVolume {
+		t.Errorf("the provider is not used any more: %s", got)
+	}
+	s.Volume.DeletionTimestamp = &metav1.Time{}
+	if got := decide(true); got != PatchVolume {
+		t.Errorf("it is being deleted: %s", got)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage"
 )
@@ -29,6 +32,8 @@ import (
 type Options struct {
 	// ClusterID is the ID of this cluster.
 	ClusterID string
+	// LiqoNamespace is the namespace of the installation.
+	LiqoNamespace string
 	// Namespace is the namespace of the backing claims.
 	Namespace string
 	// RealClass is the StorageClass of the backing claims; empty means the default class of the cluster.
@@ -76,11 +81,15 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.PersistentVolumeClaim{}, uidIndex, byUID); err != nil {
 		return fmt.Errorf("indexing claims by UID: %w", err)
 	}
+	if err := (&offers{client: mgr.GetClient(), live: mgr.GetAPIReader(), opts: opts}).setup(mgr); err != nil {
+		return err
+	}
 	p := newProvisioner(mgr.GetClient(), mgr.GetAPIReader(), kube.EventRecorder(mgr, "storage"), opts)
 	return kube.NewController(mgr, "storage").
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(p.ofClaim)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(p.ofVolume)).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(p.unbound)).
+		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(p.ofProvider)).
 		Complete(p)
 }
 
@@ -127,6 +136,24 @@ func (p *provisioner) ofVolume(_ context.Context, obj client.Object) []reconcile
 		uid = types.UID(ref.Name)
 	}
 	return requests(uid)
+}
+
+// ofProvider returns the UIDs of all virtual volumes of the provider of a VirtualNode: no process may decide about them any more.
+func (p *provisioner) ofProvider(ctx context.Context, obj client.Object) []reconcile.Request {
+	node, ok := obj.(*offloadingv1beta1.VirtualNode)
+	if !ok {
+		return nil
+	}
+	var volumes corev1.PersistentVolumeList
+	if err := p.client.List(ctx, &volumes, client.MatchingLabels{api.LabelRemoteClusterID: node.Spec.ClusterID}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing volumes")
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range volumes.Items {
+		out = append(out, requests(storage.VolumeUID(&volumes.Items[i]))...)
+	}
+	return out
 }
 
 // unbound returns the UIDs of all claims without a volume: their class may exist only now.
@@ -220,6 +247,9 @@ func (p *provisioner) state(ctx context.Context, r client.Reader, uid types.UID,
 	if s.Volume, err = get(ctx, r, &corev1.PersistentVolume{}, types.NamespacedName{Name: storage.VolumeName(uid)}); err != nil {
 		return s, err
 	}
+	if s.Abandoned, err = p.abandoned(ctx, s.Volume); err != nil {
+		return s, err
+	}
 	if s.Backing, err = get(ctx, r, &corev1.PersistentVolumeClaim{}, types.NamespacedName{Namespace: p.opts.Namespace, Name: string(uid)}); err != nil {
 		return s, err
 	}
@@ -235,6 +265,20 @@ func (p *provisioner) state(ctx context.Context, r client.Reader, uid types.UID,
 		s.Node, err = p.node(ctx, s.Claim.Annotations[storage.AnnotationSelectedNode])
 	}
 	return s, err
+}
+
+// abandoned tells whether a volume belongs to a provider of which this cluster has no VirtualNode.
+func (p *provisioner) abandoned(ctx context.Context, volume *corev1.PersistentVolume) (bool, error) {
+	if volume == nil || volume.Labels[api.LabelRemoteClusterID] == "" {
+		return false, nil
+	}
+	var nodes offloadingv1beta1.VirtualNodeList
+	if err := p.client.List(ctx, &nodes); err != nil {
+		return false, fmt.Errorf("listing VirtualNodes: %w", err)
+	}
+	return !slices.ContainsFunc(nodes.Items, func(node offloadingv1beta1.VirtualNode) bool {
+		return node.Spec.ClusterID == volume.Labels[api.LabelRemoteClusterID]
+	}), nil
 }
 
 // readClaim reads the claim that the virtual volume is reserved for, or else the claim with the UID.
