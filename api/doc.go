@@ -22,6 +22,8 @@ const (
 	LabelType = "liqo.io/type"
 	// LabelVirtualNode (on the Deployment and Pods of a virtual kubelet) is the name of its VirtualNode.
 	LabelVirtualNode = "liqo.io/virtual-node"
+	// LabelStorageProvisioner ("true") marks the namespace of the claims that hold the data of Liqo's StorageClass.
+	LabelStorageProvisioner = "liqo.io/storage-provisioner"
 	// LabelManaged ("true") marks the objects that Liqo created, through the chart or at run time.
 	LabelManaged = "liqo.io/managed"
 	// LabelWebhookSkip ("true") exempts an object from the admission webhooks. This version neither sets nor reads it.
