@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	ipamcontrollers "liqo.io/liqo/internal/ipam/controllers"
 	"liqo.io/liqo/internal/kube"
 	networkcontrollers "liqo.io/liqo/internal/network/controllers"
@@ -20,6 +21,7 @@ import (
 	peeringcontrollers "liqo.io/liqo/internal/peering/controllers"
 	"liqo.io/liqo/internal/peering/door"
 	"liqo.io/liqo/internal/remote"
+	storagecontrollers "liqo.io/liqo/internal/storage/controllers"
 )
 
 const (
@@ -84,6 +86,7 @@ func setupControllerManager(mgr ctrl.Manager, opts *ControllerManagerOptions) er
 		{"network", opts.EnableNetworking, setupNetwork},
 		{"offloading", opts.EnableOffloading, setupOffloading},
 		{"webhooks", opts.EnableOffloading, setupWebhooks},
+		{"storage", opts.EnableStorage, setupStorage},
 	} {
 		if !part.enabled {
 			continue
@@ -114,6 +117,12 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	if err != nil {
 		return err
 	}
+	var storageClasses func(context.Context) ([]authv1beta1.StorageType, error)
+	if opts.EnableStorage {
+		storageClasses = func(ctx context.Context) ([]authv1beta1.StorageType, error) {
+			return storagecontrollers.Offered(ctx, mgr.GetClient(), opts.RealStorageClass, opts.AcceptedStorageClasses)
+		}
+	}
 	return peeringcontrollers.Setup(mgr, peeringcontrollers.Options{
 		ClusterID: opts.ClusterID,
 		Namespace: opts.LiqoNamespace,
@@ -123,6 +132,7 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 			Enabled: opts.DefaultClassEnabled, NodeLabels: opts.ClusterLabels,
 			IngressClasses: opts.IngressClasses, LoadBalancerClasses: opts.LoadBalancerClasses,
 		},
+		StorageClasses:     storageClasses,
 		Sharing:            opts.Sharing,
 		Enforcement:        opts.DefaultLimitsEnforcement,
 		Labels:             opts.GlobalLabels,
@@ -149,6 +159,13 @@ func setupNetwork(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return networkcontrollers.Setup(mgr, networkcontrollers.Options{
 		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace, WatchTemplates: opts.WatchGatewayTemplates,
 		Labels: opts.GlobalLabels, Annotations: opts.GlobalAnnotations,
+	})
+}
+
+func setupStorage(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
+	return storagecontrollers.Setup(mgr, storagecontrollers.Options{
+		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace, Namespace: opts.StorageNamespace, RealClass: opts.RealStorageClass,
+		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
 	})
 }
 
