@@ -113,7 +113,7 @@ func Next(s State) Step {
 	switch {
 	case s.Place.Waiting != "":
 		return Step{Why: s.Place.Waiting}
-	case volume != nil && s.clusterOfVolume() != s.Place.Cluster && !(s.Abandoned && s.free(volume)):
+	case volume != nil && s.clusterOfVolume() != s.Place.Cluster && (!s.Abandoned || !s.free(volume)):
 		return s.unused("the volume of the claim is in another cluster")
 	case volume != nil && s.free(volume):
 		return s.released(volume)
@@ -203,7 +203,7 @@ func (s *State) retain(volume *corev1.PersistentVolume, deleting bool) Step {
 		kept := s.Backing.DeepCopy()
 		annotate(&kept.ObjectMeta, AnnotationRetained, api.True)
 		why := "the reclaim policy of its volume is " + string(volume.Spec.PersistentVolumeReclaimPolicy)
-		return Step{Action: PatchBacking, Object: kept, Old: s.Backing, Why: why}
+		return Step{Action: PatchBacking, Object: kept, Old: s.Backing, Why: why, Confirm: true}
 	default:
 		return release(volume)
 	}

@@ -247,6 +247,35 @@ func TestRefusalsAreReportedOnce(t *testing.T) {
 	}
 }
 
+// TestTheDefaultClassIsOffered: the admission policy learns the default class, and follows it.
+func TestTheDefaultClassIsOffered(t *testing.T) {
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: offeredClasses}, Data: map[string]string{"accepted": "fast"}}
+	w := newWorld(t, append(cluster(), config)...)
+	o := &offers{client: w, live: w, opts: Options{LiqoNamespace: "liqo"}}
+	offered := func() string {
+		t.Helper()
+		if _, err := o.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(config)}); err != nil {
+			t.Fatal(err)
+		}
+		data := read(w, &corev1.ConfigMap{}, "liqo", offeredClasses).Data
+		return data["accepted"] + " " + data["default"]
+	}
+	for range 2 {
+		if got := offered(); got != "fast standard" {
+			t.Errorf("%q", got)
+		}
+	}
+	if len(w.writes) != 1 {
+		t.Errorf("wrote %q", w.writes)
+	}
+	standard := read(w, &storagev1.StorageClass{}, "", "standard")
+	standard.Annotations = nil
+	w.change(standard)
+	if got := offered(); got != "fast " {
+		t.Errorf("without a default class: %q", got)
+	}
+}
+
 // TestEventsLeadToTheClaim: each object of a claim leads to the UID of the claim.
 func TestEventsLeadToTheClaim(t *testing.T) {
 	p := newProvisioner(nil, nil, nil, Options{Namespace: "liqo-storage"})
