@@ -204,7 +204,7 @@ var actions = map[storage.Action]offload.Action{
 func translate(step storage.Step, state offload.MappingState) offload.Step {
 	return offload.Step{
 		Action: actions[step.Action], Object: step.Object, Old: step.Old, Why: step.Why, Locked: true,
-		Confirm: step.Confirm && state != offload.Unmapped,
+		Confirm: step.Confirm && state != offload.Unmapped, Again: step.Action == storage.CreateBacking, // the volume follows at once
 	}
 }
 
