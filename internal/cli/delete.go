@@ -74,6 +74,9 @@ func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
 		ValidArgsFunction: a.names(kind),
 	}
 	a.addDryRun(command.Flags())
+	if kind.name == kindVirtualNode.name || kind.name == kindSlice.name {
+		a.addDeleteVolumes(command.Flags())
+	}
 	addIgnoreNotFound(command.Flags(), &ignore)
 	command.Flags().BoolVar(&wait, "wait", true, "Wait until the resource is deleted")
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait")

@@ -45,6 +45,7 @@ func (a *app) unpeerCommand() *cobra.Command {
 	flags := command.Flags()
 	remote := remoteFlags(flags)
 	a.addDryRun(flags)
+	a.addDeleteVolumes(flags)
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	flags.BoolVar(&wait, "wait", true, "Also wait until the last objects are deleted; steps that others depend on are always waited for")
 	flags.BoolVar(&deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")

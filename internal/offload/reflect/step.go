@@ -161,7 +161,7 @@ func (r *reflector) facts(key types.NamespacedName) (Facts, *twin) {
 	if stale := r.engine.opts.Stale; stale != nil && stale() {
 		at, t = offload.Mapping{}, nil
 	}
-	facts := Facts{Remote: make([]client.Object, len(r.Remote)), Mapping: at, Now: r.engine.opts.Clock.Now()}
+	facts := Facts{Key: key, Remote: make([]client.Object, len(r.Remote)), Mapping: at, Now: r.engine.opts.Clock.Now()}
 	here := r.store(t)
 	if here != nil {
 		facts.Local = here.get(key)
@@ -199,6 +199,11 @@ func (r *reflector) read(ctx context.Context, t *twin, key types.NamespacedName,
 	var err error
 	if facts.Local, err = r.engine.get(ctx, r.engine.opts.Local, key, r.Local); err != nil {
 		return facts, fmt.Errorf("reading %s: %w", key, err)
+	}
+	if r.Refresh != nil {
+		if err := r.Refresh(ctx, r.engine.opts.Local, facts); err != nil {
+			return facts, fmt.Errorf("reading what %s depends on: %w", key, err)
+		}
 	}
 	known := facts.Remote
 	facts.Remote = make([]client.Object, len(r.Remote))
@@ -342,7 +347,7 @@ func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj c
 		return nil
 	case offload.PatchRemote:
 		old, _ := step.Old.(client.Object)
-		if err := patch(ctx, opts.Remote, old, obj); err != nil {
+		if err := patch(ctx, opts.Remote, old, obj, step.Locked); err != nil {
 			return gone(err)
 		}
 		r.wrote(t, obj)
@@ -369,7 +374,7 @@ func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj c
 		if err := opts.Local.Status().Patch(ctx, answer, client.RawPatch(types.StrategicMergePatchType, data)); err != nil {
 			return gone(err)
 		}
-		r.store(t).wrote(answer)
+		r.wroteHere(t, answer)
 		return nil
 	case offload.CreateLocal:
 		if err := opts.Local.Create(ctx, obj, client.FieldOwner(api.FieldManager)); err != nil {
@@ -378,28 +383,29 @@ func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj c
 			}
 			return err
 		}
-		r.store(t).wrote(obj)
+		r.wroteHere(t, obj)
 		return nil
 	case offload.PatchLocal:
 		old, _ := step.Old.(client.Object)
-		if err := patch(ctx, opts.Local, old, obj); err != nil {
+		if err := patch(ctx, opts.Local, old, obj, step.Locked); err != nil {
 			return gone(err)
 		}
-		r.store(t).wrote(obj)
+		r.wroteHere(t, obj)
 		return nil
 	case offload.DeleteLocal:
 		if err := remove(ctx, opts.Local, obj, client.GracePeriodSeconds(0)); err != nil {
 			return err
 		}
-		r.store(t).removed(obj)
+		r.removedHere(t, obj)
 		return nil
 	default:
 		return errUnknownAction(step.Action)
 	}
 }
 
-// patch turns old into obj, on condition that the object still has the UID of old: another object may have its name by now.
-func patch(ctx context.Context, c client.Client, old, obj client.Object) error {
+// patch turns old into obj, on condition that the object still has the UID of old: another object may have its name by now. If locked is true, it must
+// also have the resource version of old.
+func patch(ctx context.Context, c client.Client, old, obj client.Object, locked bool) error {
 	data, err := client.MergeFrom(old).Data(obj)
 	if err != nil {
 		return fmt.Errorf("comparing two states of %s: %w", client.ObjectKeyFromObject(obj), err)
@@ -414,6 +420,9 @@ func patch(ctx context.Context, c client.Client, old, obj client.Object) error {
 		fields["metadata"] = meta
 	}
 	meta["uid"] = old.GetUID()
+	if locked {
+		meta["resourceVersion"] = old.GetResourceVersion()
+	}
 	if data, err = json.Marshal(fields); err != nil {
 		return fmt.Errorf("marshalling a patch of %s: %w", client.ObjectKeyFromObject(obj), err)
 	}
