@@ -174,9 +174,8 @@ func (v *volumes) state(f reflect.Facts, uid types.UID, claim *corev1.Persistent
 	case f.Mapping.State == offload.Unmapped: // the remote namespace is gone, and everything in it
 	case f.Mapping.State == offload.Mapped && f.RemoteSynced:
 		s.Backing = backingOf(f)
-	case s.Volume == nil && s.Claim != nil && s.Node != nil && len(s.Place.Offered) == 0 && s.Claim.Annotations[api.AnnotationRemoteStorageClass] == "":
-		s.Place.Problem = "cluster " + s.Place.Cluster + " offers no storage class: its administrator has to set a default StorageClass there, " +
-			"or chart value storage.realStorageClassName"
+	case s.Volume == nil && s.Claim != nil && s.Node != nil && len(s.Place.Offered) == 0:
+		s.Place.Problem = s.Place.NoOffer()
 	default:
 		s.Place.Waiting = "the provider does not answer, or what both sides have was not read yet"
 	}

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func Offer(configured string, accepted []string, classes []storagev1.StorageClas
 	return out
 }
 
-// backingClass returns the class of the backing claim. In a provider it is the class that the claim's annotation names, or the default offered class.
+// backingClass returns the class of the backing claim. In a provider it is the offered class that the claim's annotation names, or the default offered class.
 func (s *State) backingClass() (string, error) {
 	if s.Place.Cluster == "" {
 		class, err := RealClass(s.Place.RealClass, s.Classes)
@@ -74,20 +75,27 @@ func (s *State) backingClass() (string, error) {
 		}
 		return class.Name, nil
 	}
-	if named := s.Claim.Annotations[api.AnnotationRemoteStorageClass]; named != "" {
-		return named, nil
-	}
+	named := s.Claim.Annotations[api.AnnotationRemoteStorageClass]
 	for _, offered := range s.Place.Offered {
-		if offered.Default {
+		if offered.StorageClassName == named || named == "" && offered.Default {
 			return offered.StorageClassName, nil
 		}
 	}
-	if len(s.Place.Offered) == 0 {
-		return "", fmt.Errorf("cluster %s offers no storage class: its administrator has to set a default StorageClass there, "+
-			"or chart value storage.realStorageClassName", s.Place.Cluster)
+	switch {
+	case len(s.Place.Offered) == 0:
+		return "", errors.New(s.Place.NoOffer())
+	case named != "":
+		return "", fmt.Errorf("annotation %s names storage class %s, which cluster %s does not offer: name one of %s, or remove the annotation for its default class",
+			api.AnnotationRemoteStorageClass, named, s.Place.Cluster, names(s.Place.Offered))
 	}
 	return "", fmt.Errorf("cluster %s offers no default storage class: name one of %s in annotation %s of the claim",
 		s.Place.Cluster, names(s.Place.Offered), api.AnnotationRemoteStorageClass)
+}
+
+// NoOffer returns the Problem of claims in a provider that offers no class.
+func (p *Place) NoOffer() string {
+	return fmt.Sprintf("cluster %s offers no storage class: its administrator has to set a default StorageClass there, or chart value storage.realStorageClassName",
+		p.Cluster)
 }
 
 func names(offered []authv1beta1.StorageType) string {

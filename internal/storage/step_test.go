@@ -41,11 +41,11 @@ func TestBackingClaimInAProvider(t *testing.T) {
 		t.Errorf("%+v", backing)
 	}
 	backing = created(t, at(there(), claim("milan", func(c *corev1.PersistentVolumeClaim) {
-		c.Annotations[api.AnnotationRemoteStorageClass] = "nfs"
+		c.Annotations[api.AnnotationRemoteStorageClass] = "ssd"
 		c.Annotations[api.AnnotationRemoteAccessModes] = "ReadWriteMany, ReadOnlyMany"
 	})))
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany, corev1.ReadOnlyMany}
-	if diff := cmp.Diff(modes, backing.Spec.AccessModes); diff != "" || *backing.Spec.StorageClassName != "nfs" {
+	if diff := cmp.Diff(modes, backing.Spec.AccessModes); diff != "" || *backing.Spec.StorageClassName != "ssd" {
 		t.Errorf("class %s: %s", *backing.Spec.StorageClassName, diff)
 	}
 }
@@ -205,6 +205,8 @@ func TestRefusals(t *testing.T) {
 			[]string{"cluster milan offers no storage class", "default StorageClass"}},
 		"no default offer": {on(there(), claim("milan"), func(s *State) { s.Place.Offered[1].Default = false }),
 			[]string{"no default storage class", "ssd, disk", api.AnnotationRemoteStorageClass}},
+		"class that is not offered": {on(there(), claim("milan", func(c *corev1.PersistentVolumeClaim) { c.Annotations[api.AnnotationRemoteStorageClass] = "manual" })),
+			[]string{"annotation " + api.AnnotationRemoteStorageClass + " names storage class manual", "milan does not offer", "ssd, disk"}},
 		"not offloaded": {on(there(), claim("milan"), func(s *State) { s.Place.Problem = "namespace shop is not offloaded" }),
 			[]string{"namespace shop is not offloaded"}},
 		"name taken": {on(there(), claim("milan"), func(s *State) { s.Backing = &corev1.PersistentVolumeClaim{} }),
