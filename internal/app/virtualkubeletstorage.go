@@ -153,7 +153,7 @@ func backingOf(f reflect.Facts) *corev1.PersistentVolumeClaim {
 // state returns everything that the decision about the claim with that UID depends on.
 func (v *volumes) state(f reflect.Facts, uid types.UID, claim *corev1.PersistentVolumeClaim) storage.State {
 	s := storage.State{UID: uid, Place: storage.Place{
-		Cluster: v.opts.foreignClusterID, Origin: v.opts.clusterID, Namespace: f.Mapping.Namespace, Offered: v.offered(),
+		Cluster: v.opts.foreignClusterID, Tenant: v.opts.tenantNamespace, Origin: v.opts.clusterID, Namespace: f.Mapping.Namespace, Offered: v.offered(),
 	}}
 	for _, obj := range v.classes.List() {
 		if class, ok := obj.(*storagev1.StorageClass); ok {

@@ -17,7 +17,7 @@ func here() Place { return Place{Origin: "rome", Namespace: "liqo-storage"} }
 
 func there() Place {
 	return Place{
-		Cluster: "milan", Origin: "rome", Namespace: "shop-rome",
+		Cluster: "milan", Tenant: "liqo-tenant-milan", Origin: "rome", Namespace: "shop-rome",
 		Offered: []authv1beta1.StorageType{{StorageClassName: "ssd"}, {StorageClassName: "disk", Default: true}},
 	}
 }

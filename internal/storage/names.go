@@ -23,6 +23,10 @@ const Finalizer = "storage.liqo.io/backing-claim"
 // LabelVirtual ("true") marks the virtual volumes of all clusters, for watches.
 const LabelVirtual = "storage.liqo.io/virtual-volume"
 
+// LabelTenant, on the virtual volume of a provider, is the tenant namespace of the provider. Its virtual kubelets write no other volumes: the accounts of
+// virtual kubelets are in that namespace, so an admission policy can compare the two.
+const LabelTenant = "storage.liqo.io/tenant-namespace"
+
 // Labels and annotations of backing claims.
 const (
 	// LabelClaimNamespace and LabelClaimName are the namespace and the name of the claim. As a label, a name that is too long is cut. The annotation
@@ -40,6 +44,9 @@ const (
 	// version may have the same node because the scheduler selected it again.
 	annotationRefused = "storage.liqo.io/refused-at"
 )
+
+// annotationEphemeral ("true"), on a virtual volume, says that its data lives as long as a pod.
+const annotationEphemeral = "storage.liqo.io/ephemeral"
 
 // Annotations of Kubernetes.
 const (

@@ -92,7 +92,10 @@ func (s *State) newVolume() *corev1.PersistentVolume {
 		s.mirror(out)
 		return out
 	}
-	out.Labels[api.LabelRemoteClusterID] = s.Place.Cluster
+	out.Labels[api.LabelRemoteClusterID], out.Labels[LabelTenant] = s.Place.Cluster, s.Place.Tenant
+	if s.backedByPod() {
+		annotate(&out.ObjectMeta, annotationEphemeral, api.True)
+	}
 	out.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: in.Spec.Resources.Requests[corev1.ResourceStorage]}
 	out.Spec.AccessModes, out.Spec.VolumeMode = in.Spec.AccessModes, in.Spec.VolumeMode
 	out.Spec.HostPath = &corev1.HostPathVolumeSource{Path: placeholder}

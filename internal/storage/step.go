@@ -20,6 +20,8 @@ type Place struct {
 	Cluster string
 	// Origin is the ID of this cluster.
 	Origin string
+	// Tenant is the tenant namespace of the provider in this cluster, empty for this cluster.
+	Tenant string
 	// Namespace is the namespace of the backing claims: the storage namespace, or the remote namespace.
 	Namespace string
 	// RealClass is the configured class of backing claims in this cluster; empty means the default class.
@@ -107,7 +109,7 @@ type Step struct {
 // Next decides what to do about one claim. The same state gives the same step, whatever happened before, and the sequence of steps is finite.
 //
 // Next never changes a claim or a volume of somebody else. It deletes a backing claim in two cases only: its virtual volume was released and has reclaim
-// policy Delete, or no virtual volume was ever created and nothing needs one here.
+// policy Delete, or no virtual volume was ever created and nothing needs one here. It never deletes a retained one.
 func Next(s State) Step {
 	volume := s.virtual()
 	switch {
@@ -115,6 +117,8 @@ func Next(s State) Step {
 		return Step{Why: s.Place.Waiting}
 	case volume != nil && s.clusterOfVolume() != s.Place.Cluster && (!s.Abandoned || !s.free(volume)):
 		return s.unused("the volume of the claim is in another cluster")
+	case volume != nil && !s.Abandoned && volume.Labels[LabelTenant] != s.Place.Tenant:
+		return Step{Why: "the volume belongs to another peering"}
 	case volume != nil && s.free(volume):
 		return s.released(volume)
 	case s.Claim == nil:
@@ -157,6 +161,12 @@ func (s *State) ours() bool {
 		(s.Place.Cluster == "" || s.Backing.Labels[api.LabelOrigin] == s.Place.Origin && s.Backing.Labels[api.LabelDestination] == s.Place.Cluster)
 }
 
+// disposable tells whether the backing claim goes with the virtual volume. Only a volume of the same cluster speaks for it, and never for retained data:
+// a virtual kubelet can create a volume with the name of one that is gone.
+func (s *State) disposable() bool {
+	return s.ours() && s.clusterOfVolume() == s.Place.Cluster && s.Backing.Annotations[AnnotationRetained] != api.True
+}
+
 // unused deletes a backing claim that never got a virtual volume and that nothing needs here.
 func (s *State) unused(why string) Step {
 	if !s.ours() || s.Backing.DeletionTimestamp != nil || s.Backing.Annotations[AnnotationRetained] == api.True {
@@ -182,9 +192,9 @@ func (s *State) released(volume *corev1.PersistentVolume) Step {
 		return s.retain(volume, deleting)
 	case !deleting && volume.Status.Phase != corev1.VolumeReleased:
 		return Step{Why: "waiting for Kubernetes to release the volume"}
-	case s.ours() && s.Backing.DeletionTimestamp == nil:
+	case s.disposable() && s.Backing.DeletionTimestamp == nil:
 		return Step{Action: DeleteBacking, Object: s.Backing, Why: "the volume is released, its reclaim policy is Delete", Confirm: true}
-	case s.ours():
+	case s.disposable():
 		return Step{Why: "waiting for the deletion of the backing claim"}
 	case !deleting:
 		return Step{Action: DeleteVolume, Object: volume, Why: "its backing claim is gone", Confirm: true}
@@ -199,7 +209,7 @@ func (s *State) retain(volume *corev1.PersistentVolume, deleting bool) Step {
 	switch {
 	case !deleting:
 		return Step{Why: "the volume is retained"}
-	case s.ours() && s.Backing.Annotations[AnnotationRetained] != api.True:
+	case s.disposable():
 		kept := s.Backing.DeepCopy()
 		annotate(&kept.ObjectMeta, AnnotationRetained, api.True)
 		why := "the reclaim policy of its volume is " + string(volume.Spec.PersistentVolumeReclaimPolicy)

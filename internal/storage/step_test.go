@@ -98,7 +98,7 @@ func TestVirtualVolumeOfAProvider(t *testing.T) {
 	if diff := cmp.Diff(terms, volume.Spec.NodeAffinity.Required.NodeSelectorTerms); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if volume.Spec.HostPath == nil || volume.Labels[api.LabelRemoteClusterID] != "milan" || *volume.Spec.VolumeMode != corev1.PersistentVolumeBlock {
+	if volume.Spec.HostPath == nil || volume.Labels[api.LabelRemoteClusterID] != "milan" || volume.Labels[LabelTenant] != "liqo-tenant-milan" || *volume.Spec.VolumeMode != corev1.PersistentVolumeBlock {
 		t.Errorf("%+v", volume)
 	}
 }
@@ -153,6 +153,47 @@ func TestVolumesOfAFormerProvider(t *testing.T) {
 	s.Volume.DeletionTimestamp = &metav1.Time{}
 	if got := decide(true); got != PatchVolume {
 		t.Errorf("it is being deleted: %s", got)
+	}
+}
+
+// TestForgedVolumesDeleteNoData: a virtual kubelet can create a volume with the name of one that is gone, and let it be released.
+func TestForgedVolumesDeleteNoData(t *testing.T) {
+	forged := func(cluster, tenant string) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "pvc-u1", Finalizers: []string{Finalizer}, Annotations: map[string]string{annotationProvisionedBy: Provisioner},
+				Labels: map[string]string{LabelVirtual: api.True, api.LabelRemoteClusterID: cluster, LabelTenant: tenant},
+			},
+			Spec:   corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete},
+			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
+		}
+	}
+	for name, c := range map[string]struct {
+		place     Place
+		node      string
+		retained  bool
+		abandoned bool
+		volume    *corev1.PersistentVolume
+		want      Action
+	}{
+		"retained here, volume of an unknown cluster":          {here(), "n1", true, true, forged("turin", "liqo-tenant-turin"), DeleteVolume},
+		"left here, volume of an unknown cluster":              {here(), "n1", false, true, forged("turin", "liqo-tenant-turin"), DeleteVolume},
+		"retained here, volume of a provider":                  {here(), "n1", true, false, forged("milan", "liqo-tenant-milan"), Nothing},
+		"retained in the provider, volume of its own":          {there(), "milan", true, false, forged("milan", "liqo-tenant-milan"), DeleteVolume},
+		"left in the provider, volume of another tenant":       {there(), "milan", false, false, forged("milan", "liqo-tenant-turin"), Nothing},
+		"in the provider, released volume of the same cluster": {there(), "milan", false, false, forged("milan", "liqo-tenant-milan"), DeleteBacking},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := at(c.place, claim(c.node))
+			s.Backing = created(t, s)
+			if c.retained {
+				annotate(&s.Backing.ObjectMeta, AnnotationRetained, api.True)
+			}
+			s.Claim, s.Volume, s.Abandoned = nil, c.volume, c.abandoned
+			if step := Next(s); step.Action != c.want {
+				t.Errorf("%s: %s, want %s", step.Action, step.Why, c.want)
+			}
+		})
 	}
 }
 

@@ -81,7 +81,10 @@ func TestClaimsOfConsumersOnAPIServer(t *testing.T) {
 		"another's origin":  {claim("standard", func(c *pvc) { c.Labels[api.LabelOrigin] = "turin" }), "is not of cluster 'rome'"},
 		"a volume":          {claim("standard", func(c *pvc) { c.Spec.VolumeName = "pv-0" }), "spec.volumeName of a claim is refused"},
 		"volumes by labels": {claim("standard", func(c *pvc) { c.Spec.Selector = &metav1.LabelSelector{} }), "spec.selector of a claim is refused"},
-		"a finalizer":       {claim("standard", func(c *pvc) { c.Finalizers = []string{"example.org/never"} }), "metadata.finalizers are refused"},
+		"a finalizer":       {claim("standard", func(c *pvc) { c.Finalizers = []string{"example.org/never"} }), "metadata.finalizers and metadata.ownerReferences of a claim"},
+		"an owner": {claim("standard", func(c *pvc) {
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "gone", UID: "1"}}
+		}), "metadata.finalizers and metadata.ownerReferences of a claim are refused"},
 		"a node":            {claim("standard", func(c *pvc) { c.Annotations["volume.kubernetes.io/selected-node"] = "n1" }), "volume.kubernetes.io/selected-node"},
 		"a class of old":    {claim("standard", func(c *pvc) { c.Annotations[corev1.BetaStorageClassAnnotation] = "manual" }), corev1.BetaStorageClassAnnotation},
 		"a label of others": {claim("standard", func(c *pvc) { c.Labels["app.kubernetes.io/part-of"] = "x" }), "app.kubernetes.io/part-of"},
@@ -103,17 +106,35 @@ func TestClaimsOfConsumersOnAPIServer(t *testing.T) {
 		t.Errorf("deleting a claim of the provider: %v", err)
 	}
 	own := claim("standard", nil)
-	annotate := func(key string) client.Patch {
-		return client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+key+`":"yes"}}}`))
+	merge := func(text string) client.Patch { return client.RawPatch("application/merge-patch+json", []byte(text)) }
+	annotate := func(key, value string) client.Patch {
+		return merge(`{"metadata":{"annotations":{"` + key + `":` + value + `}}}`)
 	}
 	for _, err := range []error{
 		rome.Create(t.Context(), own),
-		rome.Patch(t.Context(), own, annotate("storage.liqo.io/retained")),
-		admin.Patch(t.Context(), own, annotate("pv.kubernetes.io/bind-completed")),
-		rome.Delete(t.Context(), own),
+		rome.Patch(t.Context(), own, annotate("storage.liqo.io/retained", `"true"`)),
+		admin.Patch(t.Context(), own, annotate("pv.kubernetes.io/bind-completed", `"yes"`)),
 	} {
 		if err != nil {
 			t.Errorf("the life of a claim: %v", err)
 		}
+	}
+	// The fields that no claim may be created with can't be set later either, and marks of the provider stay.
+	for what, row := range map[string]struct{ patch, says string }{
+		"a volume":    {`{"spec":{"volumeName":"pv-0"}}`, "spec.volumeName of a claim is refused"},
+		"a finalizer": {`{"metadata":{"finalizers":["example.org/never"]}}`, "metadata.finalizers and metadata.ownerReferences of a claim are refused"},
+		"an owner": {`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"1"}]}}`,
+			"metadata.ownerReferences of a claim are refused"},
+		"another origin":           {`{"metadata":{"labels":{"offloading.liqo.io/origin":"turin"}}}`, "is not of cluster 'rome'"},
+		"a node":                   {`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":""}}}`, "volume.kubernetes.io/selected-node"},
+		"no mark of the provider":  {`{"metadata":{"annotations":{"pv.kubernetes.io/bind-completed":null}}}`, "pv.kubernetes.io/bind-completed"},
+		"a mark with another text": {`{"metadata":{"annotations":{"pv.kubernetes.io/bind-completed":"no"}}}`, "pv.kubernetes.io/bind-completed"},
+	} {
+		if err := rome.Patch(t.Context(), own.DeepCopy(), merge(row.patch)); err == nil || !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%s later: %v, want %q", what, err, row.says)
+		}
+	}
+	if err := rome.Delete(t.Context(), own); err != nil {
+		t.Errorf("the end of a claim: %v", err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,22 +69,6 @@ func TestKubeletPolicyOnAPIServer(t *testing.T) {
 	lease := func(namespace, name string) client.Object {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
-	volume := func(name string, change func(*corev1.PersistentVolume)) client.Object {
-		v := &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: name, Labels: map[string]string{api.LabelRemoteClusterID: "milan"}, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "liqo.io/storage"},
-			},
-			Spec: corev1.PersistentVolumeSpec{
-				Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-				AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/liqo-placeholder"}},
-			},
-		}
-		if change != nil {
-			change(v)
-		}
-		return v
-	}
 	namespace(t, admin, "elsewhere", nil)
 	namespaceLeases := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-node-lease"}}
 	if err := admin.Create(t.Context(), namespaceLeases); client.IgnoreAlreadyExists(err) != nil {
@@ -119,9 +102,6 @@ func TestKubeletPolicyOnAPIServer(t *testing.T) {
 		{"another one's lease", kubelet.Create(t.Context(), lease("kube-node-lease", "worker")), "the Lease of its own Node milan"},
 		{"its elections", kubelet.Create(t.Context(), lease(tenant, "any")), ""},
 		{"elections of others", kubelet.Create(t.Context(), lease("elsewhere", "any")), "the Lease of its own Node milan"},
-		{"a volume in its provider", kubelet.Create(t.Context(), volume("there", nil)), ""},
-		{"a volume of this cluster", kubelet.Create(t.Context(), volume("here", func(v *corev1.PersistentVolume) { v.Spec.HostPath.Path = "/" })), "volumes whose data is in a provider"},
-		{"a volume of another provisioner", kubelet.Create(t.Context(), volume("others", func(v *corev1.PersistentVolume) { v.Annotations = nil })), "volumes whose data is in a provider"},
 		{"an administrator's account", report(operator, real), ""},
 		{"an agent of somebody else's", report(agent, real), ""},
 	} {

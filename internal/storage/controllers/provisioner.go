@@ -267,7 +267,7 @@ func (p *provisioner) state(ctx context.Context, r client.Reader, uid types.UID,
 	return s, err
 }
 
-// abandoned tells whether a volume belongs to a provider of which this cluster has no VirtualNode.
+// abandoned tells whether a volume belongs to a provider of which this cluster has no VirtualNode in the tenant namespace of the volume.
 func (p *provisioner) abandoned(ctx context.Context, volume *corev1.PersistentVolume) (bool, error) {
 	if volume == nil || volume.Labels[api.LabelRemoteClusterID] == "" {
 		return false, nil
@@ -277,7 +277,7 @@ func (p *provisioner) abandoned(ctx context.Context, volume *corev1.PersistentVo
 		return false, fmt.Errorf("listing VirtualNodes: %w", err)
 	}
 	return !slices.ContainsFunc(nodes.Items, func(node offloadingv1beta1.VirtualNode) bool {
-		return node.Spec.ClusterID == volume.Labels[api.LabelRemoteClusterID]
+		return node.Spec.ClusterID == volume.Labels[api.LabelRemoteClusterID] && node.Namespace == volume.Labels[storage.LabelTenant]
 	}), nil
 }
 
