@@ -58,6 +58,10 @@ const (
 	AnnotationRemoteAccessModes = "liqo.io/remote-access-modes"
 )
 
+// AnnotationDeleteVolumes ("true", on a NamespaceOffloading or a VirtualNode) gives up the data of the volumes that its end deletes in a provider. Without
+// it, the end waits until there are no such volumes.
+const AnnotationDeleteVolumes = "liqo.io/delete-volumes"
+
 // Annotations of the controller manager's own objects.
 const (
 	// AnnotationUninstalling ("true" on the controller manager's Deployment) relaxes checks during an uninstallation. This version neither

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -60,6 +61,10 @@ func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
 			}
 			if provider != "" { // its pods are moved as in an unpeer, so the same check applies
 				if err := local.checkUnpeer(ctx, provider, object.GetNamespace()); err != nil {
+					return err
+				}
+				node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}
+				if err := local.giveUp(ctx, node); err != nil { // the VirtualNode of a ResourceSlice has its name
 					return err
 				}
 			}

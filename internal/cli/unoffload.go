@@ -103,6 +103,9 @@ func (c *cluster) unoffload(ctx context.Context, names []string) error {
 		objects[i] = &offloadingv1beta1.NamespaceOffloading{
 			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: offloadingv1beta1.NamespaceOffloadingName},
 		}
+		if err := c.giveUp(ctx, objects[i]); err != nil {
+			return err
+		}
 		if err := kube.Delete(ctx, c, objects[i]); err != nil {
 			return err
 		}

@@ -148,6 +148,9 @@ func (p *pair) oneWay(ctx context.Context) error {
 
 // giveBack deletes the ResourceSlices of a provider, and then the remaining VirtualNodes.
 func (c *cluster) giveBack(ctx context.Context, provider, namespace string) error {
+	if err := c.giveUpNodes(ctx, provider, namespace); err != nil {
+		return err
+	}
 	// A ResourceSlice is gone as soon as its VirtualNode is being deleted. The pods have left the provider only when the VirtualNode is
 	// gone too.
 	for _, what := range []struct {

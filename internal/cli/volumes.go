@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/storage"
 )
 
@@ -41,8 +42,8 @@ func (c *cluster) volumesThere(ctx context.Context, selected func(*corev1.Persis
 	var lines []string
 	for i := range volumes.Items {
 		volume := &volumes.Items[i]
-		if provider := volume.Labels[api.LabelRemoteClusterID]; provider != "" && selected(volume) {
-			lines = append(lines, storage.Describe(volume)+" in cluster "+provider)
+		if storage.InProvider(volume) && selected(volume) {
+			lines = append(lines, storage.Describe(volume)+" in cluster "+volume.Labels[api.LabelRemoteClusterID])
 		}
 	}
 	return lines, nil
@@ -78,6 +79,41 @@ func (c *cluster) checkVolumesOf(ctx context.Context, namespaces []string) error
 		}
 	}
 	return lossOf(lines)
+}
+
+// giveUp lets the end of objects delete the data of volumes in a provider, if the user gave --delete-volumes. It leaves out objects that do not exist.
+func (c *cluster) giveUp(ctx context.Context, objects ...client.Object) error {
+	for _, object := range objects {
+		if !c.deleteVolumes || object.GetAnnotations()[api.AnnotationDeleteVolumes] == api.True {
+			continue
+		}
+		before, ok := object.DeepCopyObject().(client.Object)
+		if !ok {
+			return fmt.Errorf("giving up volumes: %T is not an object", object)
+		}
+		setAnnotation(object, api.AnnotationDeleteVolumes, api.True)
+		if err := c.Patch(ctx, object, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return c.error(fmt.Errorf("giving up the volumes of %s: %w", c.name(object), err))
+		}
+	}
+	return nil
+}
+
+// giveUpNodes is giveUp for all VirtualNodes of a provider.
+func (c *cluster) giveUpNodes(ctx context.Context, provider, namespace string) error {
+	if !c.deleteVolumes {
+		return nil
+	}
+	var nodes offloadingv1beta1.VirtualNodeList
+	if err := c.listOfPeer(ctx, &nodes, namespace, provider); err != nil {
+		return err
+	}
+	for i := range nodes.Items {
+		if err := c.giveUp(ctx, &nodes.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lossOf returns the error about data that would be lost, nil if there are no lines.

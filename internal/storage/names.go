@@ -88,6 +88,11 @@ func Describe(volume *corev1.PersistentVolume) string {
 	return fmt.Sprintf("PersistentVolume %s is a retained volume of Liqo, %s", volume.Name, size.String())
 }
 
+// InProvider tells whether a volume is a virtual volume whose data is in a provider, and outlives pods.
+func InProvider(volume *corev1.PersistentVolume) bool {
+	return VolumeUID(volume) != "" && volume.Labels[api.LabelRemoteClusterID] != "" && volume.Annotations[annotationEphemeral] != api.True
+}
+
 // Provisioned tells whether Kubernetes asked the provisioner of Liqo for the volume of a claim.
 func Provisioned(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Annotations[annotationProvisioner] == Provisioner
