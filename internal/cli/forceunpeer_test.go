@@ -28,6 +28,7 @@ func TestForceUnpeerOnAPIServer(t *testing.T) {
 	create(t, c,
 		&offloadingv1beta1.VirtualNode{ObjectMeta: peer, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}},
 		&authv1beta1.Tenant{ObjectMeta: peer, Spec: authv1beta1.TenantSpec{ClusterID: "milan"}},
+		&offloadingv1beta1.NamespaceMap{ObjectMeta: peer, Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": "shop-rome"}}},
 		volumeOf("1", "shop", "data", "milan"), volumeOf("2", "shop", "other", "turin"),
 	)
 	liqoctl := func(command string) (int, string) {

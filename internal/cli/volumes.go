@@ -12,6 +12,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/storage"
 )
 
@@ -33,17 +34,22 @@ func (c *cluster) checkVolumes(ctx context.Context, lost func(*corev1.Persistent
 	return lossOf(lines)
 }
 
-// volumesThere describes the selected volumes whose data is in a provider.
+// volumesThere describes the selected volumes whose data is in a provider. Without a remote namespace there is no data.
 func (c *cluster) volumesThere(ctx context.Context, selected func(*corev1.PersistentVolume) bool) ([]string, error) {
 	var volumes corev1.PersistentVolumeList
 	if err := c.List(ctx, &volumes, client.MatchingLabels{storage.LabelVirtual: api.True}); err != nil {
 		return nil, fmt.Errorf("looking for volumes in other clusters: %w", err)
 	}
+	var maps offloadingv1beta1.NamespaceMapList
+	if err := c.List(ctx, &maps); err != nil && !absent(err) {
+		return nil, fmt.Errorf("looking for remote namespaces: %w", err)
+	}
 	var lines []string
 	for i := range volumes.Items {
 		volume := &volumes.Items[i]
-		if storage.InProvider(volume) && selected(volume) {
-			lines = append(lines, storage.Describe(volume)+" in cluster "+volume.Labels[api.LabelRemoteClusterID])
+		provider, ref := volume.Labels[api.LabelRemoteClusterID], volume.Spec.ClaimRef
+		if storage.InProvider(volume) && selected(volume) && ref != nil && offload.HasRemoteNamespace(maps.Items, provider, ref.Namespace) {
+			lines = append(lines, storage.Describe(volume)+" in cluster "+provider)
 		}
 	}
 	return lines, nil

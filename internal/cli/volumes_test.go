@@ -34,17 +34,26 @@ func volumeOf(uid, namespace, claim, provider string) client.Object {
 	}
 }
 
+// mapOf returns the NamespaceMap of a provider that has the remote namespace of a namespace.
+func mapOf(provider, namespace string) client.Object {
+	return &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + provider, Name: provider},
+		Spec:       offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{namespace: namespace + "-rome"}},
+	}
+}
+
 // TestDataIsNotLostByAccident: each claim whose data a command would delete is named, with its size and cluster, unless the user gives the data up.
 func TestDataIsNotLostByAccident(t *testing.T) {
 	c := &cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
-		volumeOf("1", "shop", "there", "milan"), volumeOf("2", "shop", "here", ""), volumeOf("3", "bank", "other", "turin")).Build()}
+		volumeOf("1", "shop", "there", "milan"), volumeOf("2", "shop", "here", ""), volumeOf("3", "bank", "other", "turin"),
+		volumeOf("4", "former", "given-up", "milan"), mapOf("milan", "shop"), mapOf("turin", "bank")).Build()}
 	of := func(provider string) error {
 		return c.checkVolumes(t.Context(), func(v *corev1.PersistentVolume) bool { return v.Labels[api.LabelRemoteClusterID] == provider })
 	}
 	const there = "PersistentVolumeClaim there in namespace shop has a volume of Liqo, 1Gi in cluster milan"
 	for name, err := range map[string]error{"unpeer milan": of("milan"), "unoffload shop": c.checkVolumesOf(t.Context(), []string{"shop"})} {
 		if err == nil || !strings.Contains(err.Error(), there) || !strings.Contains(err.Error(), "--delete-volumes") ||
-			strings.Contains(err.Error(), "Claim here") || strings.Contains(err.Error(), "other") {
+			strings.Contains(err.Error(), "Claim here") || strings.Contains(err.Error(), "other") || strings.Contains(err.Error(), "given-up") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

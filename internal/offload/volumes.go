@@ -55,6 +55,15 @@ func NodeVolumes(
 	return keeping(volumes, func(v *Volume) bool { return v.Cluster == node.Spec.ClusterID })
 }
 
+// HasRemoteNamespace tells whether a provider has the remote namespace of a namespace of this cluster, or is asked for it. maps are all NamespaceMaps.
+func HasRemoteNamespace(maps []offloadingv1beta1.NamespaceMap, cluster, namespace string) bool {
+	return slices.ContainsFunc(maps, func(m offloadingv1beta1.NamespaceMap) bool {
+		_, asked := m.Spec.DesiredMapping[namespace]
+		_, held := m.Status.CurrentMapping[namespace]
+		return m.Name == cluster && m.Labels[api.LabelReplicated] != api.True && (asked || held)
+	})
+}
+
 func keeping(volumes []Volume, selected func(*Volume) bool) []Volume {
 	var out []Volume
 	for i := range volumes {

@@ -135,6 +135,26 @@ func TestDataHoldsTheLastVirtualNode(t *testing.T) {
 	}
 }
 
+// TestHasRemoteNamespace: the NamespaceMap of this cluster for the provider counts, also while the provider deletes the namespace.
+func TestHasRemoteNamespace(t *testing.T) {
+	asked := offloadingv1beta1.NamespaceMap{Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"asked": "asked-rome"}}}
+	asked.Name = "milan"
+	held := offloadingv1beta1.NamespaceMap{}
+	held.Name = "milan"
+	held.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"held": {}}
+	foreign := *replica(map[string]string{"foreign": "foreign"})
+	foreign.Labels[api.LabelReplicated] = api.True
+	maps := []offloadingv1beta1.NamespaceMap{asked, held, foreign}
+	for namespace, want := range map[string]bool{"asked": true, "held": true, "foreign": false, "other": false} {
+		if got := HasRemoteNamespace(maps, "milan", namespace); got != want {
+			t.Errorf("%s: %t", namespace, got)
+		}
+	}
+	if HasRemoteNamespace(maps, "turin", "asked") {
+		t.Error("another provider")
+	}
+}
+
 func TestVolumesMessage(t *testing.T) {
 	var kept []Volume
 	for i := range 22 {

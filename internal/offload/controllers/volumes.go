@@ -19,15 +19,21 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// volumes returns the volumes whose data is in providers, none if this cluster has no storage of Liqo.
+// volumes returns the volumes whose data is in providers, none if this cluster has no storage of Liqo. It leaves out those whose remote namespace is gone:
+// claims stay bound to their volumes even if the data was given up.
 func (o *Options) volumes(ctx context.Context, c client.Reader) ([]offload.Volume, error) {
 	if o.Volumes == nil {
 		return nil, nil
 	}
 	volumes, err := o.Volumes(ctx, c)
-	if err != nil {
+	if err != nil || len(volumes) == 0 {
 		return nil, err
 	}
+	var maps offloadingv1beta1.NamespaceMapList
+	if err := c.List(ctx, &maps); err != nil {
+		return nil, fmt.Errorf("listing NamespaceMaps: %w", err)
+	}
+	volumes = slices.DeleteFunc(volumes, func(v offload.Volume) bool { return !offload.HasRemoteNamespace(maps.Items, v.Cluster, v.Namespace) })
 	ending := map[string]bool{}
 	for i := range volumes {
 		v := &volumes[i]

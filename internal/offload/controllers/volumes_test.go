@@ -33,7 +33,13 @@ func newStored(t *testing.T, objs ...client.Object) *stored {
 	s.volumes = []offload.Volume{{Name: "pvc-1", Namespace: "shop", Claim: "data", Cluster: "milan", Size: "1Gi"}}
 	s.Client = fake.NewClientBuilder().WithScheme(kube.NewScheme()).
 		WithStatusSubresource(&offloadingv1beta1.NamespaceOffloading{}, &offloadingv1beta1.VirtualNode{}, &offloadingv1beta1.NamespaceMap{}).
-		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}).WithObjects(objs...).Build()
+		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &offloadingv1beta1.NamespaceMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"},
+			Spec:       offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": "shop-rome", "ending": "ending-rome", "gone": "gone-rome"}},
+			Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
+				"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted},
+			}},
+		}).WithObjects(objs...).Build()
 	s.opts = Options{
 		ClusterID: "rome", LiqoNamespace: "liqo", Now: time.Now,
 		Volumes: func(context.Context, client.Reader) ([]offload.Volume, error) {
@@ -73,14 +79,7 @@ func TestNamespaceOffloadingIsHeldByData(t *testing.T) {
 	s := newStored(t, storingNode(),
 		&offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: offloadingv1beta1.NamespaceOffloadingName, DeletionTimestamp: &deleted, Finalizers: []string{FinalizerNamespaceOffloading},
-		}},
-		&offloadingv1beta1.NamespaceMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"},
-			Spec:       offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": "shop-rome"}},
-			Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
-				"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted},
-			}},
-		})
+		}})
 	maps := &mappings{Client: s, Options: s.opts}
 	offloadings := &namespaceOffloadings{Client: s, Options: s.opts, live: s, events: s.events}
 	wanted := func() string {
@@ -152,14 +151,17 @@ func TestVirtualNodeIsHeldByData(t *testing.T) {
 	}
 }
 
-// TestVolumesOfEndingNamespaces: claims of a namespace that is being deleted, or is gone, are deleted with it.
+// TestVolumesOfEndingNamespaces: claims of a namespace that is being deleted, or is gone, are deleted with it. Without a remote namespace there is no data.
 func TestVolumesOfEndingNamespaces(t *testing.T) {
 	deleted := metav1.Now()
 	s := newStored(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ending", DeletionTimestamp: &deleted, Finalizers: []string{"kubernetes"}}})
-	s.volumes = []offload.Volume{{Namespace: "shop"}, {Namespace: "ending"}, {Namespace: "gone"}}
+	s.volumes = nil
+	for _, namespace := range []string{"given-up", "shop", "ending", "gone"} {
+		s.volumes = append(s.volumes, offload.Volume{Namespace: namespace, Cluster: "milan"})
+	}
 	volumes, err := s.opts.volumes(t.Context(), s)
 	s.must(err)
-	if volumes[0].Ending || !volumes[1].Ending || !volumes[2].Ending {
+	if len(volumes) != 3 || volumes[0].Namespace != "shop" || volumes[0].Ending || !volumes[1].Ending || !volumes[2].Ending {
 		t.Errorf("%+v", volumes)
 	}
 }
