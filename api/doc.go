@@ -22,6 +22,8 @@ const (
 	LabelType = "liqo.io/type"
 	// LabelVirtualNode (on the Deployment and Pods of a virtual kubelet) is the name of its VirtualNode.
 	LabelVirtualNode = "liqo.io/virtual-node"
+	// LabelStorageProvisioner ("true") marks the namespace of the claims that hold the data of Liqo's StorageClass.
+	LabelStorageProvisioner = "liqo.io/storage-provisioner"
 	// LabelManaged ("true") marks the objects that Liqo created, through the chart or at run time.
 	LabelManaged = "liqo.io/managed"
 	// LabelWebhookSkip ("true") exempts an object from the admission webhooks. This version neither sets nor reads it.
@@ -47,6 +49,18 @@ const (
 
 // AnnotationRemoteTenantNamespace (on a kubeconfig Secret) is the tenant namespace in the cluster that the kubeconfig gives access to.
 const AnnotationRemoteTenantNamespace = "liqo.io/remote-tenant-namespace"
+
+// Annotations by which a PersistentVolumeClaim, or a Pod's template for one, configures the claim in the provider.
+const (
+	// AnnotationRemoteStorageClass names the storage class in the provider.
+	AnnotationRemoteStorageClass = "liqo.io/remote-storage-class"
+	// AnnotationRemoteAccessModes lists the access modes in the provider, separated by commas.
+	AnnotationRemoteAccessModes = "liqo.io/remote-access-modes"
+)
+
+// AnnotationDeleteVolumes ("true", on a NamespaceOffloading or a VirtualNode) gives up the data of the volumes that its end deletes in a provider. Without
+// it, the end waits until there are no such volumes.
+const AnnotationDeleteVolumes = "liqo.io/delete-volumes"
 
 // Annotations of the controller manager's own objects.
 const (

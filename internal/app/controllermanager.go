@@ -14,6 +14,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	ipamcontrollers "liqo.io/liqo/internal/ipam/controllers"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/metrics"
@@ -23,6 +24,7 @@ import (
 	peeringcontrollers "liqo.io/liqo/internal/peering/controllers"
 	"liqo.io/liqo/internal/peering/door"
 	"liqo.io/liqo/internal/remote"
+	storagecontrollers "liqo.io/liqo/internal/storage/controllers"
 )
 
 const (
@@ -103,6 +105,7 @@ func setupControllerManager(mgr ctrl.Manager, opts *ControllerManagerOptions) er
 		{"network", opts.EnableNetworking, setupNetwork},
 		{"offloading", opts.EnableOffloading, setupOffloading},
 		{"webhooks", opts.EnableOffloading, setupWebhooks},
+		{"storage", opts.EnableStorage, setupStorage},
 	} {
 		if !part.enabled {
 			continue
@@ -133,6 +136,12 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	if err != nil {
 		return err
 	}
+	var storageClasses func(context.Context) ([]authv1beta1.StorageType, error)
+	if opts.EnableStorage {
+		storageClasses = func(ctx context.Context) ([]authv1beta1.StorageType, error) {
+			return storagecontrollers.Offered(ctx, mgr.GetClient(), opts.RealStorageClass, opts.AcceptedStorageClasses)
+		}
+	}
 	return peeringcontrollers.Setup(mgr, peeringcontrollers.Options{
 		ClusterID: opts.ClusterID,
 		Namespace: opts.LiqoNamespace,
@@ -142,6 +151,7 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 			Enabled: opts.DefaultClassEnabled, NodeLabels: opts.ClusterLabels,
 			IngressClasses: opts.IngressClasses, LoadBalancerClasses: opts.LoadBalancerClasses,
 		},
+		StorageClasses:     storageClasses,
 		Sharing:            opts.Sharing,
 		Enforcement:        opts.DefaultLimitsEnforcement,
 		Labels:             opts.GlobalLabels,
@@ -169,6 +179,13 @@ func setupNetwork(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return networkcontrollers.Setup(mgr, networkcontrollers.Options{
 		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace, WatchTemplates: opts.WatchGatewayTemplates,
 		Labels: opts.GlobalLabels, Annotations: opts.GlobalAnnotations, Metrics: opts.Metrics,
+	})
+}
+
+func setupStorage(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
+	return storagecontrollers.Setup(mgr, storagecontrollers.Options{
+		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace, Namespace: opts.StorageNamespace, RealClass: opts.RealStorageClass,
+		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
@@ -61,6 +62,12 @@ type ControllerManagerOptions struct {
 	TLSCompatibilityMode bool
 	// EnableAuthentication, EnableNetworking and EnableOffloading enable the modules.
 	EnableAuthentication, EnableNetworking, EnableOffloading bool
+	// EnableStorage enables the provisioner of Liqo's StorageClass. StorageNamespace is the namespace of the claims that hold the data,
+	// RealStorageClass their class; if it is empty, they get the default class of the cluster.
+	EnableStorage                      bool
+	StorageNamespace, RealStorageClass string
+	// AcceptedStorageClasses are the classes that consumers may name, besides that class.
+	AcceptedStorageClasses []string
 	// IPAMPools are the pools for the ranges of peers that are already in use in this cluster. If empty, these are the private
 	// ranges of RFC 1918.
 	IPAMPools []netip.Prefix
@@ -135,6 +142,10 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.WatchGatewayTemplates, "watch-gateway-templates", true, "let gateways follow a changed template at once")
 	flags.DurationVar(&o.ConnectionUpdateInterval, "connection-update-interval", 10*time.Second, "how often gateways look whether they have news of their tunnel; silent for nine times that, it counts as lost")
 	flags.BoolVar(&o.EnableOffloading, "enable-offloading", true, "run the offloading module")
+	flags.BoolVar(&o.EnableStorage, "enable-storage", true, "provision the claims of Liqo's StorageClass")
+	flags.StringVar(&o.StorageNamespace, "storage-namespace", api.StorageNamespace, "namespace of the claims that hold the data of those claims")
+	flags.StringVar(&o.RealStorageClass, "real-storage-class", "", "StorageClass of the claims that hold the data; the default class of the cluster when empty")
+	flags.Func("accepted-storage-classes", "further StorageClasses that consumers may name here: fast,...", patterns(&o.AcceptedStorageClasses))
 	flags.IntVar(&o.Replicas, "replicas", 1, "number of replicas of this program; more than one elect a leader")
 	flags.StringVar(&o.AuthAddress, "auth-address", ":5000", "address of the authentication service, for peers that share no kubeconfig; off when empty")
 	flags.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhooks")
@@ -153,6 +164,9 @@ func (o *ControllerManagerOptions) Validate() error {
 	}
 	if o.LiqoNamespace == "" {
 		problems = append(problems, errors.New("--liqo-namespace is empty"))
+	}
+	if o.EnableStorage && o.StorageNamespace == "" {
+		problems = append(problems, errors.New("--storage-namespace is empty: name the namespace of the claims that hold the data, or set --enable-storage=false"))
 	}
 	if o.APIServerAddress != "" && !strings.HasPrefix(o.APIServerAddress, "https://") {
 		problems = append(problems, fmt.Errorf("--api-server-address is %q, want https://host[:port]", o.APIServerAddress))

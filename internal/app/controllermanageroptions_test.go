@@ -35,7 +35,8 @@ func TestControllerManagerOptions(t *testing.T) {
 	want := &ControllerManagerOptions{
 		ClusterID: "rome", LiqoNamespace: "liqo", Sharing: peering.SharingPolicy{Percentage: 90, Threshold: 5, SliceLimit: 32},
 		DefaultLimitsEnforcement: offloadingv1beta1.EnforcementNone, RuntimeClass: "liqo", EnforceResources: true, DefaultClassEnabled: true,
-		EnableAuthentication: true, EnableNetworking: true, EnableOffloading: true, Replicas: 1, WebhookPort: 9443, AuthAddress: ":5000",
+		EnableAuthentication: true, EnableNetworking: true, EnableOffloading: true, EnableStorage: true, StorageNamespace: "liqo-storage",
+		Replicas: 1, WebhookPort: 9443, AuthAddress: ":5000",
 		WatchGatewayTemplates: true, ConnectionUpdateInterval: 10 * time.Second, ChosenNamespaces: []string{"*"},
 		WebhookService: "liqo-controller-manager-webhook", HealthAddress: ":8081",
 	}
@@ -76,6 +77,7 @@ func TestControllerManagerOptions(t *testing.T) {
 func TestControllerManagerOptionsRefuse(t *testing.T) {
 	for name, args := range map[string][]string{
 		"no cluster":           {},
+		"no storage namespace": {"--cluster-id=rome", "--storage-namespace="},
 		"no namespace":         {"--cluster-id=a", "--liqo-namespace="},
 		"no TLS":               {"--cluster-id=a", "--api-server-address=http://a"},
 		"no pair":              {"--cluster-id=a", "--cluster-labels=region"},

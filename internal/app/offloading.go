@@ -18,7 +18,9 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/offload"
 	offloadcontrollers "liqo.io/liqo/internal/offload/controllers"
+	"liqo.io/liqo/internal/storage"
 )
 
 func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
@@ -35,12 +37,38 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		ChosenNamespaces: opts.ChosenNamespaces, RefusedNamespaces: opts.RefusedNamespaces, NamespaceLimit: opts.NamespaceLimit, NamespaceQuota: opts.NamespaceQuota,
 		DefaultLimits: opts.DefaultLimits, Metrics: opts.Metrics,
 	}
+	if opts.EnableStorage {
+		out.Volumes = volumesInProviders
+	}
 	if opts.EnableNetworking {
 		if out.OffloadedPods, err = offloadcontrollers.OffloadedPods(mgr); err != nil {
 			return err
 		}
 	}
 	return offloadcontrollers.Setup(mgr, out)
+}
+
+// volumesInProviders returns the volumes of Liqo whose data is in providers.
+func volumesInProviders(ctx context.Context, c client.Reader) ([]offload.Volume, error) {
+	var list corev1.PersistentVolumeList
+	if err := c.List(ctx, &list, client.MatchingLabels{storage.LabelVirtual: api.True}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing volumes: %w", err)
+	}
+	var out []offload.Volume
+	for i := range list.Items {
+		volume := &list.Items[i]
+		ref := volume.Spec.ClaimRef
+		if ref == nil || !storage.InProvider(volume) {
+			continue
+		}
+		out = append(out, offload.Volume{
+			Name: volume.Name, Namespace: ref.Namespace, Claim: ref.Name,
+			Cluster: volume.Labels[api.LabelRemoteClusterID], Size: volume.Spec.Capacity.Storage().String(),
+			Retain:   volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain,
+			Released: volume.Status.Phase == corev1.VolumeReleased,
+		})
+	}
+	return out, nil
 }
 
 // addresses answers questions of the offloading module about addresses in this cluster. The module calls it for every slice, so

@@ -12,11 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/metrics"
 	"liqo.io/liqo/internal/offload/kinds"
 	"liqo.io/liqo/internal/offload/node"
@@ -114,6 +116,12 @@ func runVirtualKubelet(
 	homes := newHome(opts, func() bool { return there.state.Load().configured }, func() { engine.Look(reflect.PodKind) })
 	measured := newReflectionMetrics(registry, opts.foreignClusterID, opts.nodeName, func(tell func(string, string, int)) { engine.Reflected(tell) })
 	told := newEvents(local, log, opts.nodeName, opts.foreignClusterID)
+	stored := newVolumes(opts, there, func() []authv1beta1.StorageType {
+		if v := virtual.VirtualNode(); v != nil {
+			return v.Spec.StorageClasses
+		}
+		return nil
+	}, func(key types.NamespacedName) { engine.Enqueue(reflect.PersistentVolumeClaimKind, key) }, func() { engine.Look(reflect.PersistentVolumeClaimKind) })
 	engine = reflect.New(reflect.Options{
 		Local: local, Remote: far, Health: health, Log: log,
 		Namespace: opts.tenantNamespace, Map: opts.foreignClusterID,
@@ -140,8 +148,12 @@ func runVirtualKubelet(
 				return there.policies(func(namespace string) (string, bool) { return engine.RemoteNamespace(namespace) })
 			}),
 			reflect.PodDisruptionBudgets(opts.workers("poddisruptionbudget"), there.budgets),
+			stored.kind(),
 		},
-		Warn:      func(obj client.Object, message string) { told.warn(ctx, obj, message) },
+		Warn: func(obj client.Object, message string) {
+			told.warn(ctx, obj, message)
+			stored.warnPods(ctx, local, told, obj, message)
+		},
 		Announce:  told.announce,
 		Reflected: measured.did,
 		Failed:    measured.fail,
@@ -164,6 +176,9 @@ func runVirtualKubelet(
 	run(virtual.Run)
 	run(func(ctx context.Context) error { return there.run(ctx, local) })
 	run(func(ctx context.Context) error { return homes.run(ctx, local) })
+	if opts.workers(claimOption) > 0 {
+		run(func(ctx context.Context) error { return stored.run(ctx, local) })
+	}
 	run(func(ctx context.Context) error {
 		// Both the offloading patch and the address translation affect every pod, so wait until both are known.
 		for _, loaded := range []<-chan struct{}{virtual.Loaded(), there.loaded} {
@@ -209,18 +224,14 @@ func runVirtualKubelet(
 func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider, homes *homeServer) kinds.PodOptions {
 	out := kinds.PodOptions{
 		Origin: o.clusterID, Destination: o.foreignClusterID, Node: o.nodeName, HostIP: o.nodeIP, RuntimeClass: o.runtimeClass,
-		LabelsNotReflected: o.labelsNotReflected, AnnotationsNotReflected: o.annotationsNotReflected, AnnotationsReflected: o.annotationsReflected,
+		VirtualStorageClass: o.virtualStorageClass,
+		LabelsNotReflected:  o.labelsNotReflected, AnnotationsNotReflected: o.annotationsNotReflected, AnnotationsReflected: o.annotationsReflected,
 		TranslateIP: there.podIP, Unavailable: virtual.Unavailable(), ConfigMapsReflected: o.workers("configmap") > 0,
 	}
 	out.APIServer = homes.apiServer()
 	out.APIServer.Domain = o.clusterDomain
 	if v := virtual.VirtualNode(); v != nil {
 		out.Patch = v.Spec.OffloadingPatch
-		for _, class := range v.Spec.StorageClasses {
-			if class.Default {
-				out.StorageClass = class.StorageClassName
-			}
-		}
 	}
 	return out
 }

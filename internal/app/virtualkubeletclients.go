@@ -15,6 +15,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,6 +42,9 @@ func newClient(cfg *rest.Config) (client.WithWatch, error) {
 		corev1.SchemeGroupVersion.WithKind("ConfigMap"):                         namespaced,
 		corev1.SchemeGroupVersion.WithKind("Service"):                           namespaced,
 		corev1.SchemeGroupVersion.WithKind("ServiceAccount"):                    namespaced,
+		corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"):             namespaced,
+		corev1.SchemeGroupVersion.WithKind("PersistentVolume"):                  root,
+		storagev1.SchemeGroupVersion.WithKind("StorageClass"):                   root,
 		corev1.SchemeGroupVersion.WithKind("Node"):                              root,
 		coordinationv1.SchemeGroupVersion.WithKind("Lease"):                     namespaced,
 		certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"): root,

@@ -323,6 +323,11 @@ func (p *provider) endpointSlices() reflect.EndpointSliceOptions {
 	return o
 }
 
+// hasNode tells whether a node is a virtual node of the provider.
+func (p *provider) hasNode(name string) bool {
+	return name == p.opts.nodeName || slices.Contains(p.state.Load().nodes, name)
+}
+
 // reflectionType returns a parser for the reflection type of a kind.
 func reflectionType(into *offv1.ReflectionType) func(string) error {
 	return func(value string) error {

@@ -22,7 +22,7 @@ type virtualKubeletOptions struct {
 	reflectIPs, translateIPs                                  bool
 	apiServerSupport                                          bool
 	homeAPIServerHost, homeAPIServerPort                      string
-	runtimeClass, clusterDomain                               string
+	runtimeClass, virtualStorageClass, clusterDomain          string
 	reflection                                                map[string]*reflection
 	labelsNotReflected, annotationsNotReflected               []string
 	labelsReflected, annotationsReflected                     []string
@@ -59,11 +59,7 @@ func addReflectionFlags(fs *flag.FlagSet) map[string]*reflection {
 	} {
 		r := &reflection{only: offv1.DenyList}
 		all[kind.name] = r
-		help := kind.what + " handled at a time; 0 reflects none"
-		if kind.name == "persistentvolumeclaim" {
-			help = "accepted and without effect: " + kind.what + " are not reflected by this release"
-		}
-		fs.IntVar(&r.workers, kind.name+"-reflection-workers", kind.workers, help)
+		fs.IntVar(&r.workers, kind.name+"-reflection-workers", kind.workers, kind.what+" handled at a time; 0 reflects none")
 		if kind.choice {
 			fs.Func(kind.name+"-reflection-type", "which "+kind.what+" are reflected: DenyList (all but those annotated "+kinds.AnnotationSkip+") or AllowList (those annotated "+
 				kinds.AnnotationAllow+")", reflectionType(&r.only))
@@ -95,6 +91,7 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	fs.StringVar(&o.homeAPIServerPort, "home-api-server-port", "", "port of that; that of Service default/kubernetes if empty")
 	fs.BoolVar(&o.apiServerSupport, "enable-apiserver-support", true, "let offloaded pods speak to the API server of this cluster, with tokens of their service accounts")
 	fs.StringVar(&o.runtimeClass, "runtime-class", kinds.DefaultRuntimeClass, "RuntimeClass that asks for a virtual node, and means nothing in the provider")
+	fs.StringVar(&o.virtualStorageClass, "virtual-storage-class", kinds.StorageClass, "StorageClass of Liqo in this cluster, which means nothing in the provider")
 	fs.StringVar(&o.clusterDomain, "cluster-domain", "", "domain of this cluster's DNS names; as this pod searches it if empty")
 	o.reflection = addReflectionFlags(fs)
 	fs.Func("labels-not-reflected", "keys of labels that stay here, separated by commas; a trailing * matches the rest", commaList(&o.labelsNotReflected))

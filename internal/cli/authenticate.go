@@ -64,6 +64,7 @@ func (a *app) unauthenticateCommand() *cobra.Command {
 	}
 	remote := remoteFlags(command.Flags())
 	a.addDryRun(command.Flags())
+	a.addDeleteVolumes(command.Flags())
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	command.Flags().BoolVar(&wait, "wait", true, "Also wait until the last objects are deleted; steps that others depend on are always waited for")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {

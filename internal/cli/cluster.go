@@ -43,6 +43,8 @@ type cluster struct {
 	scope string
 	// plan is set in a dry run: see addDryRun.
 	plan *planner
+	// deleteVolumes allows the loss of data in providers: see addDeleteVolumes.
+	deleteVolumes bool
 	// namespace is the namespace of the installation.
 	namespace string
 	// id is the cluster ID. It is empty if Liqo is not installed.
@@ -84,6 +86,7 @@ func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*clus
 	out := &cluster{
 		Console: a.scoped(scope), config: config, getter: flags, scope: scope,
 		namespace: orDefault(*flags.Namespace, api.Namespace), labels: a.labels, annotations: a.annotations,
+		deleteVolumes: a.deleteVolumes,
 	}
 	if a.dryRun {
 		out.plan = newPlanner(c, out.Console, &a.changes)

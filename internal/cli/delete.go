@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -62,6 +63,10 @@ func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
 				if err := local.checkUnpeer(ctx, provider, object.GetNamespace()); err != nil {
 					return err
 				}
+				node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}
+				if err := local.giveUp(ctx, node); err != nil { // the VirtualNode of a ResourceSlice has its name
+					return err
+				}
 			}
 			if err := local.deleteAll(ctx, []client.Object{object}, wait); err != nil {
 				return err
@@ -74,6 +79,9 @@ func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
 		ValidArgsFunction: a.names(kind),
 	}
 	a.addDryRun(command.Flags())
+	if kind.name == kindVirtualNode.name || kind.name == kindSlice.name {
+		a.addDeleteVolumes(command.Flags())
+	}
 	addIgnoreNotFound(command.Flags(), &ignore)
 	command.Flags().BoolVar(&wait, "wait", true, "Wait until the resource is deleted")
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait")

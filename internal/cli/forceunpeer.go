@@ -59,6 +59,15 @@ func (a *app) forceUnpeerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			abandoned, err := c.volumesThere(cmd.Context(), func(volume *corev1.PersistentVolume) bool {
+				return volume.Labels[api.LabelRemoteClusterID] == args[0]
+			})
+			if err != nil {
+				return err
+			}
+			if len(abandoned) > 0 {
+				c.Warn("The data of these volumes is given up, whether or not cluster %s still has it:\n  - %s", args[0], strings.Join(abandoned, "\n  - "))
+			}
 			if err := a.confirm(giveUpQuestion(args[0], foreign)); err != nil {
 				return err
 			}

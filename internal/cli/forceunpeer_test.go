@@ -28,6 +28,8 @@ func TestForceUnpeerOnAPIServer(t *testing.T) {
 	create(t, c,
 		&offloadingv1beta1.VirtualNode{ObjectMeta: peer, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}},
 		&authv1beta1.Tenant{ObjectMeta: peer, Spec: authv1beta1.TenantSpec{ClusterID: "milan"}},
+		&offloadingv1beta1.NamespaceMap{ObjectMeta: peer, Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": "shop-rome"}}},
+		volumeOf("1", "shop", "data", "milan"), volumeOf("2", "shop", "other", "turin"),
 	)
 	liqoctl := func(command string) (int, string) {
 		code, _, errOut := run(t, append(strings.Fields(command), "--kubeconfig", kubeconfig)...)
@@ -45,6 +47,8 @@ func TestForceUnpeerOnAPIServer(t *testing.T) {
 	refused("force unpeer turin", "there is no peering with cluster turin, nor a record of one: liqoctl info lists the peers")
 	refused("force unpeer milan", "What is over there stays, should it ever come back. [y/N]")
 	refused("force unpeer milan", "not confirmed: nothing was changed")
+	refused("force unpeer milan", "The data of these volumes is given up, whether or not cluster milan still has it:")
+	refused("force unpeer milan", "- PersistentVolumeClaim data in namespace shop has a volume of Liqo, 1Gi in cluster milan\n")
 
 	// Nobody ends namespaces here: the wait for that is over at last, and says so.
 	refused("force unpeer milan --skip-confirm --timeout 2s", "waiting for Namespace any-name to be gone: the time is over (--timeout)")

@@ -66,6 +66,7 @@ type app struct {
 	kubeconfig    *genericclioptions.ConfigFlags
 	skipConfirm   bool
 	dryRun        bool         // see addDryRun
+	deleteVolumes bool         // see addDeleteVolumes
 	changes       atomic.Int32 // the number of changes that a dry run printed
 	verbose       bool
 	labels        map[string]string

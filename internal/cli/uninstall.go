@@ -24,6 +24,7 @@ import (
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/storage"
 )
 
 func (a *app) uninstallCommand() *cobra.Command {
@@ -32,7 +33,8 @@ func (a *app) uninstallCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove Liqo from a cluster",
-		Long: "Remove Liqo from the cluster. It refuses while the cluster is peered or a namespace is offloaded, and names them.\n" +
+		Long: "Remove Liqo from the cluster. It refuses while the cluster is peered, a namespace is offloaded,\n" +
+			"or volumes of Liqo's StorageClass exist, and names them.\n" +
 			"The custom resource definitions and namespaces stay, unless --purge removes them too.",
 		Example: example(`
 			# Remove the programs, keep the custom resources
@@ -171,9 +173,10 @@ func (c *cluster) uses(ctx context.Context) (*uses, error) {
 	var configurations networkingv1beta1.ConfigurationList
 	var servers networkingv1beta1.GatewayServerList
 	var clients networkingv1beta1.GatewayClientList
-	for _, list := range []client.ObjectList{&clusters, &tenants, &identities, &virtual, &offloadings, &configurations, &servers, &clients} {
+	var volumes corev1.PersistentVolumeList
+	for _, list := range []client.ObjectList{&clusters, &tenants, &identities, &virtual, &offloadings, &configurations, &servers, &clients, &volumes} {
 		if err := c.List(ctx, list); err != nil && !absent(err) {
-			return nil, fmt.Errorf("looking for peerings and offloaded namespaces, listing %s: %w", kube.KindsOf(list), err)
+			return nil, fmt.Errorf("looking for peerings, offloaded namespaces and volumes, listing %s: %w", kube.KindsOf(list), err)
 		}
 	}
 	peers := map[string]bool{}
@@ -222,6 +225,11 @@ func (c *cluster) uses(ctx context.Context) (*uses, error) {
 	}
 	for _, offloading := range offloadings.Items {
 		note("namespace %s is offloaded: liqoctl unoffload namespace %s", offloading.Namespace, offloading.Namespace)
+	}
+	for i := range volumes.Items {
+		if text := storage.Describe(&volumes.Items[i]); text != "" {
+			note("%s: copy the data to a claim of another StorageClass, then delete it", text)
+		}
 	}
 	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -21,6 +22,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/install/installer"
+	"liqo.io/liqo/internal/storage"
 	kubetesting "liqo.io/liqo/internal/testing"
 )
 
@@ -116,6 +118,15 @@ func TestUninstallRefusesOnAPIServer(t *testing.T) {
 		{&networkingv1beta1.Configuration{ObjectMeta: meta("pisa", "pisa")}, "the network is connected to that of pisa (Configuration pisa in namespace default): liqoctl network reset\n"},
 		{&offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: offloadingv1beta1.NamespaceOffloadingName}},
 			"namespace default is offloaded: liqoctl unoffload namespace default\n"},
+		{&corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner}},
+			Spec: corev1.PersistentVolumeSpec{
+				Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+				AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				ClaimRef:               &corev1.ObjectReference{Namespace: "shop", Name: "data"},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}},
+			},
+		}, "PersistentVolumeClaim data in namespace shop has a volume of Liqo, 1Gi: copy the data to a claim of another StorageClass, then delete it\n"},
 	} {
 		create(t, c, test.object)
 		for _, args := range []string{"uninstall", "uninstall --purge", "uninstall --dry-run"} {

@@ -59,6 +59,9 @@ func (a *app) unoffloadNamespaceCommand() *cobra.Command {
 			if err != nil || len(names) == 0 {
 				return err
 			}
+			if err := local.checkVolumesOf(cmd.Context(), names); err != nil {
+				return err
+			}
 			if err := a.confirm(fmt.Sprintf("Stop offloading %s? Its remote namespaces are deleted with everything in them.", strings.Join(names, ", "))); err != nil {
 				return err
 			}
@@ -70,6 +73,7 @@ func (a *app) unoffloadNamespaceCommand() *cobra.Command {
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	choice.add(command)
 	a.addDryRun(command.Flags())
+	a.addDeleteVolumes(command.Flags())
 	return command
 }
 
@@ -98,6 +102,9 @@ func (c *cluster) unoffload(ctx context.Context, names []string) error {
 	for i, name := range names {
 		objects[i] = &offloadingv1beta1.NamespaceOffloading{
 			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: offloadingv1beta1.NamespaceOffloadingName},
+		}
+		if err := c.giveUp(ctx, objects[i]); err != nil {
+			return err
 		}
 		if err := kube.Delete(ctx, c, objects[i]); err != nil {
 			return err

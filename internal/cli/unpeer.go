@@ -45,6 +45,7 @@ func (a *app) unpeerCommand() *cobra.Command {
 	flags := command.Flags()
 	remote := remoteFlags(flags)
 	a.addDryRun(flags)
+	a.addDeleteVolumes(flags)
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	flags.BoolVar(&wait, "wait", true, "Also wait until the last objects are deleted; steps that others depend on are always waited for")
 	flags.BoolVar(&deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
@@ -147,6 +148,9 @@ func (p *pair) oneWay(ctx context.Context) error {
 
 // giveBack deletes the ResourceSlices of a provider, and then the remaining VirtualNodes.
 func (c *cluster) giveBack(ctx context.Context, provider, namespace string) error {
+	if err := c.giveUpNodes(ctx, provider, namespace); err != nil {
+		return err
+	}
 	// A ResourceSlice is gone as soon as its VirtualNode is being deleted. The pods have left the provider only when the VirtualNode is
 	// gone too.
 	for _, what := range []struct {

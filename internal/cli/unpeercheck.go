@@ -10,8 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -19,7 +21,7 @@ import (
 
 // checkUnpeer fails, before any change is made, if the local control plane does not reach the provider, or does not run, so that nobody
 // knows. The pods there could not be stopped, and would run at the same time as their local replacements. It allows a peering without any
-// resources or identity of the provider to be removed.
+// resources or identity of the provider to be removed. It also fails if data there would be lost.
 func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) error {
 	foreign := &corev1beta1.ForeignCluster{}
 	err := c.Get(ctx, client.ObjectKey{Name: provider}, foreign)
@@ -32,6 +34,10 @@ func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) e
 	uses, begun, err := c.usesOf(ctx, provider, namespace)
 	if err != nil || uses == 0 {
 		return err
+	}
+	err = c.checkVolumes(ctx, func(volume *corev1.PersistentVolume) bool { return volume.Labels[api.LabelRemoteClusterID] == provider })
+	if err != nil {
+		return c.error(err)
 	}
 	if err := c.awaitVerdict(ctx, foreign, namespace); err != nil {
 		return err

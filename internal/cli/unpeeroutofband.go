@@ -49,6 +49,7 @@ func (a *app) unpeerOutOfBandCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	a.addDryRun(flags)
+	a.addDeleteVolumes(flags)
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	flags.BoolVar(&o.wait, "wait", true, "Also wait until the last objects are deleted; steps that others depend on are always waited for")
 	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespace of the local cluster too")
@@ -72,6 +73,7 @@ func (a *app) unpeerInBandCommand() *cobra.Command {
 	flags := command.Flags()
 	remote := remoteFlags(flags)
 	a.addDryRun(flags)
+	a.addDeleteVolumes(flags)
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	flags.BoolVar(&o.wait, "wait", true, "Also wait until the last objects are deleted; steps that others depend on are always waited for")
 	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")

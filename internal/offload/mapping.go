@@ -16,16 +16,23 @@ import (
 // DesiredMapping returns the desired mapping of the NamespaceMap for one provider: remote name by local name. It covers every local namespace whose
 // NamespaceOffloading is not being deleted and selects one of the provider's virtual nodes. It leaves out the namespaces in protected, see
 // ProtectedNamespaces. The argument nodes holds the VirtualNodes of that provider only; lost is explained at Picked.
+//
+// A namespace of the mapping before, which is no longer selected or whose NamespaceOffloading is being deleted, stays while KeptVolumes returns volumes.
 func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string],
-	protected map[string]string, consumer string) map[string]string {
+	protected map[string]string, consumer string, before map[string]string, volumes []Volume) map[string]string {
 	desired := map[string]string{}
 	for i := range offloadings {
 		o := &offloadings[i]
-		if o.Name != offloadingv1beta1.NamespaceOffloadingName || !o.DeletionTimestamp.IsZero() {
+		if o.Name != offloadingv1beta1.NamespaceOffloadingName || protected[o.Namespace] != "" {
 			continue
 		}
-		if protected[o.Namespace] == "" && len(Picked(o, nodes, lost)) > 0 {
+		if o.DeletionTimestamp.IsZero() && len(Picked(o, nodes, lost)) > 0 {
 			desired[o.Namespace] = RemoteNamespace(&o.Spec, o.Namespace, consumer)
+			continue
+		}
+		keeps := slices.ContainsFunc(Clusters(nodes), func(id string) bool { return len(KeptVolumes(o, volumes, id)) > 0 })
+		if remote := before[o.Namespace]; remote != "" && keeps {
+			desired[o.Namespace] = remote
 		}
 	}
 	return desired
@@ -125,9 +132,11 @@ func Dress(meta *metav1.ObjectMeta, m *offloadingv1beta1.NamespaceMap, consumer,
 // Compile returns the status of a NamespaceOffloading. A cluster without a virtual node is listed only while it still holds the remote namespace.
 //
 // The argument nodes holds all VirtualNodes, and current the current mapping by provider; lost is explained at Picked. If the namespace is protected
-// from offloading (see ProtectedNamespaces), why is the reason, otherwise it is empty. Conditions that change get the transition time now.
+// from offloading (see ProtectedNamespaces), why is the reason, otherwise it is empty. Conditions that change get the transition time now. Conditions of
+// clusters that keep the remote namespace because of KeptVolumes list these volumes.
 func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string],
-	current map[string]map[string]offloadingv1beta1.RemoteNamespaceStatus, why, consumer string, now metav1.Time) offloadingv1beta1.NamespaceOffloadingStatus {
+	current map[string]map[string]offloadingv1beta1.RemoteNamespaceStatus, volumes []Volume, why, consumer string, now metav1.Time,
+) offloadingv1beta1.NamespaceOffloadingStatus {
 	name := RemoteNamespace(&o.Spec, o.Namespace, consumer)
 	result := offloadingv1beta1.NamespaceOffloadingStatus{
 		RemoteNamespaceName: name, ObservedGeneration: o.Generation,
@@ -139,17 +148,27 @@ func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1
 		selected = Picked(o, nodes, lost)
 	}
 	clusters := Clusters(nodes)
+	withNode := len(clusters)
 	for id, mapping := range current {
 		if _, held := mapping[o.Namespace]; held && !slices.Contains(clusters, id) {
 			clusters = append(clusters, id)
 		}
 	}
 	var ready, failed int
-	for _, id := range clusters {
+	for i, id := range clusters {
 		wanted := slices.Contains(selected, id)
 		twin, held := current[id][o.Namespace]
+		var kept []Volume
+		if held && why == "" && i < withNode && twin.Phase == offloadingv1beta1.MappingAccepted {
+			kept = KeptVolumes(o, volumes, id)
+		}
 		var conditions []offloadingv1beta1.RemoteNamespaceCondition
 		switch {
+		case !wanted && len(kept) > 0:
+			conditions = append(conditions,
+				condition(offloadingv1beta1.RemoteNamespaceRequired, false, offloadingv1beta1.ReasonVolumesKept,
+					VolumesMessage(kept, "namespaceoffloading", o.Namespace, o.Name)),
+				twinCondition(twin.RemoteNamespace, id, twin, held))
 		case wanted:
 			conditions = append(conditions, condition(offloadingv1beta1.RemoteNamespaceRequired, true, offloadingv1beta1.ReasonClusterSelected,
 				"The remote cluster has been selected through the ClusterSelector field"))

@@ -43,7 +43,7 @@ func TestDesiredMapping(t *testing.T) {
 	}
 	got := DesiredMapping(offloadings, []offloadingv1beta1.VirtualNode{
 		virtualNode("naples-1", "naples", nil), virtualNode("naples-2", "naples", map[string]string{"region": "south"}),
-	}, nil, nil, "rome")
+	}, nil, nil, "rome", nil, nil)
 	want := map[string]string{"all": "all-rome", "south": "south-rome", "same": "same"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

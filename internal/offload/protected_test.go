@@ -46,22 +46,22 @@ func TestProtectedNamespaceIsCut(t *testing.T) {
 	if why == "" || len(protected) != 1 {
 		t.Fatalf("%v", protected)
 	}
-	if diff := cmp.Diff(map[string]string{"demo": "demo-rome"}, DesiredMapping([]offloadingv1beta1.NamespaceOffloading{o, free}, nodes, nil, protected, "rome")); diff != "" {
+	if diff := cmp.Diff(map[string]string{"demo": "demo-rome"}, DesiredMapping([]offloadingv1beta1.NamespaceOffloading{o, free}, nodes, nil, protected, "rome", nil, nil)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	current := map[string]map[string]offloadingv1beta1.RemoteNamespaceStatus{"naples": {"kube-system": at("kube-system-rome", offloadingv1beta1.MappingAccepted)}}
-	o.Status = Compile(&o, nodes, nil, current, "", "rome", midnight) // as it was before
-	status := Compile(&o, nodes, nil, current, why, "rome", noon)
+	o.Status = Compile(&o, nodes, nil, current, nil, "", "rome", midnight) // as it was before
+	status := Compile(&o, nodes, nil, current, nil, why, "rome", noon)
 	conditions := status.RemoteNamespacesConditions["naples"]
 	if status.OffloadingPhase != offloadingv1beta1.PhaseAllFailed || len(conditions) != 2 || conditions[0].Reason != offloadingv1beta1.ReasonNamespaceProtected ||
 		conditions[0].Message != ProtectedMessage("kube-system", why) || conditions[1].Reason != offloadingv1beta1.ReasonTerminating {
 		t.Errorf("while the provider holds it: %+v", status)
 	}
-	if status = Compile(&o, nil, nil, nil, why, "rome", noon); status.OffloadingPhase != offloadingv1beta1.PhaseAllFailed {
+	if status = Compile(&o, nil, nil, nil, nil, why, "rome", noon); status.OffloadingPhase != offloadingv1beta1.PhaseAllFailed {
 		t.Errorf("without a provider: %+v", status)
 	}
 	o.DeletionTimestamp = &noon
-	if status = Compile(&o, nodes, nil, current, why, "rome", noon); status.OffloadingPhase != offloadingv1beta1.PhaseTerminating {
+	if status = Compile(&o, nodes, nil, current, nil, why, "rome", noon); status.OffloadingPhase != offloadingv1beta1.PhaseTerminating {
 		t.Errorf("while it is deleted: %+v", status)
 	}
 }

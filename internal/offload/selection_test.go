@@ -72,14 +72,14 @@ func TestPickedWhileANodeIsLost(t *testing.T) {
 	if got := Picked(&o, plain, lost); len(got) != 0 {
 		t.Errorf("never found, and picked: %v", got)
 	}
-	o.Status = Compile(&o, labelled, nil, nil, "", "rome", noon)
+	o.Status = Compile(&o, labelled, nil, nil, nil, "", "rome", noon)
 	for range 2 { // and it stays so
 		if got := Picked(&o, plain, lost); !slices.Equal(got, []string{"naples"}) {
 			t.Errorf("while the Node is lost %v is picked", got)
 		}
-		o.Status = Compile(&o, plain, lost, nil, "", "rome", noon)
+		o.Status = Compile(&o, plain, lost, nil, nil, "", "rome", noon)
 	}
-	if got := DesiredMapping([]offloadingv1beta1.NamespaceOffloading{o}, plain[:1], lost, nil, "rome"); got["demo"] != "demo-rome" {
+	if got := DesiredMapping([]offloadingv1beta1.NamespaceOffloading{o}, plain[:1], lost, nil, "rome", nil, nil); got["demo"] != "demo-rome" {
 		t.Errorf("the provider is asked for %v", got)
 	}
 	if got := Picked(&o, plain, nil); len(got) != 0 {

@@ -55,7 +55,7 @@ func TestCompile(t *testing.T) {
 			if c.deleting {
 				o.DeletionTimestamp = &noon
 			}
-			got := Compile(&o, c.nodes, nil, c.current, "", "rome", noon)
+			got := Compile(&o, c.nodes, nil, c.current, nil, "", "rome", noon)
 			if got.OffloadingPhase != c.phase || got.ObservedGeneration != 4 {
 				t.Errorf("phase %s, observed generation %d", got.OffloadingPhase, got.ObservedGeneration)
 			}
@@ -81,13 +81,13 @@ func TestCompile(t *testing.T) {
 func TestCompileKeepsTimesAndSettles(t *testing.T) {
 	nodes := []offloadingv1beta1.VirtualNode{virtualNode("naples", "naples", nil)}
 	o := offloading("demo", offloadingv1beta1.NamespaceOffloadingSpec{})
-	o.Status = Compile(&o, nodes, nil, nil, "", "rome", midnight)
-	if diff := cmp.Diff(o.Status, Compile(&o, nodes, nil, nil, "", "rome", noon)); diff != "" {
+	o.Status = Compile(&o, nodes, nil, nil, nil, "", "rome", midnight)
+	if diff := cmp.Diff(o.Status, Compile(&o, nodes, nil, nil, nil, "", "rome", noon)); diff != "" {
 		t.Errorf("nothing changed, but the status did:\n%s", diff)
 	}
 	o.Status = Compile(&o, nodes, nil, map[string]map[string]offloadingv1beta1.RemoteNamespaceStatus{
 		"naples": {"demo": {RemoteNamespace: "demo-rome", Phase: offloadingv1beta1.MappingAccepted}},
-	}, "", "rome", noon)
+	}, nil, "", "rome", noon)
 	conditions := o.Status.RemoteNamespacesConditions["naples"]
 	if conditions[0].LastTransitionTime != midnight || conditions[1].LastTransitionTime != noon {
 		t.Errorf("only the condition that changed gets a new time: %+v", conditions)

@@ -62,6 +62,8 @@ type Step struct {
 	// Confirm requires a second decision, on facts that are read from the API servers and not from a cache. It is set in two cases: the action can't be
 	// undone and a cache may be stale, or the cache does not hold all that is to be written.
 	Confirm bool
+	// Locked makes a patch apply only to the resource version of Old. If the object has changed since, the step does nothing, and an event follows.
+	Locked bool
 	// Part names the changed part of Object, if the provider can refuse that part alone. After a refusal, the next decision is made without this part: see
 	// Env.LeftOut.
 	Part string

@@ -183,9 +183,14 @@ func ofDaemonSet(pod *corev1.Pod) bool {
 // annotationUnreachable, "true" on a ForeignCluster, declares that the cluster will never be reachable again.
 const annotationUnreachable = "liqo.io/foreign-cluster-permanently-unreachable"
 
+// Gone tells whether a user declared a cluster permanently unreachable.
+func Gone(fc *corev1beta1.ForeignCluster) bool {
+	return fc.Annotations[annotationUnreachable] == api.True
+}
+
 // Unreachable tells whether a cluster is known to be unreachable: requests to its API server fail, or a user declared it permanently unreachable.
 func Unreachable(fc *corev1beta1.ForeignCluster) bool {
-	return fc.Annotations[annotationUnreachable] == api.True || slices.ContainsFunc(fc.Status.Conditions, func(c corev1beta1.Condition) bool {
+	return Gone(fc) || slices.ContainsFunc(fc.Status.Conditions, func(c corev1beta1.Condition) bool {
 		return c.Type == corev1beta1.APIServerStatus && c.Status == corev1beta1.StatusError
 	})
 }

@@ -22,7 +22,7 @@ func TestStories(t *testing.T) {
 		Install: map[string][]string{"milan": hosts, "naples": hosts}, Peer: map[string][]string{"milan": alone, "naples": alone},
 	})
 	w.TellTogether(t, story.Named{Name: "look", Body: look}, story.Named{Name: "delete", Body: deleteBothWays}, story.Named{Name: "namespaces", Body: namespaces},
-		story.Named{Name: "copies", Body: copies}, story.Named{Name: "pods", Body: pods})
+		story.Named{Name: "copies", Body: copies}, story.Named{Name: "pods", Body: pods}, story.Named{Name: "data", Body: data})
 	w.Tell(t, "cordon", cordon)
 	w.Tell(t, "quota", quota)
 	w.Tell(t, "sharing", sharing)

@@ -61,7 +61,8 @@ type RemoteNamespaceConditionType string
 // Remote namespace condition types and reasons.
 const (
 	// RemoteNamespaceRequired is true if the cluster was selected, with ReasonClusterSelected. Otherwise, its reason is
-	// ReasonClusterNotSelected, or ReasonNamespaceProtected if the namespace must not be offloaded to any cluster.
+	// ReasonClusterNotSelected, ReasonNamespaceProtected if the namespace must not be offloaded to any cluster, or ReasonVolumesKept if the remote
+	// namespace stays only because volumes in it hold data.
 	RemoteNamespaceRequired RemoteNamespaceConditionType = "OffloadingRequired"
 	// RemoteNamespaceReady is true if the remote namespace exists.
 	RemoteNamespaceReady RemoteNamespaceConditionType = "Ready"
@@ -69,6 +70,7 @@ const (
 	ReasonClusterSelected     = "ClusterSelected"
 	ReasonClusterNotSelected  = "ClusterNotSelected"
 	ReasonNamespaceProtected  = "NamespaceProtected"
+	ReasonVolumesKept         = "VolumesKept"
 	ReasonNamespaceCreated    = "NamespaceCreated"
 	ReasonCreationLoopBackOff = "CreationLoopBackOff"
 	ReasonTerminating         = "Terminating"

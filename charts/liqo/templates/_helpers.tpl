@@ -19,6 +19,11 @@ render the chart without asking the cluster, like helm template and Argo CD, hav
 {{- required "discovery.config.clusterID is empty: set it to the ID of this cluster, a DNS label unique among its peers (--set discovery.config.clusterID=rome)" $id -}}
 {{- end -}}
 
+{{/* The storage namespace if it has another name than the one that is protected everywhere, else nothing. */}}
+{{- define "liqo.ownStorageNamespace" -}}
+{{- if and .Values.storage.enabled (ne .Values.storage.storageNamespace "liqo-storage") }}{{ .Values.storage.storageNamespace }}{{ end -}}
+{{- end -}}
+
 {{/* Labels of an object: (dict "ctx" . "name" N "component" C "labels" extra). */}}
 {{- define "liqo.labels" -}}
 {{- $base := dict

@@ -93,7 +93,8 @@ func dropFinalizers(ctx context.Context, c client.Client, gvk schema.GroupVersio
 	return nil
 }
 
-// Namespaces returns the existing namespaces of Liqo: the tenant namespaces, the namespace of the installation and the storage namespace.
+// Namespaces returns the existing namespaces of Liqo: the tenant namespaces, the namespace of the installation and the storage namespace. It leaves out a
+// storage namespace with claims, because they hold data of users.
 func Namespaces(ctx context.Context, c client.Client, installation string) ([]client.Object, error) {
 	var list corev1.NamespaceList
 	if err := c.List(ctx, &list); err != nil {
@@ -102,8 +103,17 @@ func Namespaces(ctx context.Context, c client.Client, installation string) ([]cl
 	var out []client.Object
 	for i := range list.Items {
 		namespace := &list.Items[i]
-		if namespace.Labels[api.LabelTenantNamespace] == api.True || namespace.Name == installation || namespace.Name == api.StorageNamespace {
+		switch {
+		case namespace.Labels[api.LabelTenantNamespace] == api.True || namespace.Name == installation:
 			out = append(out, namespace)
+		case namespace.Labels[api.LabelStorageProvisioner] == api.True || namespace.Name == api.StorageNamespace:
+			var claims corev1.PersistentVolumeClaimList
+			if err := c.List(ctx, &claims, client.InNamespace(namespace.Name)); err != nil {
+				return nil, fmt.Errorf("listing the claims of namespace %s: %w", namespace.Name, err)
+			}
+			if len(claims.Items) == 0 {
+				out = append(out, namespace)
+			}
 		}
 	}
 	return out, nil

@@ -13,7 +13,8 @@ func TestConsumerRolesStayNarrow(t *testing.T) {
 	allowed := map[string]bool{
 		"resourceslices": true, "renews": true, "namespacemaps": true, "shadowpods": true, "shadowendpointslices": true, "services": true,
 		"configmaps": true, "secrets": true, "ingresses": true, "poddisruptionbudgets": true, "networkrequests": true, // copies of the peer's own objects
-		"pods/exec": true, "pods/attach": true, "pods/portforward": true, // create opens the stream
+		"persistentvolumeclaims": true,                                                // policy liqo-copies-claim
+		"pods/exec":              true, "pods/attach": true, "pods/portforward": true, // create opens the stream
 	}
 	objects := render(t, minimal)
 	for _, name := range []string{"liqo-remote-controlplane", "liqo-virtual-kubelet-remote", "liqo-virtual-kubelet-remote-clusterwide"} {

@@ -72,7 +72,7 @@ func newCluster(t *testing.T) *cluster {
 			t.Fatal(err)
 		}
 		switch object.GetKind() {
-		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Network":
+		case "Namespace", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Network":
 			c.create(t, object)
 		}
 	}

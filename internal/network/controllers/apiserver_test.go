@@ -116,7 +116,7 @@ func (c *cluster) install(t *testing.T) {
 			t.Fatal(err)
 		}
 		switch object.GetKind() {
-		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Network", "WgGatewayServerTemplate", "WgGatewayClientTemplate",
+		case "Namespace", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Network", "WgGatewayServerTemplate", "WgGatewayClientTemplate",
 			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
 			c.create(t, object)
 		case "Service":

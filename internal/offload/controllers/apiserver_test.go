@@ -168,7 +168,7 @@ func ordinary(t *testing.T, admin *rest.Config) *rest.Config {
 			t.Fatal(err)
 		}
 		switch object.GetKind() {
-		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
+		case "Namespace", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
 			if err := c.Create(t.Context(), object); err != nil {
 				t.Fatal(err)
 			}

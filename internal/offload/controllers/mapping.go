@@ -37,7 +37,7 @@ type mappings struct {
 
 func setupMapping(mgr ctrl.Manager, opts Options) error {
 	r := &mappings{Client: mgr.GetClient(), Options: opts}
-	return kube.NewController(mgr, "mapping").
+	controller := kube.NewController(mgr, "mapping").
 		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
 			node, ok := obj.(*offloadingv1beta1.VirtualNode)
 			if !ok {
@@ -48,8 +48,7 @@ func setupMapping(mgr ctrl.Manager, opts Options) error {
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
 			return clusterRequest(obj.GetLabels()[api.LabelRemoteClusterID])
 		}), builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&offloadingv1beta1.NamespaceOffloading{}, handler.EnqueueRequestsFromMapFunc(r.allClusters),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&offloadingv1beta1.NamespaceOffloading{}, handler.EnqueueRequestsFromMapFunc(r.allClusters), builder.WithPredicates(changedByUser)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.allClusters), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false }, UpdateFunc: becameTenant,
 		})).
@@ -58,8 +57,10 @@ func setupMapping(mgr ctrl.Manager, opts Options) error {
 				return nil
 			}
 			return clusterRequest(obj.GetName())
-		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(r)
+		}), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+	return r.watchVolumes(controller, func(_ context.Context, cluster string, _ *corev1.PersistentVolume) []reconcile.Request {
+		return clusterRequest(cluster)
+	}).Complete(r)
 }
 
 // Reconcile maintains the NamespaceMap for the cluster whose ID is the name of the request.
@@ -101,6 +102,10 @@ func (r *mappings) reconcile(ctx context.Context, cluster string) error {
 	if err != nil {
 		return err
 	}
+	volumes, err := r.volumes(ctx, r.Client)
+	if err != nil {
+		return err
+	}
 	m := &offloadingv1beta1.NamespaceMap{}
 	m.Namespace, m.Name = active[0].Namespace, cluster
 	changed, err := kube.Ensure(ctx, r.Client, m, func() error {
@@ -110,7 +115,7 @@ func (r *mappings) reconcile(ctx context.Context, cluster string) error {
 		m.Labels = merge(m.Labels, r.GlobalLabels, map[string]string{
 			api.LabelReplication: api.True, api.LabelRemoteID: cluster, api.LabelRemoteClusterID: cluster,
 		})
-		m.Spec.DesiredMapping = offload.DesiredMapping(offloadings.Items, active, lost, protected, r.ClusterID)
+		m.Spec.DesiredMapping = offload.DesiredMapping(offloadings.Items, active, lost, protected, r.ClusterID, m.Spec.DesiredMapping, volumes)
 		return nil
 	})
 	if changed && err == nil {

@@ -51,18 +51,18 @@ const reasonLeft = "PodsCreatedBefore"
 
 func setupNamespaceOffloading(mgr ctrl.Manager, opts Options) error {
 	r := &namespaceOffloadings{Client: mgr.GetClient(), Options: opts, live: mgr.GetAPIReader(), events: kube.EventRecorder(mgr, "namespaceoffloading")}
-	return kube.NewController(mgr, "namespaceoffloading").
-		For(&offloadingv1beta1.NamespaceOffloading{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+	controller := kube.NewController(mgr, "namespaceoffloading").
+		For(&offloadingv1beta1.NamespaceOffloading{}, builder.WithPredicates(changedByUser)).
 		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(offloadingIn), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false }, UpdateFunc: becameTenantOrEnds,
 		})).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(offloadingsOf)).
-		Complete(&kube.Reconciler[*offloadingv1beta1.NamespaceOffloading]{
-			Name: "namespaceoffloading", Client: mgr.GetClient(), Finalizer: FinalizerNamespaceOffloading, Sync: r.sync, Finalize: r.finalize,
-		})
+		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(offloadingsOf))
+	return r.watchVolumes(controller, offloadingOf).Complete(&kube.Reconciler[*offloadingv1beta1.NamespaceOffloading]{
+		Name: "namespaceoffloading", Client: mgr.GetClient(), Finalizer: FinalizerNamespaceOffloading, Sync: r.sync, Finalize: r.finalize,
+	})
 }
 
 func (r *namespaceOffloadings) sync(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) error {
@@ -190,8 +190,26 @@ func (r *namespaceOffloadings) report(ctx context.Context, o *offloadingv1beta1.
 			asked = append(asked, m.Name)
 		}
 	}
-	o.Status = offload.Compile(o, nodes, lost, current, why, r.ClusterID, r.now())
+	volumes, err := r.volumes(ctx, r.Client)
+	if err != nil {
+		return nil, nil, err
+	}
+	before := o.Status
+	o.Status = offload.Compile(o, nodes, lost, current, volumes, why, r.ClusterID, r.now())
+	r.tellKept(o, before.RemoteNamespacesConditions)
 	return asked, held, nil
+}
+
+// tellKept emits an event for each cluster whose remote namespace stays from now on because volumes in it hold data.
+func (r *namespaceOffloadings) tellKept(o *offloadingv1beta1.NamespaceOffloading, before map[string][]offloadingv1beta1.RemoteNamespaceCondition) {
+	kept := func(c offloadingv1beta1.RemoteNamespaceCondition) bool {
+		return c.Reason == offloadingv1beta1.ReasonVolumesKept
+	}
+	for id, conditions := range o.Status.RemoteNamespacesConditions {
+		if i := slices.IndexFunc(conditions, kept); i >= 0 && !slices.ContainsFunc(before[id], kept) {
+			r.events.Eventf(o, nil, corev1.EventTypeWarning, offloadingv1beta1.ReasonVolumesKept, "Offload", "%s", conditions[i].Message)
+		}
+	}
 }
 
 // label adds or removes the label that makes the API server call the webhook for the namespace's pods. It tells whether the label changed.

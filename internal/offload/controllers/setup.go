@@ -60,6 +60,9 @@ type Options struct {
 	// OffloadedPods is a cache of the local Pods that run in providers (label liqo.io/shadowPod), which the manager's cache lacks; nil means that
 	// these Pods get no addresses for other peers.
 	OffloadedPods cache.Cache
+	// Volumes returns the volumes of claims of this cluster whose data is in providers, from a cache that holds PersistentVolumes; nil if there can be none.
+	// Field Ending is left to the controllers.
+	Volumes func(ctx context.Context, c client.Reader) ([]offload.Volume, error)
 	// Live reads without the cache; nil means the manager's API reader.
 	Live client.Reader
 	// Now returns the current time; nil means time.Now.

@@ -67,8 +67,8 @@ func setupVirtualNode(mgr ctrl.Manager, opts Options) error {
 			return r.nodes(ctx, func(n *offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID == id(obj) })
 		})
 	}
-	return kube.NewController(mgr, "virtualnode").
-		For(&offloadingv1beta1.VirtualNode{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+	controller := kube.NewController(mgr, "virtualnode").
+		For(&offloadingv1beta1.VirtualNode{}, builder.WithPredicates(changedByUser)).
 		Owns(&appsv1.Deployment{}).
 		Owns(&corev1.ServiceAccount{}).
 		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, gone client.Object) []reconcile.Request {
@@ -92,10 +92,12 @@ func setupVirtualNode(mgr ctrl.Manager, opts Options) error {
 			}
 			return ""
 		}), builder.WithPredicates(reachabilityChanged)).
-		WatchesRawSource(source.Channel(r.drains.done, &handler.EnqueueRequestForObject{})).
-		Complete(&kube.Reconciler[*offloadingv1beta1.VirtualNode]{
-			Name: "virtualnode", Client: mgr.GetClient(), Finalizer: FinalizerVirtualNode, Sync: r.sync, Finalize: r.finalize,
-		})
+		WatchesRawSource(source.Channel(r.drains.done, &handler.EnqueueRequestForObject{}))
+	return r.watchVolumes(controller, func(ctx context.Context, cluster string, _ *corev1.PersistentVolume) []reconcile.Request {
+		return r.nodes(ctx, func(n *offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID == cluster })
+	}).Complete(&kube.Reconciler[*offloadingv1beta1.VirtualNode]{
+		Name: "virtualnode", Client: mgr.GetClient(), Finalizer: FinalizerVirtualNode, Sync: r.sync, Finalize: r.finalize,
+	})
 }
 
 func (r *virtualNodes) sync(ctx context.Context, node *offloadingv1beta1.VirtualNode) error {

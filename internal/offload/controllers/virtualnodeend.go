@@ -29,8 +29,11 @@ const mapLimit = 30 * time.Second
 
 // finalize removes a virtual node in an order that loses nothing: it cordons the Node, drains the pods, and stops the virtual kubelet, which has
 // handled their termination. Then it deletes the Node and the permissions of the virtual kubelet. With the last virtual node of a cluster it deletes
-// the NamespaceMap.
+// the NamespaceMap. As long as that would delete data of volumes, the virtual node stays and works, so that the data can be copied.
 func (r *virtualNodes) finalize(ctx context.Context, node *offloadingv1beta1.VirtualNode) error {
+	if err := r.keepVolumes(ctx, node); err != nil {
+		return err
+	}
 	host, err := r.host(ctx, node)
 	if err != nil {
 		return err

@@ -36,13 +36,13 @@ var identityChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool
 	return !ok || !ok2 || !bytes.Equal(before.Data[authv1beta1.KubeconfigSecretKey], after.Data[authv1beta1.KubeconfigSecretKey])
 }}
 
-// reachabilityChanged accepts updates that change whether a provider is reachable, and deletions.
+// reachabilityChanged accepts updates that change whether a provider is reachable or declared permanently unreachable, and deletions.
 var reachabilityChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*corev1beta1.ForeignCluster)
 		after, ok2 := e.ObjectNew.(*corev1beta1.ForeignCluster)
-		return !ok || !ok2 || offload.Unreachable(before) != offload.Unreachable(after)
+		return !ok || !ok2 || offload.Unreachable(before) != offload.Unreachable(after) || offload.Gone(before) != offload.Gone(after)
 	},
 }
 

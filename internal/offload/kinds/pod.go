@@ -63,8 +63,9 @@ type PodOptions struct {
 	Unavailable bool
 	// APIServer describes how pods reach the API server of this cluster.
 	APIServer APIServer
-	// StorageClass is the provider's default class for volumes of the class in constant StorageClass. If empty, the provider chooses.
-	StorageClass string
+	// VirtualStorageClass is Liqo's StorageClass in this cluster, which creates volumes in the cluster of their pods. It has no meaning in the provider.
+	// Empty means StorageClass.
+	VirtualStorageClass string
 	// ConfigMapsReflected tells whether the copy of the root CA will exist in the provider, so that pods may depend on it.
 	ConfigMapsReflected bool
 	// Secret returns a Secret of a local namespace, nil if it does not exist or is unknown; may be nil.
@@ -194,7 +195,7 @@ func podSpec(local *corev1.Pod, namespace string, labels map[string]string, o Po
 		out.NodeSelector = maps.Clone(o.Patch.NodeSelector)
 	}
 	for i := range out.Volumes {
-		ephemeral(&out.Volumes[i], o.StorageClass)
+		ephemeral(&out.Volumes[i], o.VirtualStorageClass)
 	}
 	if useRemoteAPI {
 		out.ServiceAccountName = in.ServiceAccountName

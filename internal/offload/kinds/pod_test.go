@@ -212,17 +212,16 @@ func TestShadowPod(t *testing.T) {
 			got:    func(s *offv1.ShadowPod) any { return s.Spec.Pod.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec },
 			want:   corev1.PersistentVolumeClaimSpec{},
 		},
-		"volume of its own, class that the provider offers": {
-			change: func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{ownVolume(StorageClass, nil)} },
-			tune:   func(o *PodOptions) { o.StorageClass = "gold" },
+		"volume of its own, renamed class of virtual storage": {
+			change: func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{ownVolume("spread", nil)} },
+			tune:   func(o *PodOptions) { o.VirtualStorageClass = "spread" },
 			got:    func(s *offv1.ShadowPod) any { return s.Spec.Pod.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec },
-			want:   corev1.PersistentVolumeClaimSpec{StorageClassName: new("gold")},
+			want:   corev1.PersistentVolumeClaimSpec{},
 		},
 		"volume of its own, by annotation": {
 			change: func(p *corev1.Pod) {
-				p.Spec.Volumes = []corev1.Volume{ownVolume("local", map[string]string{AnnotationRemoteStorageClass: "ssd", AnnotationRemoteAccessModes: "ReadWriteMany, ReadOnlyMany"})}
+				p.Spec.Volumes = []corev1.Volume{ownVolume("local", map[string]string{api.AnnotationRemoteStorageClass: "ssd", api.AnnotationRemoteAccessModes: "ReadWriteMany, ReadOnlyMany"})}
 			},
-			tune: func(o *PodOptions) { o.StorageClass = "gold" },
 			got:  func(s *offv1.ShadowPod) any { return s.Spec.Pod.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec },
 			want: corev1.PersistentVolumeClaimSpec{StorageClassName: new("ssd"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany, corev1.ReadOnlyMany}},
 		},

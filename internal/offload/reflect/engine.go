@@ -29,6 +29,8 @@ import (
 
 // Facts is the input of a Kind's decision about one object.
 type Facts struct {
+	// Key is the name of the object in this cluster.
+	Key types.NamespacedName
 	// Local is the object in this cluster, nil if there is none.
 	Local client.Object
 	// Remote holds the objects with the corresponding name in the provider, in the order of Kind.Remote. A missing object is nil.
@@ -94,6 +96,10 @@ type Kind struct {
 	// Complete fills an object in just before the engine writes it to the provider. It is for content that takes a request to this cluster and that
 	// Next therefore can't provide. local is the local object, obj the object to write. May be nil.
 	Complete func(ctx context.Context, here client.Client, local, obj client.Object, now time.Time) error
+	// Refresh reads from this cluster what decisions depend on besides Facts, before a step with Confirm is decided again. May be nil.
+	Refresh func(ctx context.Context, here client.Client, facts Facts) error
+	// Other is called with a local object of another kind than Local that a step has created or changed. May be nil.
+	Other func(obj client.Object)
 	// Next returns the next step; see offload.Next. It must not change the facts.
 	Next func(Facts) offload.Step
 	// Refused returns the step that reports a refused action to the user. It returns false if there is nothing to report. May be nil.
@@ -297,6 +303,15 @@ func (e *Engine) Look(kinds ...string) {
 			} else {
 				r.enqueueThere(t)
 			}
+		}
+	}
+}
+
+// Enqueue enqueues one object of the kind with that name. Call it when something about this object changed that the engine does not watch.
+func (e *Engine) Enqueue(kind string, key types.NamespacedName) {
+	for _, r := range e.kinds {
+		if r.Name == kind {
+			r.queue.Add(key)
 		}
 	}
 }

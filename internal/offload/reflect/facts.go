@@ -18,7 +18,7 @@ func (r *reflector) facts(key types.NamespacedName) (Facts, *twin) {
 	if stale := r.engine.opts.Stale; stale != nil && stale() {
 		at, t = offload.Mapping{}, nil
 	}
-	facts := Facts{Remote: make([]client.Object, len(r.Remote)), Mapping: at, Now: r.engine.opts.Clock.Now()}
+	facts := Facts{Key: key, Remote: make([]client.Object, len(r.Remote)), Mapping: at, Now: r.engine.opts.Clock.Now()}
 	here := r.store(t)
 	if here != nil {
 		facts.Local = here.get(key)
@@ -56,6 +56,11 @@ func (r *reflector) read(ctx context.Context, t *twin, key types.NamespacedName,
 	var err error
 	if facts.Local, err = r.engine.get(ctx, r.engine.opts.Local, key, r.Local); err != nil {
 		return facts, fmt.Errorf("reading %s: %w", key, err)
+	}
+	if r.Refresh != nil {
+		if err := r.Refresh(ctx, r.engine.opts.Local, facts); err != nil {
+			return facts, fmt.Errorf("reading what %s depends on: %w", key, err)
+		}
 	}
 	known := facts.Remote
 	facts.Remote = make([]client.Object, len(r.Remote))

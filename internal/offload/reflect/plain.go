@@ -10,7 +10,10 @@ import (
 
 // Kinds returns the names of all reflected kinds.
 func Kinds() []string {
-	return []string{PodKind, ServiceKind, EndpointSliceKind, IngressKind, ConfigMapKind, SecretKind, EventKind, NetworkPolicyKind, PodDisruptionBudgetKind}
+	return []string{
+		PodKind, ServiceKind, EndpointSliceKind, IngressKind, ConfigMapKind, SecretKind, EventKind, NetworkPolicyKind, PodDisruptionBudgetKind,
+		PersistentVolumeClaimKind,
+	}
 }
 
 // plain returns a Kind whose copies have the same type as the originals and depend on no other objects. problem returns what the user should know

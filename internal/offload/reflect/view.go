@@ -15,6 +15,23 @@ func NewView(r Resource, changed func()) *View {
 	return &View{store: newStore(r, func(types.NamespacedName, client.Object, client.Object) { changed() }, changed)}
 }
 
+// NewObservedView returns an empty View. changed is called after every change with the object before and after it, nil if there is none, and complete once
+// the content is complete, possibly from several goroutines.
+func NewObservedView(r Resource, changed func(before, now client.Object), complete func()) *View {
+	return &View{store: newStore(r, func(_ types.NamespacedName, before, now client.Object) { changed(before, now) }, complete)}
+}
+
+// With returns the objects that have a value in the Index of the Resource. The objects must not be changed.
+func (v *View) With(value string) []client.Object {
+	var out []client.Object
+	for _, key := range v.store.with(value) {
+		if obj := v.store.get(key); obj != nil {
+			out = append(out, obj)
+		}
+	}
+	return out
+}
+
 // Run keeps the View up to date with the objects of namespace (all namespaces if empty) until ctx ends.
 func (v *View) Run(ctx context.Context, c client.WithWatch, namespace string) error {
 	return watchInto(ctx, c, namespace, v.store)

@@ -31,7 +31,7 @@ func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj c
 		return nil
 	case offload.PatchRemote:
 		old, _ := step.Old.(client.Object)
-		if err := patch(ctx, opts.Remote, old, obj); err != nil {
+		if err := patch(ctx, opts.Remote, old, obj, step.Locked); err != nil {
 			return gone(err)
 		}
 		r.wrote(t, obj)
@@ -58,7 +58,7 @@ func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj c
 		if err := opts.Local.Status().Patch(ctx, answer, client.RawPatch(types.StrategicMergePatchType, data)); err != nil {
 			return gone(err)
 		}
-		r.store(t).wrote(answer)
+		r.wroteHere(t, answer)
 		return nil
 	case offload.CreateLocal:
 		if err := opts.Local.Create(ctx, obj, client.FieldOwner(api.FieldManager)); err != nil {
@@ -67,28 +67,29 @@ func (r *reflector) write(ctx context.Context, t *twin, step offload.Step, obj c
 			}
 			return err
 		}
-		r.store(t).wrote(obj)
+		r.wroteHere(t, obj)
 		return nil
 	case offload.PatchLocal:
 		old, _ := step.Old.(client.Object)
-		if err := patch(ctx, opts.Local, old, obj); err != nil {
+		if err := patch(ctx, opts.Local, old, obj, step.Locked); err != nil {
 			return gone(err)
 		}
-		r.store(t).wrote(obj)
+		r.wroteHere(t, obj)
 		return nil
 	case offload.DeleteLocal:
 		if err := remove(ctx, opts.Local, obj, client.GracePeriodSeconds(0)); err != nil {
 			return err
 		}
-		r.store(t).removed(obj)
+		r.removedHere(t, obj)
 		return nil
 	default:
 		return errUnknownAction(step.Action)
 	}
 }
 
-// patch turns old into obj, on condition that the object still has the UID of old: another object may have its name by now.
-func patch(ctx context.Context, c client.Client, old, obj client.Object) error {
+// patch turns old into obj, on condition that the object still has the UID of old: another object may have its name by now. If locked is true, it must
+// also have the resource version of old.
+func patch(ctx context.Context, c client.Client, old, obj client.Object, locked bool) error {
 	data, err := client.MergeFrom(old).Data(obj)
 	if err != nil {
 		return fmt.Errorf("comparing two states of %s: %w", client.ObjectKeyFromObject(obj), err)
@@ -103,6 +104,9 @@ func patch(ctx context.Context, c client.Client, old, obj client.Object) error {
 		fields["metadata"] = meta
 	}
 	meta["uid"] = old.GetUID()
+	if locked {
+		meta["resourceVersion"] = old.GetResourceVersion()
+	}
 	if data, err = json.Marshal(fields); err != nil {
 		return fmt.Errorf("marshalling a patch of %s: %w", client.ObjectKeyFromObject(obj), err)
 	}

@@ -83,7 +83,7 @@ func TestWakingOnAPIServer(t *testing.T) {
 	for _, name := range []string{"liqo", "shop", "later", "other"} {
 		namespace(t, admin, name, nil)
 	}
-	for _, object := range chart(t, values(), "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "MutatingWebhookConfiguration") {
+	for _, object := range chart(t, values(), "Namespace", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "MutatingWebhookConfiguration") {
 		if err := admin.Create(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}

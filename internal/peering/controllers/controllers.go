@@ -6,6 +6,7 @@
 package controllers
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
@@ -36,6 +38,8 @@ type Options struct {
 	APIServer APIServer
 	// Offer is what ResourceSlices of the default class get, apart from their share of resources.
 	Offer peering.Offer
+	// StorageClasses returns the storage classes of the Offer, which change with the StorageClasses of this cluster. Nil means that none are offered.
+	StorageClasses func(context.Context) ([]authv1beta1.StorageType, error)
 	// Sharing determines the shares of ResourceSlices of that class.
 	Sharing peering.SharingPolicy
 	// SharingWindow is for how long changes of nodes and pods are collected before the shares are computed again; 3 seconds when 0.
@@ -124,7 +128,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		{"identity", (&identities{consumerSide: consumer}).setup},
 		// Resources.
 		{"local resource slice", (&localSlices{consumerSide: consumer}).setup},
-		{"remote resource slice", (&remoteSlices{providerSide: provider, offer: opts.Offer, sharing: sharing}).setup},
+		{"remote resource slice", (&remoteSlices{providerSide: provider, offer: opts.Offer, storageClasses: opts.StorageClasses, sharing: sharing}).setup},
 		{"sharing", func(mgr ctrl.Manager) error { return mgr.Add(sharing) }},
 		{"resource offer", (&offers{providerSide: provider}).setup},
 		{"quota", (&quotas{providerSide: provider, enforcement: opts.Enforcement}).setup},

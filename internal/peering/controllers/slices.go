@@ -6,10 +6,13 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -23,14 +26,21 @@ import (
 // remoteSlices decides on the ResourceSlices of consumers: whether each gets an identity, and which resources.
 type remoteSlices struct {
 	providerSide
-	offer   peering.Offer
-	sharing *sharing
+	offer peering.Offer
+	// storageClasses is nil if no storage classes are offered.
+	storageClasses func(context.Context) ([]authv1beta1.StorageType, error)
+	sharing        *sharing
 }
 
 func (r *remoteSlices) setup(mgr ctrl.Manager) error {
 	all := func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }
-	return kube.NewController(mgr, "remote-resource-slice").
-		For(&authv1beta1.ResourceSlice{}, only(copies)).
+	controller := kube.NewController(mgr, "remote-resource-slice")
+	if r.storageClasses != nil {
+		controller.Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+			return requests(ctx, r.client, all())
+		}))
+	}
+	return controller.For(&authv1beta1.ResourceSlice{}, only(copies)).
 		Owns(&corev1.Secret{}).
 		Watches(&authv1beta1.Tenant{}, sameNamespace(r.client, all)).
 		Watches(&certificatesv1.CertificateSigningRequest{}, requestedFor("ResourceSlice")).
@@ -91,9 +101,15 @@ func (r *remoteSlices) decide(ctx context.Context, slice *authv1beta1.ResourceSl
 	if err != nil {
 		return err
 	}
+	offer := r.offer
+	if r.storageClasses != nil {
+		if offer.StorageClasses, err = r.storageClasses(ctx); err != nil {
+			return err
+		}
+	}
 	// Both verdicts go into one write, because each write is replicated to the consumer.
 	peering.SetAuthentication(&slice.Status, params, nil, now)
-	peering.DecideResources(slice, grants, r.offer, share, now)
+	peering.DecideResources(slice, grants, offer, share, now)
 	return nil
 }
 

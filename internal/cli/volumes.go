@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/storage"
+)
+
+// addDeleteVolumes registers --delete-volumes with a command that deletes remote namespaces, and with them all claims there.
+func (a *app) addDeleteVolumes(flags *pflag.FlagSet) {
+	flags.BoolVar(&a.deleteVolumes, "delete-volumes", false, "Also delete the volumes of Liqo in the remote cluster, with their data")
+}
+
+// checkVolumes fails if data in a provider would be lost, unless the user gave --delete-volumes. lost tells whether a volume would be lost. The error names
+// all claims.
+func (c *cluster) checkVolumes(ctx context.Context, lost func(*corev1.PersistentVolume) bool) error {
+	if c.deleteVolumes {
+		return nil
+	}
+	lines, err := c.volumesThere(ctx, lost)
+	if err != nil {
+		return err
+	}
+	return lossOf(lines)
+}
+
+// volumesThere describes the selected volumes whose data is in a provider. Without a remote namespace there is no data.
+func (c *cluster) volumesThere(ctx context.Context, selected func(*corev1.PersistentVolume) bool) ([]string, error) {
+	var volumes corev1.PersistentVolumeList
+	if err := c.List(ctx, &volumes, client.MatchingLabels{storage.LabelVirtual: api.True}); err != nil {
+		return nil, fmt.Errorf("looking for volumes in other clusters: %w", err)
+	}
+	var maps offloadingv1beta1.NamespaceMapList
+	if err := c.List(ctx, &maps); err != nil && !absent(err) {
+		return nil, fmt.Errorf("looking for remote namespaces: %w", err)
+	}
+	var lines []string
+	for i := range volumes.Items {
+		volume := &volumes.Items[i]
+		provider, ref := volume.Labels[api.LabelRemoteClusterID], volume.Spec.ClaimRef
+		if storage.InProvider(volume) && selected(volume) && ref != nil && offload.HasRemoteNamespace(maps.Items, provider, ref.Namespace) {
+			lines = append(lines, storage.Describe(volume)+" in cluster "+provider)
+		}
+	}
+	return lines, nil
+}
+
+// checkVolumesOf fails if data of claims in these namespaces would be lost. A user who may not list volumes is told about all bound claims of Liqo, because
+// the claims alone do not tell where their data is.
+func (c *cluster) checkVolumesOf(ctx context.Context, namespaces []string) error {
+	offloaded := map[string]bool{}
+	for _, name := range namespaces {
+		offloaded[name] = true
+	}
+	err := c.checkVolumes(ctx, func(volume *corev1.PersistentVolume) bool {
+		return volume.Spec.ClaimRef != nil && offloaded[volume.Spec.ClaimRef.Namespace]
+	})
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	var lines []string
+	for _, name := range namespaces {
+		var claims corev1.PersistentVolumeClaimList
+		err := c.List(ctx, &claims, client.InNamespace(name))
+		if apierrors.IsForbidden(err) {
+			continue // the API server decides whether this user may stop the offloading
+		}
+		if err != nil {
+			return fmt.Errorf("looking for claims in namespace %s: %w", name, err)
+		}
+		for i := range claims.Items {
+			if claim := &claims.Items[i]; storage.Provisioned(claim) && claim.Spec.VolumeName != "" {
+				lines = append(lines, fmt.Sprintf("PersistentVolumeClaim %s in namespace %s has a volume of Liqo, maybe in another cluster", claim.Name, name))
+			}
+		}
+	}
+	return lossOf(lines)
+}
+
+// giveUp lets the end of objects delete the data of volumes in a provider, if the user gave --delete-volumes. It leaves out objects that do not exist.
+func (c *cluster) giveUp(ctx context.Context, objects ...client.Object) error {
+	for _, object := range objects {
+		if !c.deleteVolumes || object.GetAnnotations()[api.AnnotationDeleteVolumes] == api.True {
+			continue
+		}
+		before, ok := object.DeepCopyObject().(client.Object)
+		if !ok {
+			return fmt.Errorf("giving up volumes: %T is not an object", object)
+		}
+		setAnnotation(object, api.AnnotationDeleteVolumes, api.True)
+		if err := c.Patch(ctx, object, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return c.error(fmt.Errorf("giving up the volumes of %s: %w", c.name(object), err))
+		}
+	}
+	return nil
+}
+
+// giveUpNodes is giveUp for all VirtualNodes of a provider.
+func (c *cluster) giveUpNodes(ctx context.Context, provider, namespace string) error {
+	if !c.deleteVolumes {
+		return nil
+	}
+	var nodes offloadingv1beta1.VirtualNodeList
+	if err := c.listOfPeer(ctx, &nodes, namespace, provider); err != nil {
+		return err
+	}
+	for i := range nodes.Items {
+		if err := c.giveUp(ctx, &nodes.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lossOf returns the error about data that would be lost, nil if there are no lines.
+func lossOf(lines []string) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	return fmt.Errorf("data would be lost:\n  - %s\nNothing was changed. Copy the data and delete the claims first, or give the data up with --delete-volumes",
+		strings.Join(lines, "\n  - "))
+}

@@ -1,0 +1,92 @@
+package offload
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"liqo.io/liqo/api"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// Volume is a volume whose data is in a provider. The data is lost with the remote namespace of its claim.
+type Volume struct {
+	// Name is the name of the PersistentVolume, Namespace and Claim are those of its claim.
+	Name, Namespace, Claim string
+	// Cluster is the ID of the provider, Size the size of the volume.
+	Cluster, Size string
+	// Retain tells that the data outlives the claim, Released that the claim is gone.
+	Retain, Released bool
+	// Ending tells that the namespace of the claim is being deleted, and all claims with it.
+	Ending bool
+}
+
+// keeps tells whether nobody has deleted the data yet. Whoever deletes a claim, or its namespace, deletes the data, unless the volume is to be retained.
+func (v *Volume) keeps() bool { return v.Retain || !v.Released && !v.Ending }
+
+func (v *Volume) String() string {
+	if v.Released {
+		return fmt.Sprintf("PersistentVolume %s of deleted claim %s/%s (%s, cluster %s)", v.Name, v.Namespace, v.Claim, v.Size, v.Cluster)
+	}
+	return fmt.Sprintf("PersistentVolumeClaim %s/%s (%s, cluster %s)", v.Namespace, v.Claim, v.Size, v.Cluster)
+}
+
+// KeptVolumes returns the volumes whose data would be lost if the namespace of a NamespaceOffloading was no longer offloaded to a cluster. It returns none
+// if an annotation gives the data up.
+func KeptVolumes(o *offloadingv1beta1.NamespaceOffloading, volumes []Volume, cluster string) []Volume {
+	if o.Annotations[api.AnnotationDeleteVolumes] == api.True {
+		return nil
+	}
+	return keeping(volumes, func(v *Volume) bool { return v.Cluster == cluster && v.Namespace == o.Namespace })
+}
+
+// NodeVolumes returns the volumes whose data would be lost with a VirtualNode: those of its cluster, if no other of its VirtualNodes stays. It returns none
+// if an annotation gives the data up, or if the cluster is declared permanently unreachable. foreign is the ForeignCluster, nil if there is none.
+func NodeVolumes(
+	node *offloadingv1beta1.VirtualNode, nodes []offloadingv1beta1.VirtualNode, volumes []Volume, foreign *corev1beta1.ForeignCluster,
+) []Volume {
+	stays := slices.ContainsFunc(nodes, func(n offloadingv1beta1.VirtualNode) bool {
+		return n.Spec.ClusterID == node.Spec.ClusterID && n.UID != node.UID && n.DeletionTimestamp.IsZero()
+	})
+	if stays || node.Annotations[api.AnnotationDeleteVolumes] == api.True || foreign != nil && Gone(foreign) {
+		return nil
+	}
+	return keeping(volumes, func(v *Volume) bool { return v.Cluster == node.Spec.ClusterID })
+}
+
+// HasRemoteNamespace tells whether a provider has the remote namespace of a namespace of this cluster, or is asked for it. maps are all NamespaceMaps.
+func HasRemoteNamespace(maps []offloadingv1beta1.NamespaceMap, cluster, namespace string) bool {
+	return slices.ContainsFunc(maps, func(m offloadingv1beta1.NamespaceMap) bool {
+		_, asked := m.Spec.DesiredMapping[namespace]
+		_, held := m.Status.CurrentMapping[namespace]
+		return m.Name == cluster && m.Labels[api.LabelReplicated] != api.True && (asked || held)
+	})
+}
+
+func keeping(volumes []Volume, selected func(*Volume) bool) []Volume {
+	var out []Volume
+	for i := range volumes {
+		if v := &volumes[i]; v.keeps() && selected(v) {
+			out = append(out, *v)
+		}
+	}
+	slices.SortFunc(out, func(a, b Volume) int { return strings.Compare(a.String(), b.String()) })
+	return out
+}
+
+// volumesShown is the maximum number of volumes that a message lists.
+const volumesShown = 20
+
+// VolumesMessage names the volumes that hold the end of an object, and the cure. kind and name are those of the object in its namespace.
+func VolumesMessage(kept []Volume, kind, namespace, name string) string {
+	var list []string
+	for i := range kept[:min(len(kept), volumesShown)] {
+		list = append(list, kept[i].String())
+	}
+	if more := len(kept) - volumesShown; more > 0 {
+		list = append(list, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("data would be lost: %s; copy the data and delete the claims, or give the data up: kubectl annotate %s %s --namespace %s %s=%s",
+		strings.Join(list, ", "), kind, name, namespace, api.AnnotationDeleteVolumes, api.True)
+}

@@ -1,0 +1,176 @@
+package offload
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/api"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// data is a volume of claim demo/data in milan.
+func data(changes ...func(*Volume)) Volume {
+	v := Volume{Name: "pvc-1", Namespace: "demo", Claim: "data", Cluster: "milan", Size: "1Gi"}
+	for _, change := range changes {
+		change(&v)
+	}
+	return v
+}
+
+// TestDataHoldsItsRemoteNamespace: a NamespaceOffloading that is deleted, or no longer selects a cluster, keeps the remote namespace while it holds data, and
+// says so. Data that a user has deleted, or given up, holds nothing.
+func TestDataHoldsItsRemoteNamespace(t *testing.T) {
+	type change = func(*offloadingv1beta1.NamespaceOffloading)
+	deleted := func(o *offloadingv1beta1.NamespaceOffloading) { o.DeletionTimestamp = &noon }
+	shrunk := func(o *offloadingv1beta1.NamespaceOffloading) { o.Spec = inRegion("nowhere") }
+	givenUp := func(o *offloadingv1beta1.NamespaceOffloading) {
+		o.Annotations = map[string]string{api.AnnotationDeleteVolumes: "true"}
+	}
+	nodes := []offloadingv1beta1.VirtualNode{virtualNode("milan", "milan", nil), virtualNode("turin", "turin", nil)}
+	for name, c := range map[string]struct {
+		changes   []change
+		volumes   []Volume
+		protected bool
+		unmapped  bool
+		kept      bool
+	}{
+		"deleted":                          {changes: []change{deleted}, volumes: []Volume{data()}, kept: true},
+		"the selector shrinks":             {changes: []change{shrunk}, volumes: []Volume{data()}, kept: true},
+		"given up":                         {changes: []change{deleted, givenUp}, volumes: []Volume{data()}},
+		"no volumes":                       {changes: []change{deleted}},
+		"data of another namespace":        {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Namespace = "other" })}},
+		"data in another cluster":          {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Cluster = "turin" })}},
+		"the claim is deleted":             {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Released = true })}},
+		"the claim is deleted, not data":   {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Released, v.Retain = true, true })}, kept: true},
+		"the namespace is deleted":         {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Ending = true })}},
+		"the namespace is, and not data":   {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Ending, v.Retain = true, true })}, kept: true},
+		"a protected namespace":            {changes: []change{deleted}, volumes: []Volume{data()}, protected: true},
+		"it was not offloaded there":       {changes: []change{shrunk}, volumes: []Volume{data()}, unmapped: true},
+		"still selected, as without data":  {volumes: []Volume{data()}, kept: true},
+		"still selected, given up already": {changes: []change{givenUp}, volumes: []Volume{data()}, kept: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := offloading("demo", offloadingv1beta1.NamespaceOffloadingSpec{})
+			for _, change := range c.changes {
+				change(&o)
+			}
+			protected, why := map[string]string{}, ""
+			if c.protected {
+				why = "it is"
+				protected["demo"] = why
+			}
+			before, want := map[string]string{"demo": "demo-former"}, map[string]string{}
+			if c.unmapped {
+				before = nil
+			}
+			if c.kept {
+				if want["demo"] = "demo-former"; len(c.changes) == 0 || o.DeletionTimestamp == nil && o.Spec.ClusterSelector == nil {
+					want["demo"] = "demo-rome"
+				}
+			}
+			got := DesiredMapping([]offloadingv1beta1.NamespaceOffloading{o}, nodes[:1], nil, protected, "rome", before, c.volumes)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			current := map[string]map[string]offloadingv1beta1.RemoteNamespaceStatus{}
+			if !c.unmapped {
+				current["milan"] = map[string]offloadingv1beta1.RemoteNamespaceStatus{"demo": at("demo-former", offloadingv1beta1.MappingAccepted)}
+			}
+			conditions := Compile(&o, nodes, nil, current, c.volumes, why, "rome", noon).RemoteNamespacesConditions["milan"]
+			says := conditions[0].Reason == offloadingv1beta1.ReasonVolumesKept
+			if says != (want["demo"] == "demo-former") {
+				t.Errorf("conditions %+v", conditions)
+			}
+			if says && (conditions[1].Reason != offloadingv1beta1.ReasonNamespaceCreated ||
+				!strings.Contains(conditions[0].Message, "kubectl annotate namespaceoffloading offloading --namespace demo liqo.io/delete-volumes=true")) {
+				t.Errorf("conditions %+v", conditions)
+			}
+		})
+	}
+}
+
+// TestDataHoldsTheLastVirtualNode: the remote namespaces of a provider end with its last VirtualNode.
+func TestDataHoldsTheLastVirtualNode(t *testing.T) {
+	gone := &corev1beta1.ForeignCluster{}
+	gone.Annotations = map[string]string{annotationUnreachable: "true"}
+	for name, c := range map[string]struct {
+		sibling  string
+		deleting bool
+		givenUp  bool
+		foreign  *corev1beta1.ForeignCluster
+		want     int
+	}{
+		"the only one":                 {want: 1},
+		"of a cluster that is unknown": {foreign: &corev1beta1.ForeignCluster{}, want: 1},
+		"another one stays":            {sibling: "milan"},
+		"another one ends as well":     {sibling: "milan", deleting: true, want: 1},
+		"one of another cluster stays": {sibling: "turin", want: 1},
+		"given up":                     {givenUp: true},
+		"the cluster is gone for good": {foreign: gone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := virtualNode("milan", "milan", nil)
+			node.UID, node.DeletionTimestamp = types.UID("1"), &noon
+			if c.givenUp {
+				node.Annotations = map[string]string{api.AnnotationDeleteVolumes: "true"}
+			}
+			nodes := []offloadingv1beta1.VirtualNode{node}
+			if c.sibling != "" {
+				sibling := virtualNode("sibling", c.sibling, nil)
+				if sibling.UID = "2"; c.deleting {
+					sibling.DeletionTimestamp = &noon
+				}
+				nodes = append(nodes, sibling)
+			}
+			volumes := []Volume{data(), data(func(v *Volume) { v.Cluster = "turin" }), data(func(v *Volume) { v.Released = true })}
+			if got := NodeVolumes(&node, nodes, volumes, c.foreign); len(got) != c.want {
+				t.Errorf("held by %+v", got)
+			}
+		})
+	}
+}
+
+// TestHasRemoteNamespace: the NamespaceMap of this cluster for the provider counts, also while the provider deletes the namespace.
+func TestHasRemoteNamespace(t *testing.T) {
+	asked := offloadingv1beta1.NamespaceMap{Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"asked": "asked-rome"}}}
+	asked.Name = "milan"
+	held := offloadingv1beta1.NamespaceMap{}
+	held.Name = "milan"
+	held.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"held": {}}
+	foreign := *replica(map[string]string{"foreign": "foreign"})
+	foreign.Labels[api.LabelReplicated] = api.True
+	maps := []offloadingv1beta1.NamespaceMap{asked, held, foreign}
+	for namespace, want := range map[string]bool{"asked": true, "held": true, "foreign": false, "other": false} {
+		if got := HasRemoteNamespace(maps, "milan", namespace); got != want {
+			t.Errorf("%s: %t", namespace, got)
+		}
+	}
+	if HasRemoteNamespace(maps, "turin", "asked") {
+		t.Error("another provider")
+	}
+}
+
+func TestVolumesMessage(t *testing.T) {
+	var kept []Volume
+	for i := range 22 {
+		kept = append(kept, data(func(v *Volume) { v.Claim = fmt.Sprintf("data-%02d", i) }))
+	}
+	kept[1].Released = true
+	got := VolumesMessage(kept, "virtualnode", "liqo-tenant-milan", "milan")
+	for _, want := range []string{
+		"PersistentVolumeClaim demo/data-00 (1Gi, cluster milan), PersistentVolume pvc-1 of deleted claim demo/data-01 (1Gi, cluster milan)", "data-19", "and 2 more;",
+		"delete the claims", "kubectl annotate virtualnode milan --namespace liqo-tenant-milan liqo.io/delete-volumes=true",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+	if strings.Contains(got, "data-20") {
+		t.Errorf("%q lists all", got)
+	}
+}

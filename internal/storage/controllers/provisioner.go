@@ -1,0 +1,367 @@
+// Package controllers executes the decisions of package storage for nodes of this cluster: it creates the backing claims and the virtual volumes of claims
+// whose pods are scheduled here, and removes both according to the reclaim policy.
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/storage"
+)
+
+// Options configure the controller.
+type Options struct {
+	// ClusterID is the ID of this cluster.
+	ClusterID string
+	// LiqoNamespace is the namespace of the installation.
+	LiqoNamespace string
+	// Namespace is the namespace of the backing claims.
+	Namespace string
+	// RealClass is the StorageClass of the backing claims; empty means the default class of the cluster.
+	RealClass string
+	// GlobalLabels and GlobalAnnotations are added to all created objects.
+	GlobalLabels, GlobalAnnotations map[string]string
+}
+
+const (
+	// fieldOwner is the field manager of all writes.
+	fieldOwner = "liqo-storage"
+	// uidIndex is the index of claims by UID.
+	uidIndex = "metadata.uid"
+	// refusedRetry is the interval at which pods that use a refused claim are looked up, to report the refusal on them.
+	refusedRetry = 30 * time.Second
+	// conflictDelay is the pause after a conflict, for the cache to catch up.
+	conflictDelay = 20 * time.Millisecond
+)
+
+// provisioner reconciles claims by their UID, which is the name in its requests. Overhead: two writes for each claim that gets a volume, and three when the
+// claim is deleted.
+type provisioner struct {
+	client client.Client
+	// live reads without the cache. The cache holds neither the nodes of this cluster nor the pods of users.
+	live   client.Reader
+	events events.EventRecorder
+	opts   Options
+
+	mu sync.Mutex
+	// told holds the last refusal of each claim, by UID.
+	told map[types.UID]*refusal
+}
+
+// refusal is a message about a claim, and the pods that received it.
+type refusal struct {
+	message string
+	pods    map[types.UID]bool
+}
+
+// Setup adds the controller to a manager.
+func Setup(mgr ctrl.Manager, opts Options) error {
+	if opts.ClusterID == "" || opts.Namespace == "" {
+		return fmt.Errorf("setting up storage: cluster ID %q or storage namespace %q is empty", opts.ClusterID, opts.Namespace)
+	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.PersistentVolumeClaim{}, uidIndex, byUID); err != nil {
+		return fmt.Errorf("indexing claims by UID: %w", err)
+	}
+	if err := (&offers{client: mgr.GetClient(), live: mgr.GetAPIReader(), opts: opts}).setup(mgr); err != nil {
+		return err
+	}
+	p := newProvisioner(mgr.GetClient(), mgr.GetAPIReader(), kube.EventRecorder(mgr, "storage"), opts)
+	return kube.NewController(mgr, "storage").
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(p.ofClaim)).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(p.ofVolume)).
+		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(p.unbound)).
+		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(p.ofProvider)).
+		Complete(p)
+}
+
+func newProvisioner(c client.Client, live client.Reader, recorder events.EventRecorder, opts Options) *provisioner {
+	return &provisioner{client: c, live: live, events: recorder, opts: opts, told: map[types.UID]*refusal{}}
+}
+
+func byUID(obj client.Object) []string { return []string{string(obj.GetUID())} }
+
+// requests returns a request for each UID that is not empty.
+func requests(uids ...types.UID) []reconcile.Request {
+	var out []reconcile.Request
+	for _, uid := range uids {
+		if uid != "" {
+			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: string(uid)}})
+		}
+	}
+	return out
+}
+
+// ofClaim returns the UID of a claim, that of the claim behind a backing claim, and that of the virtual volume that a claim is bound to.
+func (p *provisioner) ofClaim(_ context.Context, obj client.Object) []reconcile.Request {
+	claim, ok := obj.(*corev1.PersistentVolumeClaim)
+	if !ok {
+		return nil
+	}
+	if uid := storage.BackingUID(claim); uid != "" && claim.Namespace == p.opts.Namespace {
+		return requests(uid)
+	}
+	if volume, ok := strings.CutPrefix(claim.Spec.VolumeName, storage.VolumeName("")); ok && types.UID(volume) != claim.UID {
+		return requests(claim.UID, types.UID(volume))
+	}
+	return requests(claim.UID)
+}
+
+// ofVolume returns the UID of the claim of a virtual volume, or of the claim whose backing claim a volume is bound to.
+func (p *provisioner) ofVolume(_ context.Context, obj client.Object) []reconcile.Request {
+	volume, ok := obj.(*corev1.PersistentVolume)
+	if !ok {
+		return nil
+	}
+	uid := storage.VolumeUID(volume)
+	if ref := volume.Spec.ClaimRef; uid == "" && ref != nil && ref.Namespace == p.opts.Namespace {
+		uid = types.UID(ref.Name)
+	}
+	return requests(uid)
+}
+
+// ofProvider returns the UIDs of all virtual volumes of the provider of a VirtualNode: no process may decide about them any more.
+func (p *provisioner) ofProvider(ctx context.Context, obj client.Object) []reconcile.Request {
+	node, ok := obj.(*offloadingv1beta1.VirtualNode)
+	if !ok {
+		return nil
+	}
+	var volumes corev1.PersistentVolumeList
+	if err := p.client.List(ctx, &volumes, client.MatchingLabels{api.LabelRemoteClusterID: node.Spec.ClusterID}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing volumes")
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range volumes.Items {
+		out = append(out, requests(storage.VolumeUID(&volumes.Items[i]))...)
+	}
+	return out
+}
+
+// unbound returns the UIDs of all claims without a volume: their class may exist only now.
+func (p *provisioner) unbound(ctx context.Context, _ client.Object) []reconcile.Request {
+	var claims corev1.PersistentVolumeClaimList
+	if err := p.client.List(ctx, &claims); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing claims")
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range claims.Items {
+		if claims.Items[i].Spec.VolumeName == "" {
+			out = append(out, requests(claims.Items[i].UID)...)
+		}
+	}
+	return out
+}
+
+// Reconcile executes one step for the claim with the UID of the request.
+func (p *provisioner) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	uid := types.UID(req.Name)
+	key, err := p.claimKey(ctx, uid)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	state, err := p.state(ctx, p.client, uid, key)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	step := storage.Next(state)
+	if decided := step.Action; step.Confirm {
+		if state, err = p.state(ctx, p.live, uid, key); err != nil {
+			return reconcile.Result{}, err
+		}
+		if step = storage.Next(state); step.Action != decided {
+			return reconcile.Result{RequeueAfter: conflictDelay}, nil // the cache lags behind
+		}
+	}
+	if step.Refused != "" {
+		return reconcile.Result{RequeueAfter: refusedRetry}, p.refuse(ctx, uid, state.Claim, step.Refused)
+	}
+	if step.Action == storage.Nothing {
+		p.forget(uid)
+		return reconcile.Result{}, nil
+	}
+	err = p.do(ctx, step)
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	case err != nil && refusedByServer(err):
+		err = errors.Join(err, p.refuse(ctx, uid, state.Claim, fmt.Sprintf("%s: %v", step.Action, err)))
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("%s of claim %s (UID %s): %w", step.Action, key, uid, err)
+	}
+	p.forget(uid)
+	ctrl.LoggerFrom(ctx).Info("Step done", "step", step.Action.String(), "why", step.Why, "claim", key.String())
+	if step.Action == storage.CreateVolume {
+		p.events.Eventf(state.Claim, nil, corev1.EventTypeNormal, "ProvisioningSucceeded", "Provision",
+			"Successfully provisioned volume %s", step.Object.GetName())
+	}
+	return reconcile.Result{}, nil
+}
+
+// refusedByServer tells whether the API server rejected the content of a request: a ResourceQuota or a policy may do so.
+func refusedByServer(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+// claimKey returns the namespace and name of the claim with that UID, empty if the cache does not have it.
+func (p *provisioner) claimKey(ctx context.Context, uid types.UID) (types.NamespacedName, error) {
+	var claims corev1.PersistentVolumeClaimList
+	if err := p.client.List(ctx, &claims, client.MatchingFields{uidIndex: string(uid)}); err != nil {
+		return types.NamespacedName{}, fmt.Errorf("looking up the claim with UID %s: %w", uid, err)
+	}
+	if len(claims.Items) == 0 {
+		return types.NamespacedName{}, nil
+	}
+	return client.ObjectKeyFromObject(&claims.Items[0]), nil
+}
+
+// state reads everything that the decision about a claim depends on. key is the name of the claim, empty if it is unknown.
+func (p *provisioner) state(ctx context.Context, r client.Reader, uid types.UID, key types.NamespacedName) (storage.State, error) {
+	s := storage.State{UID: uid, Place: storage.Place{Origin: p.opts.ClusterID, Namespace: p.opts.Namespace, RealClass: p.opts.RealClass}}
+	var classes storagev1.StorageClassList
+	if err := p.client.List(ctx, &classes); err != nil {
+		return s, fmt.Errorf("listing StorageClasses: %w", err)
+	}
+	s.Classes = classes.Items
+	var err error
+	if s.Volume, err = get(ctx, r, &corev1.PersistentVolume{}, types.NamespacedName{Name: storage.VolumeName(uid)}); err != nil {
+		return s, err
+	}
+	if s.Abandoned, err = p.abandoned(ctx, s.Volume); err != nil {
+		return s, err
+	}
+	if s.Backing, err = get(ctx, r, &corev1.PersistentVolumeClaim{}, types.NamespacedName{Namespace: p.opts.Namespace, Name: string(uid)}); err != nil {
+		return s, err
+	}
+	if s.Backing != nil && s.Backing.Spec.VolumeName != "" {
+		if s.BackingVolume, err = get(ctx, r, &corev1.PersistentVolume{}, types.NamespacedName{Name: s.Backing.Spec.VolumeName}); err != nil {
+			return s, err
+		}
+	}
+	if err := p.readClaim(ctx, r, &s, key); err != nil {
+		return s, err
+	}
+	if s.Claim != nil && s.Claim.Spec.VolumeName == "" {
+		s.Node, err = p.node(ctx, s.Claim.Annotations[storage.AnnotationSelectedNode])
+	}
+	return s, err
+}
+
+// abandoned tells whether a volume belongs to a provider of which this cluster has no VirtualNode in the tenant namespace of the volume.
+func (p *provisioner) abandoned(ctx context.Context, volume *corev1.PersistentVolume) (bool, error) {
+	if volume == nil || volume.Labels[api.LabelRemoteClusterID] == "" {
+		return false, nil
+	}
+	var nodes offloadingv1beta1.VirtualNodeList
+	if err := p.client.List(ctx, &nodes); err != nil {
+		return false, fmt.Errorf("listing VirtualNodes: %w", err)
+	}
+	return !slices.ContainsFunc(nodes.Items, func(node offloadingv1beta1.VirtualNode) bool {
+		return node.Spec.ClusterID == volume.Labels[api.LabelRemoteClusterID] && node.Namespace == volume.Labels[storage.LabelTenant]
+	}), nil
+}
+
+// readClaim reads the claim that the virtual volume is reserved for, or else the claim with the UID.
+func (p *provisioner) readClaim(ctx context.Context, r client.Reader, s *storage.State, key types.NamespacedName) error {
+	uid := s.UID
+	if s.Volume != nil && storage.VolumeUID(s.Volume) == uid {
+		ref := s.Volume.Spec.ClaimRef
+		if ref == nil {
+			return nil
+		}
+		key, uid = types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, ref.UID
+	} else if key.Name == "" && s.Backing != nil {
+		key = storage.ClaimOf(s.Backing)
+	}
+	if key.Name == "" {
+		return nil
+	}
+	claim, err := get(ctx, r, &corev1.PersistentVolumeClaim{}, key)
+	if err == nil && claim != nil && (uid == "" || claim.UID == uid) {
+		s.Claim = claim
+	}
+	return err
+}
+
+// node returns the node with that name, nil if there is none. The cache has the virtual nodes only.
+func (p *provisioner) node(ctx context.Context, name string) (*corev1.Node, error) {
+	if name == "" {
+		return nil, nil
+	}
+	node, err := get(ctx, p.client, &corev1.Node{}, types.NamespacedName{Name: name})
+	if node != nil || err != nil {
+		return node, err
+	}
+	return get(ctx, p.live, &corev1.Node{}, types.NamespacedName{Name: name})
+}
+
+// get reads an object into obj. It returns nil if the object does not exist.
+func get[T client.Object](ctx context.Context, r client.Reader, obj T, key types.NamespacedName) (T, error) {
+	var none T
+	switch err := r.Get(ctx, key, obj); {
+	case apierrors.IsNotFound(err):
+		return none, nil
+	case err != nil:
+		return none, fmt.Errorf("reading %T %s: %w", obj, key, err)
+	}
+	return obj, nil
+}
+
+// do executes the single write of a step.
+func (p *provisioner) do(ctx context.Context, step storage.Step) error {
+	obj, ok := step.Object.(client.Object)
+	if !ok {
+		return fmt.Errorf("%s: %T is not an object", step.Action, step.Object)
+	}
+	switch step.Action {
+	case storage.CreateBacking, storage.CreateVolume:
+		obj.SetLabels(merged(p.opts.GlobalLabels, obj.GetLabels()))
+		obj.SetAnnotations(merged(p.opts.GlobalAnnotations, obj.GetAnnotations()))
+		err := p.client.Create(ctx, obj, client.FieldOwner(fieldOwner))
+		if apierrors.IsAlreadyExists(err) {
+			return nil // the cache lags behind, and an event follows
+		}
+		return err
+	case storage.DeleteBacking, storage.DeleteVolume:
+		return kube.Delete(ctx, p.client, obj)
+	}
+	old, ok := step.Old.(client.Object)
+	if !ok {
+		return fmt.Errorf("%s: %T is not an object", step.Action, step.Old)
+	}
+	patch := client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
+	if step.Action == storage.PatchClaimStatus {
+		return client.IgnoreNotFound(p.client.Status().Patch(ctx, obj, patch, client.FieldOwner(fieldOwner)))
+	}
+	return client.IgnoreNotFound(p.client.Patch(ctx, obj, patch, client.FieldOwner(fieldOwner)))
+}
+
+// merged returns the entries of both maps; those of the second one win. It returns nil if there are none.
+func merged(global, own map[string]string) map[string]string {
+	if len(global) == 0 {
+		return own
+	}
+	out := maps.Clone(global)
+	maps.Copy(out, own)
+	return out
+}

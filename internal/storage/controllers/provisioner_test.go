@@ -1,0 +1,312 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/storage"
+)
+
+// world is a fake API server that records what is written to it.
+type world struct {
+	client.WithWatch
+	t      *testing.T
+	writes []string
+	events *events.FakeRecorder
+}
+
+func newWorld(t *testing.T, objs ...client.Object) *world {
+	w := &world{t: t, events: events.NewFakeRecorder(20)}
+	note := func(verb string, o client.Object) {
+		w.writes = append(w.writes, fmt.Sprintf("%s %s", verb, o.GetName()))
+	}
+	w.WithWatch = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objs...).
+		WithStatusSubresource(&corev1.PersistentVolumeClaim{}).
+		WithIndex(&corev1.PersistentVolumeClaim{}, uidIndex, byUID).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				note("create", o)
+				return c.Create(ctx, o, opts...)
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				note("patch", o)
+				return c.Patch(ctx, o, p, opts...)
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				note("patch "+sub, o)
+				return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				note("delete", o)
+				return c.Delete(ctx, o, opts...)
+			},
+		}).Build()
+	return w
+}
+
+func (w *world) provisioner(live client.Reader) *provisioner {
+	return newProvisioner(w, live, w.events, Options{ClusterID: "rome", Namespace: "liqo-storage", GlobalLabels: map[string]string{"team": "storage"}})
+}
+
+// reconcile lets the provisioner act until it writes nothing more, and returns what it wrote.
+func (w *world) reconcile(p *provisioner) []string {
+	w.t.Helper()
+	w.writes = nil
+	for before := -1; before != len(w.writes); {
+		before = len(w.writes)
+		if _, err := p.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "u1"}}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	out := w.writes
+	w.writes = nil
+	return out
+}
+
+// read returns the object with that name, nil if there is none.
+func read[T client.Object](w *world, obj T, namespace, name string) T {
+	w.t.Helper()
+	out, err := get(w.t.Context(), w, obj, types.NamespacedName{Namespace: namespace, Name: name})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return out
+}
+
+// change writes an object as somebody else would.
+func (w *world) change(obj client.Object) {
+	w.t.Helper()
+	claim, isClaim := obj.(*corev1.PersistentVolumeClaim)
+	status := corev1.PersistentVolumeClaimStatus{}
+	if isClaim {
+		status = *claim.Status.DeepCopy()
+	}
+	if err := w.WithWatch.Update(w.t.Context(), obj); err != nil {
+		w.t.Fatal(err)
+	}
+	if isClaim { // the first request does not change the status
+		claim.Status = status
+		if err := w.WithWatch.Status().Update(w.t.Context(), claim); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func size(text string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(text)}
+}
+
+func class(name, provisioner string, annotations map[string]string) *storagev1.StorageClass {
+	wait, yes := storagev1.VolumeBindingWaitForFirstConsumer, true
+	return &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Provisioner: provisioner, VolumeBindingMode: &wait, AllowVolumeExpansion: &yes,
+	}
+}
+
+// cluster returns the classes and the node of a cluster, and a claim of class liqo whose pod is scheduled there.
+func cluster() []client.Object {
+	name := "liqo"
+	return []client.Object{
+		class("liqo", storage.Provisioner, nil),
+		class("standard", "example.org/disk", map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
+		&corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "u1", Annotations: map[string]string{storage.AnnotationSelectedNode: "n1"}},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				StorageClassName: &name, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources: corev1.VolumeResourceRequirements{Requests: size("1Gi")},
+			},
+		},
+	}
+}
+
+// TestLifeOfAClaim: what a claim costs in writes, from its pod until its deletion.
+func TestLifeOfAClaim(t *testing.T) {
+	w := newWorld(t, cluster()...)
+	p := w.provisioner(w)
+	expect := func(what string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, w.reconcile(p)); diff != "" {
+			t.Fatalf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	expect("its pod is scheduled", "create u1")
+	backing := read(w, &corev1.PersistentVolumeClaim{}, "liqo-storage", "u1")
+	if *backing.Spec.StorageClassName != "standard" || backing.Labels["team"] != "storage" {
+		t.Errorf("%+v", backing)
+	}
+
+	real := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "real"},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: size("1Gi"), AccessModes: backing.Spec.AccessModes, ClaimRef: &corev1.ObjectReference{Namespace: "liqo-storage", Name: "u1"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "nfs", Path: "/7"}},
+		},
+	}
+	if err := w.WithWatch.Create(t.Context(), real); err != nil {
+		t.Fatal(err)
+	}
+	backing.Spec.VolumeName, backing.Status = "real", corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size("1Gi")}
+	w.change(backing)
+	expect("the driver created the volume", "create pvc-u1")
+	volume := read(w, &corev1.PersistentVolume{}, "", "pvc-u1")
+	if volume.Spec.NFS == nil || volume.Spec.ClaimRef.UID != "u1" {
+		t.Errorf("%+v", volume)
+	}
+	if said := <-w.events.Events; !strings.Contains(said, "Successfully provisioned volume pvc-u1") {
+		t.Error(said)
+	}
+
+	claim := read(w, &corev1.PersistentVolumeClaim{}, "shop", "data")
+	claim.Spec.VolumeName, claim.Status = "pvc-u1", corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size("1Gi")}
+	w.change(claim)
+	volume.Status.Phase = corev1.VolumeBound
+	w.change(volume)
+	expect("Kubernetes bound both")
+
+	claim.Spec.Resources.Requests = size("2Gi")
+	w.change(claim)
+	expect("the claim is enlarged", "patch u1")
+	backing = read(w, &corev1.PersistentVolumeClaim{}, "liqo-storage", "u1")
+	backing.Status.Capacity = size("2Gi")
+	w.change(backing)
+	real = read(w, &corev1.PersistentVolume{}, "", "real")
+	real.Spec.Capacity = size("2Gi")
+	w.change(real)
+	expect("the driver enlarged the volume", "patch pvc-u1", "patch status data")
+
+	if err := w.WithWatch.Delete(t.Context(), read(w, &corev1.PersistentVolumeClaim{}, "shop", "data")); err != nil {
+		t.Fatal(err)
+	}
+	expect("the claim is gone, the volume is not released yet")
+	volume = read(w, &corev1.PersistentVolume{}, "", "pvc-u1")
+	volume.Status.Phase = corev1.VolumeReleased
+	w.change(volume)
+	expect("the volume is released", "delete u1", "delete pvc-u1", "patch pvc-u1")
+	if volume = read(w, &corev1.PersistentVolume{}, "", "pvc-u1"); volume != nil {
+		t.Errorf("%+v", volume)
+	}
+}
+
+// TestAStaleCacheDeletesNothing: the cache does not have the claim yet, the API server does.
+func TestAStaleCacheDeletesNothing(t *testing.T) {
+	live := newWorld(t, cluster()...)
+	live.reconcile(live.provisioner(live))
+	backing := read(live, &corev1.PersistentVolumeClaim{}, "liqo-storage", "u1")
+	backing.ResourceVersion = ""
+	stale := slices.DeleteFunc(cluster(), func(o client.Object) bool { return o.GetName() == "data" })
+	w := newWorld(t, append(stale, backing)...)
+	if wrote := w.reconcile(w.provisioner(live)); len(wrote) != 0 {
+		t.Errorf("%q", wrote)
+	}
+	if wrote := w.reconcile(w.provisioner(w)); !slices.Equal(wrote, []string{"delete u1"}) {
+		t.Errorf("the claim is gone everywhere: %q", wrote)
+	}
+}
+
+// TestRefusalsAreReportedOnce: an Event on the claim, and one on each pod that uses it, also on pods that come later.
+func TestRefusalsAreReportedOnce(t *testing.T) {
+	objs := cluster()
+	objs[3].(*corev1.PersistentVolumeClaim).Spec.Selector = &metav1.LabelSelector{}
+	pod := func(name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+			{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
+		}}}
+	}
+	w := newWorld(t, append(objs, pod("web"))...)
+	p := w.provisioner(w)
+	w.reconcile(p)
+	w.reconcile(p)
+	if err := w.WithWatch.Create(t.Context(), pod("later")); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile(p)
+	for range 3 { // the claim, and two pods
+		if said := <-w.events.Events; !strings.Contains(said, "ProvisioningFailed") || !strings.Contains(said, "spec.selector") {
+			t.Error(said)
+		}
+	}
+	if len(w.events.Events) != 0 {
+		t.Errorf("said again: %s", <-w.events.Events)
+	}
+}
+
+// TestTheDefaultClassIsOffered: the admission policy learns the default class, and follows it.
+func TestTheDefaultClassIsOffered(t *testing.T) {
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: offeredClasses}, Data: map[string]string{"accepted": "fast"}}
+	w := newWorld(t, append(cluster(), config)...)
+	o := &offers{client: w, live: w, opts: Options{LiqoNamespace: "liqo"}}
+	offered := func() string {
+		t.Helper()
+		if _, err := o.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(config)}); err != nil {
+			t.Fatal(err)
+		}
+		data := read(w, &corev1.ConfigMap{}, "liqo", offeredClasses).Data
+		return data["accepted"] + " " + data["default"]
+	}
+	for range 2 {
+		if got := offered(); got != "fast standard" {
+			t.Errorf("%q", got)
+		}
+	}
+	if len(w.writes) != 1 {
+		t.Errorf("wrote %q", w.writes)
+	}
+	standard := read(w, &storagev1.StorageClass{}, "", "standard")
+	standard.Annotations = nil
+	w.change(standard)
+	if got := offered(); got != "fast " {
+		t.Errorf("without a default class: %q", got)
+	}
+}
+
+// TestEventsLeadToTheClaim: each object of a claim leads to the UID of the claim.
+func TestEventsLeadToTheClaim(t *testing.T) {
+	p := newProvisioner(nil, nil, nil, Options{Namespace: "liqo-storage"})
+	claim := func(namespace, uid, volume string, annotations map[string]string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, UID: types.UID(uid), Annotations: annotations},
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: volume},
+		}
+	}
+	volume := func(name, provisioner, namespace, ref string) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": provisioner}},
+			Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: namespace, Name: ref}},
+		}
+	}
+	backing := map[string]string{storage.AnnotationClaimUID: "u1"}
+	for name, c := range map[string]struct {
+		got  []reconcile.Request
+		want []reconcile.Request
+	}{
+		"claim":                              {p.ofClaim(t.Context(), claim("shop", "u1", "pvc-u1", nil)), requests("u1")},
+		"claim with a retained volume":       {p.ofClaim(t.Context(), claim("shop", "u2", "pvc-u1", nil)), requests("u2", "u1")},
+		"claim with another volume":          {p.ofClaim(t.Context(), claim("shop", "u1", "nfs", nil)), requests("u1")},
+		"backing claim":                      {p.ofClaim(t.Context(), claim("liqo-storage", "b1", "real", backing)), requests("u1")},
+		"no backing claim, wrong namespace":  {p.ofClaim(t.Context(), claim("shop", "b1", "", backing)), requests("b1")},
+		"virtual volume":                     {p.ofVolume(t.Context(), volume("pvc-u1", storage.Provisioner, "shop", "data")), requests("u1")},
+		"backing volume":                     {p.ofVolume(t.Context(), volume("real", "example.org", "liqo-storage", "u1")), requests("u1")},
+		"volume of somebody else, same name": {p.ofVolume(t.Context(), volume("pvc-u1", "example.org", "shop", "data")), nil},
+	} {
+		if diff := cmp.Diff(c.want, c.got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package storage
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
+)
+
+// placeholder is the directory in the virtual volume of a provider. No pod of this cluster mounts it: its node affinity admits virtual nodes only.
+const placeholder = "/tmp/liqo-placeholder"
+
+// backingName returns the name of the backing claim. In a provider it is the name of the claim, because pods there mount it by the same name.
+func (s *State) backingName() string {
+	if s.Place.Cluster == "" {
+		return string(s.UID)
+	}
+	return s.Claim.Name
+}
+
+func (s *State) createBacking(node string) Step {
+	class, err := s.backingClass()
+	if err != nil {
+		return refuse("%s", err)
+	}
+	return Step{Action: CreateBacking, Object: s.newBacking(class, node), Why: "the pod of the claim is scheduled on node " + node}
+}
+
+// newBacking returns the backing claim at Place. It has the size, the volume mode and the access modes of the claim.
+func (s *State) newBacking(class, node string) *corev1.PersistentVolumeClaim {
+	in := s.Claim.DeepCopy()
+	out := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: s.backingName(), Namespace: s.Place.Namespace,
+			Labels: map[string]string{LabelClaimNamespace: in.Namespace, LabelClaimName: labelValue(in.Name)},
+			Annotations: map[string]string{
+				LabelClaimName: in.Name, AnnotationClaimUID: string(s.UID),
+			},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: in.Spec.AccessModes, Resources: in.Spec.Resources, VolumeMode: in.Spec.VolumeMode, StorageClassName: &class,
+		},
+	}
+	if s.Place.Cluster == "" {
+		// The real driver creates the volume where the scheduler wants the pod to be.
+		annotate(&out.ObjectMeta, AnnotationSelectedNode, node)
+		annotate(&out.ObjectMeta, annotationNode, node)
+		return out
+	}
+	out.Labels[api.LabelOrigin], out.Labels[api.LabelDestination] = s.Place.Origin, s.Place.Cluster
+	if modes := accessModes(in.Annotations[api.AnnotationRemoteAccessModes]); len(modes) > 0 {
+		out.Spec.AccessModes = modes
+	}
+	return out
+}
+
+// accessModes reads a list of access modes separated by commas.
+func accessModes(text string) []corev1.PersistentVolumeAccessMode {
+	var out []corev1.PersistentVolumeAccessMode
+	for mode := range strings.SplitSeq(text, ",") {
+		if mode = strings.TrimSpace(mode); mode != "" {
+			out = append(out, corev1.PersistentVolumeAccessMode(mode))
+		}
+	}
+	return out
+}
+
+// newVolume returns the virtual volume, reserved for the claim.
+func (s *State) newVolume() *corev1.PersistentVolume {
+	in := s.Claim.DeepCopy()
+	out := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: VolumeName(s.UID), Finalizers: []string{Finalizer},
+			Annotations: map[string]string{annotationProvisionedBy: Provisioner},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName: *in.Spec.StorageClassName,
+			ClaimRef: &corev1.ObjectReference{
+				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: in.Namespace, Name: in.Name, UID: in.UID,
+			},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+		},
+	}
+	if class := ClassOf(in, s.Classes); class.ReclaimPolicy != nil {
+		out.Spec.PersistentVolumeReclaimPolicy = *class.ReclaimPolicy
+	}
+	out.Labels = map[string]string{LabelVirtual: api.True}
+	if s.Place.Cluster == "" {
+		s.mirror(out)
+		return out
+	}
+	out.Labels[api.LabelRemoteClusterID], out.Labels[LabelTenant] = s.Place.Cluster, s.Place.Tenant
+	if s.backedByPod() {
+		annotate(&out.ObjectMeta, annotationEphemeral, api.True)
+	}
+	out.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: in.Spec.Resources.Requests[corev1.ResourceStorage]}
+	out.Spec.AccessModes, out.Spec.VolumeMode = in.Spec.AccessModes, in.Spec.VolumeMode
+	out.Spec.HostPath = &corev1.HostPathVolumeSource{Path: placeholder}
+	out.Spec.NodeAffinity = restricted(nil, corev1.NodeSelectorRequirement{
+		Key: api.LabelRemoteClusterID, Operator: corev1.NodeSelectorOpIn, Values: []string{s.Place.Cluster},
+	})
+	return out
+}
+
+// mirror copies to a virtual volume everything that pods and the scheduler need from the backing volume.
+func (s *State) mirror(out *corev1.PersistentVolume) {
+	in := s.BackingVolume.DeepCopy()
+	out.Spec.PersistentVolumeSource = in.Spec.PersistentVolumeSource
+	out.Spec.Capacity, out.Spec.AccessModes, out.Spec.VolumeMode = in.Spec.Capacity, in.Spec.AccessModes, in.Spec.VolumeMode
+	out.Spec.MountOptions = in.Spec.MountOptions
+	// The scheduler also respects labels with the zone and the region of a volume.
+	for key, value := range in.Labels {
+		if prefix, _, _ := strings.Cut(key, "/"); prefix == "topology.kubernetes.io" || prefix == "failure-domain.beta.kubernetes.io" {
+			out.Labels[key] = value
+		}
+	}
+	out.Spec.NodeAffinity = restricted(in.Spec.NodeAffinity, corev1.NodeSelectorRequirement{Key: api.LabelType, Operator: corev1.NodeSelectorOpDoesNotExist})
+}
+
+// restricted returns a node affinity with a further requirement in each of its terms. Terms are alternatives.
+func restricted(affinity *corev1.VolumeNodeAffinity, further corev1.NodeSelectorRequirement) *corev1.VolumeNodeAffinity {
+	var terms []corev1.NodeSelectorTerm
+	if affinity != nil && affinity.Required != nil {
+		terms = affinity.Required.NodeSelectorTerms
+	}
+	if len(terms) == 0 {
+		terms = []corev1.NodeSelectorTerm{{}}
+	}
+	out := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{}}
+	for _, term := range terms {
+		term = *term.DeepCopy()
+		term.MatchExpressions = append(term.MatchExpressions, further)
+		out.Required.NodeSelectorTerms = append(out.Required.NodeSelectorTerms, term)
+	}
+	return out
+}
+
+// grow enlarges the backing claim of a bound claim that requests more, and then shows the new size.
+func (s *State) grow(volume *corev1.PersistentVolume) Step {
+	wanted := s.Claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	if requested := s.Backing.Spec.Resources.Requests[corev1.ResourceStorage]; requested.Cmp(wanted) < 0 {
+		if class := ClassOf(s.Backing, s.Classes); s.Place.Cluster == "" && (class == nil || class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion) {
+			return refuse("spec.resources.requests.storage %s is more than the volume has, and StorageClass %s behind it does not allow expansion: "+
+				"set allowVolumeExpansion there if its driver can, or copy the data to a larger claim", wanted.String(), *s.Backing.Spec.StorageClassName)
+		}
+		larger := s.Backing.DeepCopy()
+		larger.Spec.Resources.Requests[corev1.ResourceStorage] = wanted.DeepCopy()
+		return Step{Action: PatchBacking, Object: larger, Old: s.Backing, Why: "the claim requests " + wanted.String()}
+	}
+	if size := s.size(); less(volume.Spec.Capacity, wanted) && less(volume.Spec.Capacity, size) {
+		larger := volume.DeepCopy()
+		larger.Spec.Capacity[corev1.ResourceStorage] = size
+		return Step{Action: PatchVolume, Object: larger, Old: volume, Why: "the volume behind it has " + size.String()}
+	}
+	// A kubelet has still to enlarge a file system if the status of the backing claim shows the old size.
+	usable := s.Backing.Status.Capacity[corev1.ResourceStorage]
+	shown := s.Claim.Status.Capacity
+	if s.Claim.Status.Phase == corev1.ClaimBound && less(shown, wanted) && less(shown, usable) && !less(volume.Spec.Capacity, usable) {
+		larger := s.Claim.DeepCopy()
+		if larger.Status.Capacity == nil {
+			larger.Status.Capacity = corev1.ResourceList{}
+		}
+		larger.Status.Capacity[corev1.ResourceStorage] = usable.DeepCopy()
+		return Step{Action: PatchClaimStatus, Object: larger, Old: s.Claim, Why: "the backing claim has " + usable.String()}
+	}
+	return Step{Why: "the claim has its volume"}
+}
+
+// size returns the size of the backing volume as far as it is known.
+func (s *State) size() resource.Quantity {
+	if s.BackingVolume != nil && s.BackingVolume.Name == s.Backing.Spec.VolumeName {
+		return s.BackingVolume.Spec.Capacity[corev1.ResourceStorage].DeepCopy()
+	}
+	return s.Backing.Status.Capacity[corev1.ResourceStorage].DeepCopy()
+}
+
+// less tells whether the storage in a list is less than size.
+func less(list corev1.ResourceList, size resource.Quantity) bool {
+	have := list[corev1.ResourceStorage]
+	return have.Cmp(size) < 0
+}
