@@ -244,7 +244,7 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 			t.Errorf("a token of an account by an administrator, in namespace %s: %v", in, err)
 		}
 	}
-	heard := make(warnings, 100)
+	heard := make(warningTexts, 100)
 	cautious := rest.CopyConfig(config)
 	cautious.WarningHandler = heard
 	provider := apitesting.Client(t, cautious)
@@ -267,8 +267,8 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 	}
 }
 
-// warnings receives the warnings of an API server.
-type warnings chan string
+// warningTexts receives the warnings of an API server.
+type warningTexts chan string
 
 // HandleWarningHeader implements rest.WarningHandler.
-func (w warnings) HandleWarningHeader(_ int, _ string, text string) { w <- text }
+func (w warningTexts) HandleWarningHeader(_ int, _ string, text string) { w <- text }
