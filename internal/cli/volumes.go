@@ -38,11 +38,11 @@ func (c *cluster) checkVolumes(ctx context.Context, lost func(*corev1.Persistent
 func (c *cluster) volumesThere(ctx context.Context, selected func(*corev1.PersistentVolume) bool) ([]string, error) {
 	var volumes corev1.PersistentVolumeList
 	if err := c.List(ctx, &volumes, client.MatchingLabels{storage.LabelVirtual: api.True}); err != nil {
-		return nil, fmt.Errorf("looking for volumes in other clusters: %w", err)
+		return nil, fmt.Errorf("listing PersistentVolumes of Liqo: %w", err)
 	}
 	var maps offloadingv1beta1.NamespaceMapList
 	if err := c.List(ctx, &maps); err != nil && !absent(err) {
-		return nil, fmt.Errorf("looking for remote namespaces: %w", err)
+		return nil, fmt.Errorf("listing NamespaceMaps: %w", err)
 	}
 	var lines []string
 	for i := range volumes.Items {
@@ -76,7 +76,7 @@ func (c *cluster) checkVolumesOf(ctx context.Context, namespaces []string) error
 			continue // the API server decides whether this user may stop the offloading
 		}
 		if err != nil {
-			return fmt.Errorf("looking for claims in namespace %s: %w", name, err)
+			return fmt.Errorf("listing PersistentVolumeClaims of namespace %s: %w", name, err)
 		}
 		for i := range claims.Items {
 			if claim := &claims.Items[i]; storage.Provisioned(claim) && claim.Spec.VolumeName != "" {

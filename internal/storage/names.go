@@ -23,7 +23,7 @@ const Finalizer = "storage.liqo.io/backing-claim"
 // LabelVirtual ("true") marks the virtual volumes of all clusters, for watches.
 const LabelVirtual = "storage.liqo.io/virtual-volume"
 
-// LabelTenant, on the virtual volume of a provider, is the tenant namespace of the provider. Its virtual kubelets write no other volumes: the accounts of
+// LabelTenant names the tenant namespace of the provider on each of its virtual volumes. Its virtual kubelets write no other volumes: the accounts of
 // virtual kubelets are in that namespace, so an admission policy can compare the two.
 const LabelTenant = "storage.liqo.io/tenant-namespace"
 

@@ -192,7 +192,7 @@ func TestSick(t *testing.T) {
 		"what can not be read": {func(c *Cluster, _ *Facts) { c.Unread = []string{"Tenants can not be read: forbidden"} }, "fail rome, facts: Tenants can not be read: forbidden\n", "as an administrator"},
 		"liqoctl of another version": {func(_ *Cluster, f *Facts) { f.Client, f.Remote = "v2", nil },
 			"warn rome, versions: liqoctl is v2, the installation v1\n", "use liqoctl v1, or upgrade the cluster"},
-		"no version": {func(c *Cluster, f *Facts) { c.Version, f.Remote = "", nil }, "warn rome, versions: the Deployment of the controller manager has no label with the version\n", "install"},
+		"no version": {func(c *Cluster, f *Facts) { c.Version, f.Remote = "", nil }, "warn rome, versions: the Deployment of the controller manager has no label with the version\n", "liqoctl upgrade"},
 		"half an upgrade": {func(c *Cluster, _ *Facts) {
 			c.Components = append(c.Components, Component{Name: "-n liqo daemonset/liqo-fabric", Desired: 1, Available: 1, Images: []string{"registry.liqo.io/liqo/fabric:v0"}})
 		}, "warn rome, versions: -n liqo daemonset/liqo-fabric: component of version v0, the installation is v1\n", "liqoctl upgrade"},

@@ -212,7 +212,7 @@ func TestNullForASection(t *testing.T) {
 			if path == "" {
 				above = "at ''"
 			}
-			if err != nil && !(strings.Contains(err.Error(), above) && strings.Contains(err.Error(), "'"+name+"'")) {
+			if err != nil && (!strings.Contains(err.Error(), above) || !strings.Contains(err.Error(), "'"+name+"'")) {
 				t.Errorf("%s=null: %v, want one that names it", key, err)
 			}
 			if err != nil {

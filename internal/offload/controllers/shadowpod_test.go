@@ -23,6 +23,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
+	apitesting "liqo.io/liqo/internal/testing"
 )
 
 func shadowPod(namespace, name string, policy corev1.RestartPolicy) *offloadingv1beta1.ShadowPod {
@@ -145,13 +146,16 @@ func testForeignPod(t *testing.T, c *cluster) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(sp), sp); err != nil || sp.Status.Phase != "" {
 		t.Errorf("phase %q of a ShadowPod without a pod, %v", sp.Status.Phase, err)
 	}
-	var told corev1.EventList
-	if err := c.List(t.Context(), &told, client.InNamespace("foreign")); err != nil {
-		t.Fatal(err)
-	}
-	if len(told.Items) == 0 || told.Items[0].Reason != "FailedCreatePod" || told.Items[0].InvolvedObject.Name != "web" {
-		t.Errorf("nobody was told: %+v", told.Items)
-	}
+	apitesting.Eventually(t, within, "an Event about the ShadowPod", func() error {
+		var events corev1.EventList
+		if err := c.List(t.Context(), &events, client.InNamespace("foreign")); err != nil {
+			return err
+		}
+		if len(events.Items) == 0 || events.Items[0].Reason != "FailedCreatePod" || events.Items[0].InvolvedObject.Name != "web" {
+			return fmt.Errorf("there are %+v", events.Items)
+		}
+		return nil
+	})
 }
 
 // A Pod that carries our label without being ours goes without news: the ShadowPod has to look by itself.

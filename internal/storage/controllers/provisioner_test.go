@@ -89,22 +89,23 @@ func read[T client.Object](w *world, obj T, namespace, name string) T {
 	return out
 }
 
-// change writes an object as somebody else would.
+// change writes an object with its status as somebody else would.
 func (w *world) change(obj client.Object) {
 	w.t.Helper()
-	claim, isClaim := obj.(*corev1.PersistentVolumeClaim)
-	status := corev1.PersistentVolumeClaimStatus{}
-	if isClaim {
-		status = *claim.Status.DeepCopy()
-	}
-	if err := w.WithWatch.Update(w.t.Context(), obj); err != nil {
+	want := obj.DeepCopyObject()
+	if err := w.Update(w.t.Context(), obj); err != nil {
 		w.t.Fatal(err)
 	}
-	if isClaim { // the first request does not change the status
-		claim.Status = status
-		if err := w.WithWatch.Status().Update(w.t.Context(), claim); err != nil {
-			w.t.Fatal(err)
-		}
+	switch obj := obj.(type) { // the first request does not change the status
+	case *corev1.PersistentVolumeClaim:
+		obj.Status = want.(*corev1.PersistentVolumeClaim).Status
+	case *corev1.PersistentVolume:
+		obj.Status = want.(*corev1.PersistentVolume).Status
+	default:
+		return
+	}
+	if err := w.WithWatch.Status().Update(w.t.Context(), obj); err != nil {
+		w.t.Fatal(err)
 	}
 }
 
@@ -159,7 +160,7 @@ func TestLifeOfAClaim(t *testing.T) {
 			PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "nfs", Path: "/7"}},
 		},
 	}
-	if err := w.WithWatch.Create(t.Context(), real); err != nil {
+	if err := w.Create(t.Context(), real); err != nil {
 		t.Fatal(err)
 	}
 	backing.Spec.VolumeName, backing.Status = "real", corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size("1Gi")}
@@ -191,7 +192,7 @@ func TestLifeOfAClaim(t *testing.T) {
 	w.change(real)
 	expect("the driver enlarged the volume", "patch pvc-u1", "patch status data")
 
-	if err := w.WithWatch.Delete(t.Context(), read(w, &corev1.PersistentVolumeClaim{}, "shop", "data")); err != nil {
+	if err := w.Delete(t.Context(), read(w, &corev1.PersistentVolumeClaim{}, "shop", "data")); err != nil {
 		t.Fatal(err)
 	}
 	expect("the claim is gone, the volume is not released yet")
@@ -233,7 +234,7 @@ func TestRefusalsAreReportedOnce(t *testing.T) {
 	p := w.provisioner(w)
 	w.reconcile(p)
 	w.reconcile(p)
-	if err := w.WithWatch.Create(t.Context(), pod("later")); err != nil {
+	if err := w.Create(t.Context(), pod("later")); err != nil {
 		t.Fatal(err)
 	}
 	w.reconcile(p)
