@@ -41,12 +41,13 @@ func data(s *story.Story) {
 		}
 		for node, pod := range where {
 			claim := claimOf(s, rome, ns, "data-"+pod)
-			backing, at := claimOf(s, rome, storageNamespace, string(claim.UID)), "rome"
+			at, namespace, name := rome, storageNamespace, string(claim.UID)
 			if node == "milan" {
-				backing, at = claimOf(s, milan, twin, claim.Name), "milan"
+				at, namespace, name = milan, twin, claim.Name
 			}
+			backing := claimOf(s, at, namespace, name)
 			if claim.Status.Phase != corev1.ClaimBound || backing.Status.Phase != corev1.ClaimBound || *backing.Spec.StorageClassName != "standard" {
-				s.Errorf("claim %s %s, in %s %s of class %s", claim.Name, claim.Status.Phase, at, backing.Status.Phase, *backing.Spec.StorageClassName)
+				s.Errorf("claim %s %s, in %s %s of class %s", claim.Name, claim.Status.Phase, at.ID, backing.Status.Phase, *backing.Spec.StorageClassName)
 			}
 		}
 	})
