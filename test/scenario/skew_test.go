@@ -232,9 +232,7 @@ func (r *releases) offload(by playground.Machine, consumer, provider *playground
 	_, err := by.Liqoctl(s.Context(), "offload", "namespace", ns, "--kubeconfig", consumer.Kubeconfig)
 	s.Must(err)
 	home := story.PodOn(consumer.Node(), ns, "home", playground.TestServer)
-	client := story.PodOn(provider.ID, ns, "client", playground.Shell, "/bin/sh", "-c",
-		"until testserver get http://home:8080/healthz; do sleep 0.2; done >/dev/null 2>&1;"+
-			" while true; do testserver get -timeout 2s http://home:8080/healthz >/dev/null 2>&1 && echo well || echo failed; sleep 0.2; done")
+	client := story.PodOn(provider.ID, ns, "client", playground.Shell, story.Asking("http://home:8080/healthz")...)
 	for _, pod := range []*corev1.Pod{home, story.PodOn(provider.ID, ns, "there", playground.TestServer), client} {
 		s.Must(consumer.Create(s.Context(), pod))
 	}
@@ -301,8 +299,8 @@ func (r *releases) count() string {
 		consumer *playground.Cluster
 		ns       string
 	}{{s.Rome, romesSkew}, {s.Milan, milansSkew}} {
-		said := s.Logs(side.consumer, side.ns, "client", corev1.PodLogOptions{})
-		text += fmt.Sprintf("%s: %d requests were answered, %d were not; ", side.consumer.ID, strings.Count(said, "well"), strings.Count(said, "failed"))
+		answers, _ := s.Answers(side.consumer, side.ns, "client")
+		text += side.consumer.ID + ": " + answers + "; "
 	}
 	return strings.TrimSuffix(text, "; ")
 }

@@ -40,9 +40,7 @@ func upgrade(s *story.Story) {
 		}))
 		s.Must(rome.Create(s.Context(), story.DeploymentOn("milan", ns, "server", 2, playground.TestServer)))
 		s.PodsReady(rome, ns, 2, start)
-		s.Must(rome.Create(s.Context(), story.PodOn("milan", ns, "client", playground.Shell, "/bin/sh", "-c",
-			"until testserver get http://server/healthz; do sleep 0.2; done >/dev/null 2>&1;"+
-				" while true; do testserver get -timeout 2s http://server/healthz >/dev/null 2>&1 && echo well || echo failed; sleep 0.2; done")))
+		s.Must(rome.Create(s.Context(), story.PodOn("milan", ns, "client", playground.Shell, story.Asking("http://server/healthz")...)))
 		s.PodsReady(rome, ns, 3, start)
 		s.Eventually(start, "the client to reach the server", func(ctx) error {
 			if said := s.Logs(rome, ns, "client", corev1.PodLogOptions{}); !strings.Contains(said, "well") {
@@ -158,9 +156,9 @@ func upgrade(s *story.Story) {
 	s.Step("upgrade both, back to how they were", func() { apply("50m", byDefault) })
 	s.Step("nor of that, and all requests were answered", func() {
 		untouched()
-		said := s.Logs(rome, ns, "client", corev1.PodLogOptions{})
-		fmt.Printf("             %d requests were answered, %d were not\n", strings.Count(said, "well"), strings.Count(said, "failed"))
-		if strings.Contains(said, "failed") {
+		text, failed := s.Answers(rome, ns, "client")
+		fmt.Println("             " + text)
+		if failed > 0 {
 			s.Errorf("requests were not answered")
 		}
 		for _, c := range both {

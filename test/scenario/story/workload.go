@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,6 +26,28 @@ func PodOn(node, namespace, name, image string, command ...string) *corev1.Pod {
 			Containers:                    []corev1.Container{{Name: "main", Image: image, Command: command}},
 		},
 	}
+}
+
+// Asking is the command of a pod that requests a URL five times a second, once it was answered for the first time. Answers counts what it prints.
+func Asking(url string) []string {
+	return []string{"/bin/sh", "-c", fmt.Sprintf("until testserver get %[1]s; do sleep 0.2; done >/dev/null 2>&1;"+
+		" while true; do why=$(testserver get -timeout 2s %[1]s 2>&1 >/dev/null) && echo well || echo \"failed $(date +%%T) $why\"; sleep 0.2; done", url)}
+}
+
+// Answers tells of a pod of Asking in a few words. It prints the requests that were not answered, and counts them.
+func (s *Story) Answers(c *playground.Cluster, namespace, name string) (text string, failed int) {
+	s.Helper()
+	answered := 0
+	for line := range strings.Lines(s.Logs(c, namespace, name, corev1.PodLogOptions{})) {
+		switch {
+		case strings.HasPrefix(line, "well"):
+			answered++
+		case strings.HasPrefix(line, "failed"):
+			failed++
+			fmt.Printf("             %s of %s in %s: %s", name, namespace, c.ID, line)
+		}
+	}
+	return fmt.Sprintf("%d requests were answered, %d were not", answered, failed), failed
 }
 
 // DeploymentOn makes many copies of such a pod.
