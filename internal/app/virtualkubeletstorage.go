@@ -192,8 +192,8 @@ func (v *volumes) node(name string) *corev1.Node {
 	}}}
 }
 
-// actions are the actions of the engine for those of package storage. The nodes of a provider are never refused, so no claim is patched.
-var actions = map[storage.Action]offload.Action{
+// engineActions are the actions of the engine for those of package storage. The nodes of a provider are never refused, so no claim is patched.
+var engineActions = map[storage.Action]offload.Action{
 	storage.CreateBacking: offload.CreateRemote, storage.PatchBacking: offload.PatchRemote, storage.DeleteBacking: offload.DeleteRemote,
 	storage.CreateVolume: offload.CreateLocal, storage.PatchVolume: offload.PatchLocal, storage.DeleteVolume: offload.DeleteLocal,
 	storage.PatchClaim: offload.PatchLocal, storage.PatchClaimStatus: offload.PatchLocalStatus,
@@ -202,7 +202,7 @@ var actions = map[storage.Action]offload.Action{
 // translate returns the step of the engine. Without a remote namespace there is no claim to read in either cluster, so there is nothing to confirm.
 func translate(step storage.Step, state offload.MappingState) offload.Step {
 	return offload.Step{
-		Action: actions[step.Action], Object: step.Object, Old: step.Old, Why: step.Why, Locked: true,
+		Action: engineActions[step.Action], Object: step.Object, Old: step.Old, Why: step.Why, Locked: true,
 		Confirm: step.Confirm && state != offload.Unmapped, Again: step.Action == storage.CreateBacking, // the volume follows at once
 	}
 }
