@@ -106,7 +106,7 @@ func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 	flags.StringSliceVar(&o.request.ReservedSubnets, "reserved-subnets", nil, "Address ranges that must not be used for remapping")
 	flags.StringVar(&o.request.APIServerURL, "api-server-url", "", "URL under which the peers reach the API server (default: that of the kubeconfig, unless it is local)")
 	flags.IntVar(&o.sharing, "sharing-percentage", 90, "Percentage of the free resources of this cluster that peers may use (an upgrade keeps the value unless the flag is given)")
-	flags.StringVar(&o.request.ServiceType, "service-type", "", "Type of the Service of the authentication service: LoadBalancer, NodePort or ClusterIP (default: NodePort for kind and k3s, else LoadBalancer)")
+	flags.StringVar(&o.request.ServiceType, "service-type", "", "Type of the Services by which peers reach the authentication service and new gateways: LoadBalancer, NodePort or ClusterIP (default: NodePort for kind and k3s, else LoadBalancer)")
 	flags.BoolVar(&o.request.HighlyAvailable, "enable-ha", false, "Run two replicas of every component that must survive a failure")
 	flags.StringArrayVar(&o.set, "set", nil, "Values of the chart (a.b=c,...)")
 	flags.StringArrayVar(&o.setString, "set-string", nil, "Values of the chart, always as strings (a.b=c,...)")

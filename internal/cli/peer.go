@@ -170,7 +170,11 @@ func (p *pair) peer(ctx context.Context, o *peerOptions, resources corev1.Resour
 	var t *tunnel
 	var err error
 	if asks {
-		p.withoutEffect(&o.network, "gw-server-service-location")
+		except := []string{"gw-server-service-location"}
+		if o.location == locationConsumer {
+			except = append(except, connectServerFlags.serviceType)
+		}
+		p.withoutEffect(&o.network, except...)
 	} else if t, err = p.peerNetwork(ctx, o); err != nil {
 		return err
 	}

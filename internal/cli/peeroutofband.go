@@ -55,6 +55,8 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 	a.addDryRun(flags)
 	flags.StringVar(&o.location, "gw-server-service-location", locationProvider, "Where the gateway server runs: Provider or Consumer")
 	oneOf(command, "gw-server-service-location", locationProvider, locationConsumer)
+	flags.StringVar(&o.network.server.serviceType, connectServerFlags.serviceType, "", "Type of the gateway server's Service if it runs in this cluster: LoadBalancer, NodePort or ClusterIP (default: that of the installation)")
+	oneOf(command, connectServerFlags.serviceType, serviceTypes...)
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
@@ -63,7 +65,7 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := oneOfThese("gw-server-service-location", o.location, locationProvider, locationConsumer); err != nil {
+		if err := o.checkRequest(); err != nil {
 			return err
 		}
 		resources, err := o.resources.list()
@@ -83,6 +85,25 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 		return local.peerOutOfBand(ctx, &i, &o, resources)
 	}
 	return command
+}
+
+// checkRequest validates the flags about the network that a NetworkRequest passes on.
+func (o *peerOptions) checkRequest() error {
+	if err := oneOfThese("gw-server-service-location", o.location, locationProvider, locationConsumer); err != nil {
+		return err
+	}
+	kind := o.network.server.serviceType
+	if kind == "" {
+		return nil
+	}
+	if err := oneOfThese(connectServerFlags.serviceType, kind, serviceTypes...); err != nil {
+		return err
+	}
+	if o.location != locationConsumer {
+		return fmt.Errorf("--%s %s is for a gateway server in this cluster (--gw-server-service-location Consumer): the provider decides how its own is reached, "+
+			"with liqoctl install --service-type", connectServerFlags.serviceType, kind)
+	}
+	return nil
 }
 
 // check validates the user's input and returns the parsed token.

@@ -28,14 +28,19 @@ func TestPeerCommandsThatAreRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no name":               {append([]string{"peer", "out-of-band"}, good[3:]...), "want one argument, the name of the provider"},
-		"a name that is none":   {with(2, "Milan!"), `NAME is "Milan!"`},
-		"no URL":                {good[:3], `required flag(s) "auth-token", "auth-url", "cluster-id" not set`},
-		"a URL that is none":    {with(4, "198.51.100.7"), "--auth-url: \"198.51.100.7\" is not the URL of an authentication service, want https://host[:port]"},
-		"no cluster ID":         {with(6, ""), `--cluster-id is ""`},
-		"half a token":          {with(8, token(nil)[:40]), "--auth-token: this is no token of a Liqo peer command: copy the command whole"},
-		"an old token":          {with(8, token(func(t *peering.Token) { t.Expires = time.Now().Add(-time.Hour) })), "the token has expired"},
-		"a server nowhere":      {append(with(2, "milan"), "--gw-server-service-location", "Moon"), "--gw-server-service-location Moon: want Provider or Consumer"},
+		"no name":             {append([]string{"peer", "out-of-band"}, good[3:]...), "want one argument, the name of the provider"},
+		"a name that is none": {with(2, "Milan!"), `NAME is "Milan!"`},
+		"no URL":              {good[:3], `required flag(s) "auth-token", "auth-url", "cluster-id" not set`},
+		"a URL that is none":  {with(4, "198.51.100.7"), "--auth-url: \"198.51.100.7\" is not the URL of an authentication service, want https://host[:port]"},
+		"no cluster ID":       {with(6, ""), `--cluster-id is ""`},
+		"half a token":        {with(8, token(nil)[:40]), "--auth-token: this is no token of a Liqo peer command: copy the command whole"},
+		"an old token":        {with(8, token(func(t *peering.Token) { t.Expires = time.Now().Add(-time.Hour) })), "the token has expired"},
+		"a server nowhere":    {append(with(2, "milan"), "--gw-server-service-location", "Moon"), "--gw-server-service-location Moon: want Provider or Consumer"},
+		"another's Service":   {append(with(2, "milan"), "--gw-server-service-type", "NodePort"), "the provider decides how its own is reached, with liqoctl install --service-type"},
+		"a type that is none": {
+			append(with(2, "milan"), "--gw-server-service-location", "Consumer", "--gw-server-service-type", "Ingress"),
+			"--gw-server-service-type Ingress: want one of LoadBalancer, NodePort, ClusterIP",
+		},
 		"an endless token":      {[]string{"generate", "peer-command", "--token-lifetime", "9000h"}, "--token-lifetime 9000h0m0s: want more than 0 and at most 720h0m0s"},
 		"a door that is none":   {[]string{"generate", "peer-command", "--auth-url", "milan"}, "--auth-url: \"milan\" is not the URL"},
 		"peer by two names":     {[]string{"peer", "milan", "naples"}, "want at most one argument, the name of a cluster that has invited this one, got 2"},

@@ -1,7 +1,6 @@
 package peering
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
@@ -10,13 +9,12 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/network"
 )
 
 // Objects of the door: the authentication service of a provider. Consumers that share no kubeconfig with the provider use it to enroll.
@@ -182,7 +180,7 @@ const httpsPort = 443
 
 // DoorURL returns the URL at which consumers reach the authentication service behind a Service. It takes the first of these sources that
 // exists: the annotations of the Service, the address of its load balancer, the address of a node (external before internal) with the
-// Service's node port. It tries nodes in the order of their names, so that the result is stable.
+// Service's node port. It prefers ready nodes, in the order of their names, so that the result is stable.
 func DoorURL(service *corev1.Service, nodes []corev1.Node) (string, error) {
 	name := service.Namespace + "/" + service.Name
 	if len(service.Spec.Ports) == 0 {
@@ -225,13 +223,10 @@ func doorHost(service *corev1.Service, nodes []corev1.Node) (host string, port i
 	if first.NodePort == 0 {
 		return "", 0
 	}
-	sorted := slices.SortedFunc(slices.Values(nodes), func(a, b corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	reached := network.ReachedNodes(nodes, nil)
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeExternalIP, corev1.NodeInternalIP} {
-		for i := range sorted {
-			if sorted[i].Labels[api.LabelType] == api.TypeVirtualNode {
-				continue
-			}
-			for _, address := range sorted[i].Status.Addresses {
+		for i := range reached {
+			for _, address := range reached[i].Status.Addresses {
 				if address.Type == kind {
 					return address.Address, first.NodePort
 				}

@@ -1,0 +1,151 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/api"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+const (
+	// BalancerWait is how long a gateway waits for the address of its load balancer. Afterwards, peers dial the node port that Kubernetes gives
+	// each Service of that type. Clouds take up to about a minute to assign an address.
+	BalancerWait = 2 * time.Minute
+	// maxDialed is the maximum number of addresses of an endpoint. A peer tries them one after the other.
+	maxDialed = 8
+)
+
+// Exposed is where peers reach the server of a tunnel.
+type Exposed struct {
+	// Endpoint is nil as long as it is not known. Wait describes what is missing then.
+	Endpoint *networkingv1beta1.Endpoint
+	Wait     string
+	// InPlaceOf names what the node port replaces, if the Service has no load balancer; empty otherwise.
+	InPlaceOf string
+	// Again is the time after which the result changes by itself; 0: never.
+	Again time.Duration
+}
+
+// Expose returns the endpoint at which clients outside the cluster reach a server. present is the endpoint that was reported last, and waited is
+// how long the gateway has had none.
+func Expose(service *corev1.Service, nodes []corev1.Node, pods []corev1.Pod, present *networkingv1beta1.Endpoint, waited time.Duration) Exposed {
+	name := fmt.Sprintf("Service %s/%s", service.Namespace, service.Name)
+	if len(service.Spec.Ports) == 0 {
+		return Exposed{Wait: "waiting for a port of " + name}
+	}
+	port := service.Spec.Ports[0]
+	at := func(number int32, addresses []string, wait string) Exposed {
+		if number == 0 || len(addresses) == 0 {
+			return Exposed{Wait: wait}
+		}
+		return Exposed{Endpoint: &networkingv1beta1.Endpoint{Addresses: addresses, Port: number, Protocol: port.Protocol}}
+	}
+	switch service.Spec.Type {
+	case corev1.ServiceTypeLoadBalancer:
+		balancer := fmt.Sprintf("the load balancer of %s, port %d/%s", name, port.Port, port.Protocol)
+		exposed := at(port.Port, balancerAddresses(service), fmt.Sprintf("waiting for %s, to get an address: does this cluster have load balancers? "+
+			"spec.endpoint.serviceType NodePort needs none (liqoctl install --service-type NodePort chooses it for new gateways)", balancer))
+		if exposed.Endpoint != nil || port.NodePort == 0 {
+			return exposed
+		}
+		if used := present != nil && present.Port == port.NodePort; !used && waited < BalancerWait {
+			exposed.Wait += fmt.Sprintf("; without an address after %s, peers dial node port %d", BalancerWait, port.NodePort)
+			exposed.Again = max(BalancerWait-waited, time.Second)
+			return exposed
+		}
+		if byNode := at(port.NodePort, nodeAddresses(nodes, pods), ""); byNode.Endpoint != nil {
+			byNode.InPlaceOf = balancer
+			return byNode
+		}
+		return exposed
+	case corev1.ServiceTypeNodePort:
+		return at(port.NodePort, nodeAddresses(nodes, pods), fmt.Sprintf("waiting for the node port of %s, and for nodes with an address", name))
+	default:
+		var addresses []string
+		if service.Spec.ClusterIP != "" && service.Spec.ClusterIP != corev1.ClusterIPNone {
+			addresses = []string{service.Spec.ClusterIP}
+		}
+		return at(port.Port, addresses, "waiting for the ClusterIP of "+name)
+	}
+}
+
+func balancerAddresses(service *corev1.Service) (addresses []string) {
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		if address := cmp.Or(ingress.IP, ingress.Hostname); address != "" {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
+}
+
+// ReachedNodes returns the nodes by which other clusters may reach a node port, the best first: those that run a ready one of the pods, then
+// those that run another one, then the rest, by name. It leaves out virtual nodes, and nodes that are not ready or being deleted, unless there
+// are no others.
+func ReachedNodes(nodes []corev1.Node, pods []corev1.Pod) []corev1.Node {
+	rank := func(n *corev1.Node) int {
+		switch {
+		case slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name && podReady(&p) }):
+			return 0
+		case slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name && p.DeletionTimestamp.IsZero() }):
+			return 1
+		default:
+			return 2
+		}
+	}
+	sorted := slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return n.Labels[api.LabelType] == api.TypeVirtualNode })
+	if usable := slices.DeleteFunc(slices.Clone(sorted), func(n corev1.Node) bool { return !nodeReady(&n) || !n.DeletionTimestamp.IsZero() }); len(usable) > 0 {
+		sorted = usable
+	}
+	slices.SortFunc(sorted, func(a, b corev1.Node) int {
+		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(a.Name, b.Name))
+	})
+	return sorted
+}
+
+// nodeAddresses returns at most maxDialed addresses of nodes. External addresses come first, because a peer is usually in another network; the
+// same internal address may be another host there. Half of the places are for internal addresses, for peers in the same network.
+func nodeAddresses(nodes []corev1.Node, pods []corev1.Pod) []string {
+	var internal, external []string
+	for _, node := range ReachedNodes(nodes, pods) {
+		if address, ok := nodeAddress(&node, corev1.NodeExternalIP); ok {
+			external = append(external, address)
+		}
+		if address, ok := nodeAddress(&node, corev1.NodeInternalIP); ok {
+			internal = append(internal, address)
+		}
+	}
+	internal = slices.DeleteFunc(internal, func(address string) bool { return slices.Contains(external, address) })
+	first := min(len(external), max(maxDialed/2, maxDialed-len(internal)))
+	return slices.Concat(external[:first], internal[:min(len(internal), maxDialed-first)])
+}
+
+// nodeAddress returns the first IPv4 address of a type that leads other hosts to the node.
+func nodeAddress(node *corev1.Node, kind corev1.NodeAddressType) (string, bool) {
+	for _, address := range node.Status.Addresses {
+		if address.Type != kind {
+			continue
+		}
+		if ip, err := netip.ParseAddr(address.Address); err == nil && ip.Is4() && dialable(ip) {
+			return ip.String(), true
+		}
+	}
+	return "", false
+}
+
+func nodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp.IsZero() && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
