@@ -51,6 +51,12 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 	flags.StringVar(&i.id, "cluster-id", "", "Cluster ID of the provider (required)")
 	flags.StringVar(&i.token, "auth-token", "", "Token from the administrator of the provider (required)")
 	required(command, "auth-url", "cluster-id", "auth-token")
+	command.PreRunE = func(cmd *cobra.Command, _ []string) error { // before cobra's own check, which does not know the source
+		if err := cmd.ValidateRequiredFlags(); err != nil {
+			return fmt.Errorf("%w: the administrator of the provider gets the whole command, with a token, from liqoctl generate peer-command, run on the provider", err)
+		}
+		return nil
+	}
 	o.add(flags)
 	a.addDryRun(flags)
 	flags.StringVar(&o.location, "gw-server-service-location", locationProvider, "Where the gateway server runs: Provider or Consumer")

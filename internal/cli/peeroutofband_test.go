@@ -30,7 +30,8 @@ func TestPeerCommandsThatAreRefused(t *testing.T) {
 	}{
 		"no name":             {append([]string{"peer", "out-of-band"}, good[3:]...), "want one argument, the name of the provider"},
 		"a name that is none": {with(2, "Milan!"), `NAME is "Milan!"`},
-		"no URL":              {good[:3], `required flag(s) "auth-token", "auth-url", "cluster-id" not set`},
+		"no URL":              {good[:3], `required flag(s) "auth-token", "auth-url", "cluster-id" not set: the administrator of the provider gets the whole command`},
+		"no token":            {good[:7], `required flag(s) "auth-token" not set: the administrator of the provider gets the whole command, with a token, from liqoctl generate peer-command`},
 		"a URL that is none":  {with(4, "198.51.100.7"), "--auth-url: \"198.51.100.7\" is not the URL of an authentication service, want https://host[:port]"},
 		"no cluster ID":       {with(6, ""), `--cluster-id is ""`},
 		"half a token":        {with(8, token(nil)[:40]), "--auth-token: this is no token of a Liqo peer command: copy the command whole"},
