@@ -144,14 +144,14 @@ func (c *cluster) acceptInvitation(ctx context.Context, namespace, provider stri
 		err := c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 		if apierrors.IsNotFound(err) {
 			return fmt.Errorf("cluster %s has not invited this one. Three ways to peer with it: give its kubeconfig with --remote-kubeconfig; "+
-				"or run liqoctl generate peer-command on %s, and here the command that it prints; or have %s invite this cluster, with liqoctl peer --in-band --invite", provider, provider, provider)
+				"or run liqoctl generate peer-command on %s, and here the command that it prints; or have %s invite this cluster, with --invite of liqoctl peer out-of-band or of liqoctl peer --in-band", provider, provider, provider)
 		}
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", c.name(secret), err)
 		}
 		token, err := peering.ParseToken(string(secret.Data[peering.InvitationTokenKey]))
 		if err == nil && time.Now().After(token.Expires) {
-			err = errors.New("it has expired; liqoctl peer in-band --invite, run in that cluster, makes another")
+			err = errors.New("it has expired; liqoctl generate peer-command, run in that cluster, prints a command for this one")
 		}
 		if err != nil {
 			return fmt.Errorf("the invitation of cluster %s, %s: %w", provider, c.name(secret), err)

@@ -77,6 +77,8 @@ type Application struct {
 	CSR       []byte  `json:"csr"`
 	Signature []byte  `json:"signature"`
 	ProxyURL  *string `json:"proxyURL,omitempty"`
+	// Invitation lets the provider use the consumer too. It is optional.
+	Invitation *Invitation `json:"invitation,omitempty"`
 }
 
 // Admission is the provider's response to an Application. It carries what goes into the consumer's Identity.
