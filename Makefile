@@ -145,7 +145,7 @@ network-scenario: build ## Level 4: stories of the network, on three clusters of
 
 .PHONY: doors
 doors: build ## Level 4: the ways in which two clusters come to know each other, each told from the first word to the last.
-	$(call timed,level 4 of the doors,go test ./test/scenario/doors -count=1 -timeout 20m -v)
+	$(call timed,level 4 of the doors,go test ./test/scenario/doors -count=1 -timeout 25m -v)
 
 .PHONY: examples
 examples: build ## Level 4: the tutorials as they are written, an application over two clusters, manifests of other people.
