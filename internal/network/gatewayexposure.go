@@ -84,10 +84,9 @@ func balancerAddresses(service *corev1.Service) (addresses []string) {
 	return addresses
 }
 
-// ReachedNodes returns the nodes by which other clusters may reach a node port, the best first: those that run a ready one of the pods, then
-// those that run another one, then the rest, by name. It leaves out virtual nodes, and nodes that are not ready or being deleted, unless there
-// are no others.
-func ReachedNodes(nodes []corev1.Node, pods []corev1.Pod) []corev1.Node {
+// byRank returns the nodes by which peers may reach a node port, the best first: those that run a ready one of the pods, then those that run
+// another one, then the rest.
+func byRank(nodes []corev1.Node, pods []corev1.Pod) []corev1.Node {
 	rank := func(n *corev1.Node) int {
 		switch {
 		case slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name && podReady(&p) }):
@@ -98,21 +97,16 @@ func ReachedNodes(nodes []corev1.Node, pods []corev1.Pod) []corev1.Node {
 			return 2
 		}
 	}
-	sorted := slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return n.Labels[api.LabelType] == api.TypeVirtualNode })
-	if usable := slices.DeleteFunc(slices.Clone(sorted), func(n corev1.Node) bool { return !nodeReady(&n) || !n.DeletionTimestamp.IsZero() }); len(usable) > 0 {
-		sorted = usable
-	}
-	slices.SortFunc(sorted, func(a, b corev1.Node) int {
-		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(a.Name, b.Name))
-	})
-	return sorted
+	reached := api.ReachedNodes(nodes)
+	slices.SortStableFunc(reached, func(a, b corev1.Node) int { return cmp.Compare(rank(&a), rank(&b)) })
+	return reached
 }
 
 // nodeAddresses returns at most maxDialed addresses of nodes. External addresses come first, because a peer is usually in another network; the
 // same internal address may be another host there. Half of the places are for internal addresses, for peers in the same network.
 func nodeAddresses(nodes []corev1.Node, pods []corev1.Pod) []string {
 	var internal, external []string
-	for _, node := range ReachedNodes(nodes, pods) {
+	for _, node := range byRank(nodes, pods) {
 		if address, ok := nodeAddress(&node, corev1.NodeExternalIP); ok {
 			external = append(external, address)
 		}
@@ -136,12 +130,6 @@ func nodeAddress(node *corev1.Node, kind corev1.NodeAddressType) (string, bool) 
 		}
 	}
 	return "", false
-}
-
-func nodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 func podReady(pod *corev1.Pod) bool {

@@ -13,8 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
-	"liqo.io/liqo/internal/network"
 )
 
 // Objects of the door: the authentication service of a provider. Consumers that share no kubeconfig with the provider use it to enroll.
@@ -225,7 +225,7 @@ func doorHost(service *corev1.Service, nodes []corev1.Node) (host string, port i
 	if first.NodePort == 0 {
 		return "", 0
 	}
-	reached := network.ReachedNodes(nodes, nil)
+	reached := api.ReachedNodes(nodes)
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeExternalIP, corev1.NodeInternalIP} {
 		for i := range reached {
 			for _, address := range reached[i].Status.Addresses {
