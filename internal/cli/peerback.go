@@ -109,7 +109,10 @@ func (a *app) peerInvited(ctx context.Context, name string, o *peerOptions) erro
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(o.network.locate(o.location), o.network.validate(), o.checkRequest()); err != nil {
+	if err := errors.Join(o.network.locate(o.location), o.network.validate()); err != nil {
+		return err
+	}
+	if err := o.checkRequest(); err != nil {
 		return err
 	}
 	c, err := a.installed(ctx)

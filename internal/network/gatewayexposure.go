@@ -21,8 +21,8 @@ const (
 	maxDialed = 8
 )
 
-// Exposed is where peers reach the server of a tunnel.
-type Exposed struct {
+// Exposure is where peers reach the server of a tunnel.
+type Exposure struct {
 	// Endpoint is nil as long as it is not known. Wait describes what is missing then.
 	Endpoint *networkingv1beta1.Endpoint
 	Wait     string
@@ -32,19 +32,19 @@ type Exposed struct {
 	Again time.Duration
 }
 
-// Expose returns the endpoint at which clients outside the cluster reach a server. present is the endpoint that was reported last, and waited is
+// ExposureOf returns the endpoint at which clients outside the cluster reach a server. present is the endpoint that was reported last, and waited is
 // how long the gateway has had none.
-func Expose(service *corev1.Service, nodes []corev1.Node, pods []corev1.Pod, present *networkingv1beta1.Endpoint, waited time.Duration) Exposed {
+func ExposureOf(service *corev1.Service, nodes []corev1.Node, pods []corev1.Pod, present *networkingv1beta1.Endpoint, waited time.Duration) Exposure {
 	name := fmt.Sprintf("Service %s/%s", service.Namespace, service.Name)
 	if len(service.Spec.Ports) == 0 {
-		return Exposed{Wait: "waiting for a port of " + name}
+		return Exposure{Wait: "waiting for a port of " + name}
 	}
 	port := service.Spec.Ports[0]
-	at := func(number int32, addresses []string, wait string) Exposed {
+	at := func(number int32, addresses []string, wait string) Exposure {
 		if number == 0 || len(addresses) == 0 {
-			return Exposed{Wait: wait}
+			return Exposure{Wait: wait}
 		}
-		return Exposed{Endpoint: &networkingv1beta1.Endpoint{Addresses: addresses, Port: number, Protocol: port.Protocol}}
+		return Exposure{Endpoint: &networkingv1beta1.Endpoint{Addresses: addresses, Port: number, Protocol: port.Protocol}}
 	}
 	switch service.Spec.Type {
 	case corev1.ServiceTypeLoadBalancer:

@@ -15,8 +15,8 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// TestExpose: where peers dial a server, for each type of Service. Without a load balancer, they dial its node port after the stated time.
-func TestExpose(t *testing.T) {
+// TestExposure: where peers dial a server, for each type of Service. Without a load balancer, they dial its node port after the stated time.
+func TestExposure(t *testing.T) {
 	nodes := []corev1.Node{testNode("z", true, "192.0.2.26", "198.51.100.26"), testNode("down", false, "192.0.2.99"), testNode("v6", true, "2001:db8::1")}
 	for i := range 7 {
 		nodes = append(nodes, testNode(fmt.Sprintf("n%d", i), true, fmt.Sprintf("192.0.2.%d", i)))
@@ -61,7 +61,7 @@ func TestExpose(t *testing.T) {
 			if c.present != 0 {
 				present = &networkingv1beta1.Endpoint{Port: c.present}
 			}
-			got := Expose(c.service, nodes, pods, present, c.waited)
+			got := ExposureOf(c.service, nodes, pods, present, c.waited)
 			if !strings.Contains(got.Wait, c.wait) || (got.Wait == "") != (c.wait == "") || got.Again != c.again {
 				t.Errorf("wait %q, again %s, want %q, %s", got.Wait, got.Again, c.wait, c.again)
 			}
@@ -101,8 +101,8 @@ func TestNodeAddresses(t *testing.T) {
 		"none":                           {nil, nil},
 		"inside only":                    {many(2, false), []string{"10.0.0.0", "10.0.0.1"}},
 		"outside first":                  {many(2, true), []string{"198.51.100.0", "198.51.100.1", "10.0.0.0", "10.0.0.1"}},
-		"one node leads outside":         {append(many(9, false), testNode("z", true, "10.0.0.26", "198.51.100.26")), append([]string{"198.51.100.26"}, inside(7)...)},
-		"half of the places each":        {many(20, true), append([]string{"198.51.100.0", "198.51.100.1", "198.51.100.2", "198.51.100.3"}, inside(4)...)},
+		"one node leads outside":         {append(many(9, false), testNode("z", true, "10.0.0.26", "198.51.100.26")), append([]string{"198.51.100.26"}, internals(7)...)},
+		"half of the places each":        {many(20, true), append([]string{"198.51.100.0", "198.51.100.1", "198.51.100.2", "198.51.100.3"}, internals(4)...)},
 		"one address for both":           {[]corev1.Node{testNode("a", true, "198.51.100.1", "198.51.100.1")}, []string{"198.51.100.1"}},
 		"an address of every host":       {[]corev1.Node{testNode("a", true, "127.0.0.1"), testNode("b", true, "10.0.0.2")}, []string{"10.0.0.2"}},
 		"virtual, leaving and not ready": {[]corev1.Node{virtual, leaving, testNode("a", false, "10.0.0.1"), testNode("b", true, "10.0.0.2")}, []string{"10.0.0.2"}},
@@ -119,7 +119,7 @@ func TestNodeAddresses(t *testing.T) {
 	}
 }
 
-func inside(n int) (addresses []string) {
+func internals(n int) (addresses []string) {
 	for i := range n {
 		addresses = append(addresses, fmt.Sprintf("10.0.0.%d", i))
 	}

@@ -61,7 +61,7 @@ func networking(f *NetworkFacts, previous *corev1beta1.Module, now metav1.Time) 
 		Type: corev1beta1.NetworkGatewayPresence, Status: corev1beta1.StatusReady, Reason: "GatewayPresence", Message: fmt.Sprintf("%d present", gateways),
 	}
 	if gateways == 0 {
-		presence.Status, presence.Reason, presence.Message = corev1beta1.StatusNotReady, "GatewayMissing", "waiting for a GatewayServer or GatewayClient"+requested(f.Requests)
+		presence.Status, presence.Reason, presence.Message = corev1beta1.StatusNotReady, "GatewayMissing", "waiting for a GatewayServer or GatewayClient"+waitsFor(f.Requests)
 	}
 	conditions := []corev1beta1.Condition{configured(f.Configurations), presence}
 	servers := make([]metav1.Condition, 0, len(f.Servers))
@@ -81,8 +81,8 @@ func networking(f *NetworkFacts, previous *corev1beta1.Module, now metav1.Time) 
 	return corev1beta1.Module{Enabled: true, Conditions: append(conditions, connected(f, previous, now))}
 }
 
-// requested returns what a NetworkRequest waits for, as a suffix: the other cluster may know what is missing there.
-func requested(all []networkingv1beta1.NetworkRequest) string {
+// waitsFor returns what a NetworkRequest waits for, as a suffix: the other cluster may know what is missing there.
+func waitsFor(all []networkingv1beta1.NetworkRequest) string {
 	for i := range all {
 		ready := meta.FindStatusCondition(all[i].Status.Conditions, "Ready")
 		if ready != nil && ready.Status != metav1.ConditionTrue && ready.Message != "" {

@@ -178,16 +178,16 @@ func (r *gateways) report(ctx context.Context, g *gateway, deployment *appsv1.De
 }
 
 // expose sets the endpoint of a server in its status. For a client, it does nothing.
-func (r *gateways) expose(ctx context.Context, g *gateway, service *corev1.Service, pods []corev1.Pod, now time.Time) (network.Exposed, error) {
+func (r *gateways) expose(ctx context.Context, g *gateway, service *corev1.Service, pods []corev1.Pod, now time.Time) (network.Exposure, error) {
 	if service == nil {
-		return network.Exposed{}, nil
+		return network.Exposure{}, nil
 	}
 	nodes := &corev1.NodeList{}
 	if err := r.around.List(ctx, nodes); err != nil {
-		return network.Exposed{}, fmt.Errorf("listing nodes: %w", err)
+		return network.Exposure{}, fmt.Errorf("listing nodes: %w", err)
 	}
 	present := *g.endpoint
-	exposed := network.Expose(service, nodes.Items, pods, present, waited(*g.conditions, service, now))
+	exposed := network.ExposureOf(service, nodes.Items, pods, present, waited(*g.conditions, service, now))
 	if exposed.InPlaceOf != "" && (present == nil || present.Port != exposed.Endpoint.Port) {
 		r.events.Eventf(g.object, service, corev1.EventTypeWarning, eventNodePort, "Expose", "%s has no address, so peers dial node port %d: "+
 			"spec.endpoint.serviceType NodePort chooses it without waiting", exposed.InPlaceOf, exposed.Endpoint.Port)
