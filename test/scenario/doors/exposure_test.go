@@ -20,13 +20,16 @@ const exposureBudget = 8 * time.Minute
 // lowestNodePort is that of Kubernetes' default range.
 const lowestNodePort = 30000
 
+// elsewhere is where rome is installed. No command is told.
+const elsewhere = "liqo-system"
+
 // TestWithoutLoadBalancers tells its story on clusters in which no load balancer gets an address.
 func TestWithoutLoadBalancers(t *testing.T) {
 	none := []string{"--no-load-balancers"}
 	w := story.New(t, story.Plan{
 		Budget: exposureBudget, Prefix: "bare-", Pair: true, Strangers: true,
 		Create:  map[string][]string{"rome": none, "milan": none},
-		Install: map[string][]string{"milan": {"--service-type", "NodePort"}},
+		Install: map[string][]string{"milan": {"--service-type", "NodePort"}, "rome": {"--namespace", elsewhere}},
 	})
 	w.Tell(t, "nodeports", nodePorts)
 }
@@ -59,7 +62,7 @@ func nodePorts(s *story.Story) {
 		shell(s, milan, "liqoctl unpeer rome --delete-namespaces")
 		strangers(s, rome, milan)
 	})
-	s.Others("secrets " + api.Namespace + "/" + peering.DoorSecret)
+	s.Others("secrets "+api.Namespace+"/"+peering.DoorSecret, "secrets "+elsewhere+"/"+peering.DoorSecret)
 }
 
 // exposed checks the type of the Service of a provider's gateway, and that its consumer was told a node port.
