@@ -39,6 +39,9 @@ func (p *pair) inviteBack(ctx context.Context) error {
 
 func (p *pair) invite(ctx context.Context) error {
 	back := &pair{local: p.remote, remote: p.local}
+	if _, err := p.local.doorService(ctx); err != nil {
+		return err
+	}
 	address, err := back.throughTunnel(ctx, ipamv1alpha1.IPAuthentication, peering.DoorService, "the authentication service")
 	if err != nil {
 		return fmt.Errorf("%w; the authentication service is installed with auth.enabled=true", err)

@@ -118,9 +118,12 @@ func (c *cluster) printPeerCommand(ctx context.Context, o *peerCommandOptions) e
 	}
 	url := o.url
 	if url == "" {
-		if url, err = c.doorURL(ctx, o.onlyCommand); err != nil {
-			return err
-		}
+		url, err = c.doorURL(ctx, o.onlyCommand)
+	} else if !o.trusted && pin == nil {
+		_, err = c.doorService(ctx) // the token names its certificate, so it has to have one
+	}
+	if err != nil {
+		return err
 	}
 	token := peering.Token{Expires: time.Now().Add(o.lifetime), Consumer: o.consumer, Pin: pin}
 	text, err := c.sealed(ctx, &token, !o.trusted && pin == nil)
@@ -156,25 +159,34 @@ func (c *cluster) sealed(ctx context.Context, token *peering.Token, pinned bool)
 	return door.Issue(ctx, options, token)
 }
 
-// doorURL returns the URL at which consumers reach the authentication service.
-func (c *cluster) doorURL(ctx context.Context, silent bool) (string, error) {
-	var service corev1.Service
+// doorService returns the Service of the authentication service. It fails if consumers can't call it with TLS.
+func (c *cluster) doorService(ctx context.Context) (*corev1.Service, error) {
+	service := &corev1.Service{}
 	key := client.ObjectKey{Namespace: c.namespace, Name: peering.DoorService}
-	err := c.Get(ctx, key, &service)
+	err := c.Get(ctx, key, service)
 	if apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("there is no Service %s: this cluster is installed without the authentication service (auth.enabled=true installs it)", key)
+		return nil, fmt.Errorf("there is no Service %s: this cluster is installed without the authentication service (auth.enabled=true installs it)", key)
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading Service %s: %w", key, err)
+		return nil, fmt.Errorf("reading Service %s: %w", key, err)
+	}
+	return service, peering.CheckDoorTLS(service)
+}
+
+// doorURL returns the URL at which consumers reach the authentication service.
+func (c *cluster) doorURL(ctx context.Context, silent bool) (string, error) {
+	service, err := c.doorService(ctx)
+	if err != nil {
+		return "", err
 	}
 	var nodes corev1.NodeList
 	if err := c.List(ctx, &nodes); err != nil {
 		return "", fmt.Errorf("listing nodes: %w", err)
 	}
-	url, err := peering.DoorURL(&service, nodes.Items)
+	url, err := peering.DoorURL(service, nodes.Items)
 	if err == nil && !silent && service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 0 &&
 		service.Annotations[peering.AnnotationDoorAddress] == "" {
-		c.Warn("Service %s has no load balancer, or not yet: the command names a node of this cluster", key)
+		c.Warn("Service %s has no load balancer, or not yet: the command names a node of this cluster", client.ObjectKeyFromObject(service))
 	}
 	return url, err
 }

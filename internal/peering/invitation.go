@@ -35,6 +35,18 @@ const (
 	AnnotationDoorPort    = "liqo.io/override-port"
 )
 
+// DoorPlainPort is the name of the port of DoorService if the authentication service serves HTTP without TLS, for a proxy that ends TLS.
+const DoorPlainPort = "http"
+
+// CheckDoorTLS returns an error if consumers can't call the authentication service by its Service, because it serves HTTP without TLS.
+func CheckDoorTLS(service *corev1.Service) error {
+	if len(service.Spec.Ports) > 0 && service.Spec.Ports[0].Name == DoorPlainPort {
+		return fmt.Errorf("the authentication service of Service %s/%s serves no TLS (value auth.tls=false), so consumers reach it only through a proxy that does: "+
+			"give the URL of the proxy with --auth-url, and --trusted-certificate or --auth-certificate", service.Namespace, service.Name)
+	}
+	return nil
+}
+
 // Paths of the authentication service. Requests and responses are JSON.
 const (
 	DoorNoncePath  = "/v1/nonce"

@@ -211,3 +211,16 @@ func TestATokenForAnyClusterProvesNoName(t *testing.T) {
 		}
 	}
 }
+
+// TestDoorWithoutTLS: consumers do not call a service that serves no TLS, and the error says what does.
+func TestDoorWithoutTLS(t *testing.T) {
+	for port, want := range map[string]string{"https": "", "": "", "http": "--auth-url, and --trusted-certificate or --auth-certificate"} {
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: DoorService}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: port}}}}
+		if err := CheckDoorTLS(service); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("port %q: %v, want %q", port, err, want)
+		}
+	}
+	if err := CheckDoorTLS(&corev1.Service{}); err != nil {
+		t.Error(err)
+	}
+}
