@@ -51,7 +51,8 @@ func ExposureOf(service *corev1.Service, nodes []corev1.Node, pods []corev1.Pod,
 		balancer := fmt.Sprintf("the load balancer of %s, port %d/%s", name, port.Port, port.Protocol)
 		exposed := at(port.Port, balancerAddresses(service), fmt.Sprintf("waiting for %s, to get an address: does this cluster have load balancers? "+
 			"spec.endpoint.serviceType NodePort needs none (liqoctl install --service-type NodePort chooses it for new gateways)", balancer))
-		if exposed.Endpoint != nil || port.NodePort == 0 {
+		allocated := service.Spec.AllocateLoadBalancerNodePorts
+		if exposed.Endpoint != nil || port.NodePort == 0 || allocated != nil && !*allocated {
 			return exposed
 		}
 		if used := present != nil && present.Port == port.NodePort; !used && waited < BalancerWait {

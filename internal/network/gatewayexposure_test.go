@@ -32,6 +32,8 @@ func TestExposure(t *testing.T) {
 		return s
 	}
 	balancer := service(corev1.ServiceTypeLoadBalancer, 30500, "10.96.0.7")
+	unwanted := balancer.DeepCopy()
+	unwanted.Spec.AllocateLoadBalancerNodePorts = new(false)
 	for name, c := range map[string]struct {
 		service *corev1.Service
 		present int32
@@ -54,6 +56,7 @@ func TestExposure(t *testing.T) {
 		"no load balancer in time":        {service: balancer, waited: BalancerWait, port: 30500, want: byNode},
 		"still no load balancer":          {service: balancer, present: 30500, port: 30500, want: byNode},
 		"a load balancer lost":            {service: balancer, present: 51840, wait: "NodePort needs none", again: BalancerWait},
+		"a node port that is not wanted":  {service: unwanted, present: 30500, waited: time.Hour, wait: "NodePort needs none"},
 		"no load balancer, no node ports": {service: service(corev1.ServiceTypeLoadBalancer, 0, "10.96.0.7"), waited: time.Hour, wait: "spec.endpoint.serviceType NodePort needs none"},
 	} {
 		t.Run(name, func(t *testing.T) {
