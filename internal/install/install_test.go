@@ -283,6 +283,27 @@ func TestValuesOfProviders(t *testing.T) {
 	}
 }
 
+// TestHowPeersReachIt: an installation says by which type of Service peers reach it, and who chose that.
+func TestHowPeersReachIt(t *testing.T) {
+	before := func(auth string) map[string]any { return setting(auth, authServiceType...) }
+	for name, test := range map[string]struct {
+		change func(*Request, *Facts)
+		want   string
+	}{
+		"nothing chosen":   {func(*Request, *Facts) {}, "Reached by: LoadBalancer, from the default for kubeadm (--service-type)"},
+		"kind":             {func(r *Request, _ *Facts) { r.Provider = Kind }, "Reached by: NodePort, from the default for kind (--service-type)"},
+		"asked for":        {func(r *Request, _ *Facts) { r.ServiceType = "ClusterIP" }, "Reached by: ClusterIP, from " + asked + " (--service-type)"},
+		"installed before": {func(_ *Request, f *Facts) { f.Installed = before("NodePort") }, "Reached by: NodePort for the authentication service, LoadBalancer for new gateways, from " + has + " (--service-type)"},
+	} {
+		request, facts := good()
+		test.change(&request, &facts)
+		values, networks := Values(request, facts, 0)
+		if got := Summary(Parameters(request, facts, values, networks, "")); !strings.Contains(got, test.want) {
+			t.Errorf("%s: no %q in\n%s", name, test.want, got)
+		}
+	}
+}
+
 // TestAnUpgradeKeepsWhatThereIs: what an installation was given stays, though the cluster tells otherwise by now, unless something else is asked for.
 func TestAnUpgradeKeepsWhatThereIs(t *testing.T) {
 	request, facts := good()

@@ -159,6 +159,9 @@ func reserved(request Request, facts Facts) []string {
 	return facts.Cloud.ReservedSubnets
 }
 
+// defaultServiceType is the chart's default of authServiceType and gatewayServiceType.
+const defaultServiceType = "LoadBalancer"
+
 // The chart values with the types of the Services that peers reach.
 var (
 	authServiceType    = []string{"auth", "service", "type"}
