@@ -61,7 +61,9 @@ func reachedBy(request Request, facts Facts, values map[string]any) Parameter {
 	if gateways != auth {
 		shown = fmt.Sprintf("%s for the authentication service, %s for new gateways", auth, gateways)
 	}
-	source := origin(auth, "the default for "+string(request.Provider), told{request.ServiceType, asked}, told{text(facts.Installed, authServiceType...), has})
+	usual := cmp.Or(serviceType(Request{Provider: request.Provider}, Facts{}), defaultServiceType)
+	source := origin(auth, "the values given", told{request.ServiceType, asked}, told{text(facts.Installed, authServiceType...), has},
+		told{usual, "the default for " + string(request.Provider)})
 	return Parameter{"Reached by", shown, source, "--service-type"}
 }
 
