@@ -58,11 +58,15 @@ components: bin/playground ## Kubernetes, containerd and the rest of the playgro
 	@$(BIN)/playground build
 	@ln -sf "$$($(BIN)/playground get binaries)/kubectl" $(BIN)/kubectl
 
+# The public certificate authorities of this machine, for API servers and authentication services of peers that have a public certificate.
+CA_BUNDLE := $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem))
+
 .PHONY: images
 images: components binaries ## OCI archives of our components in bin/images.
 	@mkdir -p $(BIN)/images
 	@for c in $(IMAGES); do $(BIN)/playground build-image --name $(REGISTRY)/$$c:$(VERSION) --output $(BIN)/images/$$c.tar \
-		--entrypoint /$$c --user 65532 $(BIN)/$$c:/$$c $$([ $$c = gateway ] && echo $(BIN)/keep:/keep); done
+		--entrypoint /$$c --user 65532 $(BIN)/$$c:/$$c $$([ $$c = gateway ] && echo $(BIN)/keep:/keep) \
+		$(if $(CA_BUNDLE),$(CA_BUNDLE):/etc/ssl/certs/ca-certificates.crt:644); done
 	@# What liqoctl test network runs, as root: it serves port 80.
 	@cd playground && $(GOBUILD) -o $(BIN)/testserver ./testserver
 	@$(BIN)/playground build-image --name $(REGISTRY)/testserver:$(VERSION) --output $(BIN)/images/testserver.tar --entrypoint /testserver \
@@ -141,7 +145,7 @@ network-scenario: build ## Level 4: stories of the network, on three clusters of
 
 .PHONY: doors
 doors: build ## Level 4: the ways in which two clusters come to know each other, each told from the first word to the last.
-	$(call timed,level 4 of the doors,go test ./test/scenario/doors -count=1 -timeout 20m -v)
+	$(call timed,level 4 of the doors,go test ./test/scenario/doors -count=1 -timeout 25m -v)
 
 .PHONY: examples
 examples: build ## Level 4: the tutorials as they are written, an application over two clusters, manifests of other people.

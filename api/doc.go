@@ -1,5 +1,5 @@
-// Package api holds what several API groups share: label and annotation keys of peering objects, names that are derived from a cluster ID, and
-// the order in which objects take precedence.
+// Package api holds what several API groups share: label and annotation keys of peering objects, names that are derived from a cluster ID, the
+// order in which objects take precedence, and which nodes other clusters reach.
 //
 // The subpackages define the kinds, one package per API group and version. A string that belongs to a single kind is declared next to it.
 package api

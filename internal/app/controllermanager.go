@@ -164,7 +164,7 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 
 func setupDoor(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return mgr.Add(door.New(door.Options{
-		ClusterID: opts.ClusterID, Namespace: opts.LiqoNamespace, Address: opts.AuthAddress,
+		ClusterID: opts.ClusterID, Namespace: opts.LiqoNamespace, Address: opts.AuthAddress, Plain: opts.AuthPlain,
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Log: mgr.GetLogger().WithName("door"),
 	}))
 }

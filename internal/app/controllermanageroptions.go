@@ -83,6 +83,8 @@ type ControllerManagerOptions struct {
 	Replicas int
 	// AuthAddress is the listening address of the authentication service. If empty, there is no such service.
 	AuthAddress string
+	// AuthPlain makes the authentication service serve HTTP without TLS.
+	AuthPlain bool
 	// WebhookPort is the listening port of the webhooks, WebhookService the Service in front of it.
 	WebhookPort    int
 	WebhookService string
@@ -147,6 +149,7 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.RealStorageClass, "real-storage-class", "", "StorageClass of the claims that hold the data; the default class of the cluster when empty")
 	flags.Func("accepted-storage-classes", "further StorageClasses that consumers may name here: fast,...", patterns(&o.AcceptedStorageClasses))
 	flags.IntVar(&o.Replicas, "replicas", 1, "number of replicas of this program; more than one elect a leader")
+	flags.BoolVar(&o.AuthPlain, "auth-plain", false, "serve HTTP without TLS at the authentication service, for a proxy in front of it that ends TLS")
 	flags.StringVar(&o.AuthAddress, "auth-address", ":5000", "address of the authentication service, for peers that share no kubeconfig; off when empty")
 	flags.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhooks")
 	flags.StringVar(&o.WebhookService, "webhook-service", "liqo-controller-manager-webhook", "Service in front of the webhooks")

@@ -45,8 +45,11 @@ type cluster struct {
 	plan *planner
 	// deleteVolumes allows the loss of data in providers: see addDeleteVolumes.
 	deleteVolumes bool
-	// namespace is the namespace of the installation.
+	// namespace is the namespace of the installation. named means that the user named it, so that no other one is taken.
 	namespace string
+	named     bool
+	// contextNamespace is the namespace in the context of the kubeconfig. It is empty if there is none.
+	contextNamespace string
 	// id is the cluster ID. It is empty if Liqo is not installed.
 	id string
 	// version is the installed version, from the label of the controller manager.
@@ -72,7 +75,8 @@ func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*clus
 		return nil, fmt.Errorf("reading the kubeconfig of the %s cluster: %w", orDefault(scope, "local"), err)
 	}
 	// Without a kubeconfig, client-go falls back to this address, where no API server listens.
-	if raw, err := flags.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 && config.Host == "http://localhost:8080" {
+	raw, err := flags.ToRawKubeConfigLoader().RawConfig()
+	if err == nil && len(raw.Clusters) == 0 && config.Host == "http://localhost:8080" {
 		return nil, &noKubeconfigError{scope: orDefault(scope, "local"), flag: (&cluster{scope: scope}).flag("kubeconfig")}
 	}
 	// The client does not limit the rate of its requests: a command serves a single user, and the server limits it.
@@ -87,6 +91,11 @@ func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*clus
 		Console: a.scoped(scope), config: config, getter: flags, scope: scope,
 		namespace: orDefault(*flags.Namespace, api.Namespace), labels: a.labels, annotations: a.annotations,
 		deleteVolumes: a.deleteVolumes,
+		// The flag of the remote cluster has a default, which is not a choice of the user.
+		named: *flags.Namespace != "" && (scope != "remote" || *flags.Namespace != api.Namespace),
+	}
+	if used := raw.Contexts[orDefault(*flags.Context, raw.CurrentContext)]; used != nil {
+		out.contextNamespace = used.Namespace
 	}
 	if a.dryRun {
 		out.plan = newPlanner(c, out.Console, &a.changes)
@@ -141,17 +150,35 @@ func (a *app) forNamespaces(ctx context.Context) (*cluster, error) {
 	return c, nil
 }
 
-// requireInstallation reads the cluster ID and the version. It fails if Liqo is not installed or if the installation is incomplete.
-func (c *cluster) requireInstallation(ctx context.Context) error {
+// locate finds the installation, and returns the cluster ID; it is empty if there is none. The namespace of the installation becomes that of
+// the cluster, unless the user named another one.
+func (c *cluster) locate(ctx context.Context) (id string, err error) {
 	id, where, err := installer.InstalledCluster(ctx, c, c.namespace)
+	if apierrors.IsForbidden(err) && !c.named && c.contextNamespace != "" {
+		// A user with rights in the namespace of the installation alone, such as a peering user, has it in the kubeconfig.
+		if found, at, otherErr := installer.InstalledCluster(ctx, c, c.contextNamespace); otherErr == nil && found != "" {
+			id, where, err = found, at, nil
+		}
+	}
+	switch {
+	case err != nil || where == "" || where == c.namespace:
+		return id, err
+	case c.named:
+		return "", fmt.Errorf("liqo is installed in namespace %s, not in %s: say so with %s", where, c.namespace, c.flag("namespace"))
+	}
+	c.namespace = where
+	return id, nil
+}
+
+// requireInstallation finds the installation, and reads the cluster ID and the version. It fails if Liqo is not installed or if the
+// installation is incomplete.
+func (c *cluster) requireInstallation(ctx context.Context) error {
+	id, err := c.locate(ctx)
 	if err != nil {
 		return c.error(err)
 	}
 	if id == "" {
 		return c.error(fmt.Errorf("liqo is not installed in namespace %s of %s: install it (liqoctl install), or name the right kubeconfig", c.namespace, c.config.Host))
-	}
-	if where != c.namespace {
-		return c.error(fmt.Errorf("liqo is installed in namespace %s, not in %s: say so with %s", where, c.namespace, c.flag("namespace")))
 	}
 	var deployment appsv1.Deployment
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment); err != nil {
@@ -262,7 +289,7 @@ func remoteFlags(flags *pflag.FlagSet) *genericclioptions.ConfigFlags {
 	flags.StringVar(remote.Context, "remote-context", "", "Context of the kubeconfig to use for the remote cluster")
 	flags.StringVar(remote.ClusterName, "remote-cluster", "", "Cluster of the kubeconfig to use for the remote cluster")
 	flags.StringVar(remote.AuthInfoName, "remote-user", "", "User of the kubeconfig to use for the remote cluster")
-	flags.StringVar(remote.Namespace, "remote-namespace", api.Namespace, "Namespace of the installation in the remote cluster")
+	flags.StringVar(remote.Namespace, "remote-namespace", api.Namespace, "Namespace of the installation in the remote cluster (liqo: found by itself)")
 	return remote
 }
 

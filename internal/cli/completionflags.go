@@ -32,7 +32,7 @@ func (a *app) completeFlags(command *cobra.Command) {
 // isPath reports whether a flag takes the path of a file or directory.
 func isPath(flag string) bool {
 	return slices.Contains([]string{
-		"kubeconfig", "remote-kubeconfig", "remote-kubeconfigs", "local-chart-path", "dump-values-path", "values", "directory", "credentials-path",
+		"kubeconfig", "remote-kubeconfig", "remote-kubeconfigs", "local-chart-path", "dump-values-path", "values", "directory", "credentials-path", "auth-certificate",
 	}, flag)
 }
 

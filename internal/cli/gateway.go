@@ -12,9 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/network"
 )
 
 // defaultMTU leaves room for the headers of the tunnel, and of a VPN below it, on a path with an MTU of 1500 bytes.
@@ -54,6 +56,12 @@ func (f *templateFlags) reference(c *cluster) (corev1.ObjectReference, error) {
 	return corev1.ObjectReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: f.name, Namespace: orDefault(f.namespace, c.namespace)}, nil
 }
 
+// serviceTypeUsage is the help text of the flags for the type of a gateway's Service.
+const serviceTypeUsage = "Type of the gateway server's Service: LoadBalancer, NodePort or ClusterIP (default: that of the installation, see liqoctl install --service-type)"
+
+// serviceTypes are the types that a gateway's Service may have.
+var serviceTypes = []string{string(corev1.ServiceTypeLoadBalancer), string(corev1.ServiceTypeNodePort), string(corev1.ServiceTypeClusterIP)}
+
 // serverFlags holds the flags for a GatewayServer.
 type serverFlags struct {
 	template       templateFlags
@@ -68,21 +76,22 @@ type serverFlagNames struct {
 }
 
 func (f *serverFlags) add(flags *pflag.FlagSet, names serverFlagNames) {
-	flags.StringVar(&f.serviceType, names.serviceType, string(corev1.ServiceTypeLoadBalancer), "Type of the gateway server's Service: LoadBalancer, NodePort or ClusterIP")
+	flags.StringVar(&f.serviceType, names.serviceType, "", serviceTypeUsage)
 	flags.Int32Var(&f.port, names.port, networkingv1beta1.GatewayPort, "Port of the gateway server's Service")
 	flags.Int32Var(&f.nodePort, names.nodePort, 0, "Node port of the gateway server's Service (0: chosen by Kubernetes)")
 	flags.StringVar(&f.loadBalancerIP, names.loadBalancerIP, "", "Load-balancer address of the gateway server's Service")
 }
 
 func (f *serverFlags) validate(names serverFlagNames) error {
-	types := []string{string(corev1.ServiceTypeLoadBalancer), string(corev1.ServiceTypeNodePort), string(corev1.ServiceTypeClusterIP)}
-	if err := oneOfThese(names.serviceType, f.serviceType, types...); err != nil {
-		return err
+	if f.serviceType != "" {
+		if err := oneOfThese(names.serviceType, f.serviceType, serviceTypes...); err != nil {
+			return err
+		}
 	}
 	switch {
 	case f.nodePort != 0 && f.serviceType == string(corev1.ServiceTypeClusterIP):
 		return fmt.Errorf("--%s %d goes with a Service of type NodePort or LoadBalancer, not with ClusterIP", names.nodePort, f.nodePort)
-	case f.loadBalancerIP != "" && f.serviceType != string(corev1.ServiceTypeLoadBalancer):
+	case f.loadBalancerIP != "" && f.serviceType != "" && f.serviceType != string(corev1.ServiceTypeLoadBalancer):
 		return fmt.Errorf("--%s goes with a Service of type LoadBalancer, not with %s", names.loadBalancerIP, f.serviceType)
 	}
 	if err := validatePort(names.port, f.port); err != nil {
@@ -116,13 +125,45 @@ func validateMTU(mtu int) error {
 	return nil
 }
 
+// typeOf returns the type of the Service of a new GatewayServer. Flags decide, then the template. A flag that only some types can honour
+// counts as a choice among them.
+func (f *serverFlags) typeOf(template *networkingv1beta1.WgGatewayServerTemplate) corev1.ServiceType {
+	usual := network.NewServiceType(template)
+	switch {
+	case f.serviceType != "":
+		return corev1.ServiceType(f.serviceType)
+	case f.loadBalancerIP != "":
+		return corev1.ServiceTypeLoadBalancer
+	case f.nodePort != 0 && usual == corev1.ServiceTypeClusterIP:
+		return corev1.ServiceTypeNodePort
+	}
+	return usual
+}
+
+// choose returns the type of the Service of a new GatewayServer. It reads the template only if no flag names a type.
+func (f *serverFlags) choose(ctx context.Context, c *cluster, reference corev1.ObjectReference) (corev1.ServiceType, error) {
+	template := &networkingv1beta1.WgGatewayServerTemplate{}
+	if f.serviceType == "" && ownTemplate(reference) {
+		key := client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}
+		if err := c.Get(ctx, key, template); err != nil && !absent(err) {
+			return "", c.error(fmt.Errorf("reading %s %s: %w", reference.Kind, key, err))
+		}
+	}
+	return f.typeOf(template), nil
+}
+
+// ownTemplate reports whether a template is of one of Liqo's own kinds, not of a custom one.
+func ownTemplate(reference corev1.ObjectReference) bool {
+	return reference.APIVersion == networkingv1beta1.GroupVersion.String() && strings.HasPrefix(reference.Kind, "WgGateway")
+}
+
 // fill sets the fields of a new GatewayServer for the peer.
-func (f *serverFlags) fill(server *networkingv1beta1.GatewayServer, template corev1.ObjectReference, peer string, mtu int) {
+func (f *serverFlags) fill(server *networkingv1beta1.GatewayServer, template corev1.ObjectReference, kind corev1.ServiceType, peer string, mtu int) {
 	setLabel(server, api.LabelRemoteClusterID, peer)
 	server.Spec.MTU = mtu
 	server.Spec.ServerTemplateRef = template
 	server.Spec.Endpoint = networkingv1beta1.ServerEndpoint{
-		Port: f.port, NodePort: f.nodePort, ServiceType: corev1.ServiceType(f.serviceType), LoadBalancerIP: f.loadBalancerIP,
+		Port: f.port, NodePort: f.nodePort, ServiceType: kind, LoadBalancerIP: f.loadBalancerIP,
 	}
 }
 

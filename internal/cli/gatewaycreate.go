@@ -50,15 +50,19 @@ func (a *app) createGatewayServerCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		kind, err := f.choose(ctx, local, template)
+		if err != nil {
+			return err
+		}
 		server := &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(peer), Name: nameOr(args, peer)}}
 		if output.format != "" {
-			f.fill(server, template, peer, mtu)
+			f.fill(server, template, kind, peer, mtu)
 			return local.printObject(server, output.format)
 		}
 		if server.Namespace, err = local.ensureTenantNamespace(ctx, peer); err != nil {
 			return err
 		}
-		if err := local.created(ctx, server, func() { f.fill(server, template, peer, mtu) }); err != nil || !wait {
+		if err := local.created(ctx, server, func() { f.fill(server, template, kind, peer, mtu) }); err != nil || !wait {
 			return err
 		}
 		endpoint, err := local.serverEndpoint(ctx, server)

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/internal/install"
-	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/version"
 )
 
@@ -106,7 +105,7 @@ func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 	flags.StringSliceVar(&o.request.ReservedSubnets, "reserved-subnets", nil, "Address ranges that must not be used for remapping")
 	flags.StringVar(&o.request.APIServerURL, "api-server-url", "", "URL under which the peers reach the API server (default: that of the kubeconfig, unless it is local)")
 	flags.IntVar(&o.sharing, "sharing-percentage", 90, "Percentage of the free resources of this cluster that peers may use (an upgrade keeps the value unless the flag is given)")
-	flags.StringVar(&o.request.ServiceType, "service-type", "", "Type of the Service of the authentication service: LoadBalancer, NodePort or ClusterIP (default: NodePort for kind and k3s, else LoadBalancer)")
+	flags.StringVar(&o.request.ServiceType, "service-type", "", "Type of the Services by which peers reach the authentication service and new gateways: LoadBalancer, NodePort or ClusterIP (default: NodePort for kind and k3s, else LoadBalancer)")
 	flags.BoolVar(&o.request.HighlyAvailable, "enable-ha", false, "Run two replicas of every component that must survive a failure")
 	flags.StringArrayVar(&o.set, "set", nil, "Values of the chart (a.b=c,...)")
 	flags.StringArrayVar(&o.setString, "set-string", nil, "Values of the chart, always as strings (a.b=c,...)")
@@ -162,9 +161,13 @@ func (a *app) install(ctx context.Context, o *installOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.upgrade {
-		if err := c.requireUpgradable(ctx); err != nil {
+	if o.upgrade || !c.named { // about a namespace that the user named, the check of the request says more
+		id, err := c.locate(ctx)
+		if err != nil {
 			return err
+		}
+		if id == "" && o.upgrade { // with a wrong kubeconfig, it would install Liqo there
+			return fmt.Errorf("there is nothing to upgrade: liqo is not installed in namespace %s of %s: install it with liqoctl install, or name the right kubeconfig", c.namespace, c.config.Host)
 		}
 	}
 	ready, err := a.prepare(ctx, c, o)
@@ -192,20 +195,6 @@ func (a *app) calledAsUpgrade(cmd *cobra.Command) bool {
 	}
 	first := slices.IndexFunc(a.args, func(word string) bool { return word == "install" || word == "upgrade" })
 	return cmd.Parent() != cmd.Root() && first >= 0 && a.args[first] == "upgrade"
-}
-
-// requireUpgradable fails if nothing is installed. Without this check, an upgrade with a wrong kubeconfig would install Liqo there.
-func (c *cluster) requireUpgradable(ctx context.Context) error {
-	id, where, err := installer.InstalledCluster(ctx, c, c.namespace)
-	switch {
-	case err != nil:
-		return err
-	case id == "":
-		return fmt.Errorf("there is nothing to upgrade: liqo is not installed in namespace %s of %s: install it with liqoctl install, or name the right kubeconfig", c.namespace, c.config.Host)
-	case where != c.namespace:
-		return fmt.Errorf("liqo is installed in namespace %s, not in %s: say so with --namespace", where, c.namespace)
-	}
-	return nil
 }
 
 // withTag returns the values with the tag of the images. The tag is the version of the chart, unless the values have one. Helm needs the

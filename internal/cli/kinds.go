@@ -13,7 +13,6 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
 )
 
@@ -87,12 +86,7 @@ func (a *app) installedWithin(ctx context.Context) (c *cluster, within string, e
 		return nil, "", err
 	}
 	if within = *a.kubeconfig.Namespace; within != "" {
-		c.namespace = api.Namespace
-		_, where, err := installer.InstalledCluster(ctx, c, c.namespace)
-		if err != nil {
-			return nil, "", err
-		}
-		c.namespace = orDefault(where, c.namespace)
+		c.namespace, c.named = api.Namespace, false
 	}
 	return c, within, c.requireInstallation(ctx)
 }

@@ -110,9 +110,10 @@ func (a *app) explained(ctx context.Context, directory string, remotes []string)
 	return clusters, nil
 }
 
-// readExplained lists the objects of one cluster and derives the facts for an explanation from them.
+// readExplained lists the objects of one cluster and derives the facts for an explanation from them. An empty namespace means the one in which
+// the installation is found.
 func readExplained(id, liqoNamespace string, read func(client.ObjectList) error) (explainedCluster, error) {
-	c := explainedCluster{objects: network.Objects{LiqoNamespace: orDefault(liqoNamespace, api.Namespace)}}
+	c := explainedCluster{}
 	var (
 		nodes          corev1.NodeList
 		pods           corev1.PodList
@@ -133,6 +134,7 @@ func readExplained(id, liqoNamespace string, read func(client.ObjectList) error)
 	}
 	c.maps = maps.Items
 	o := &c.objects
+	o.LiqoNamespace = orDefault(liqoNamespace, installationOf(networks.Items))
 	o.Pods = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.HostNetwork })
 	o.Nodes, o.Networks, o.IPs, o.Configurations = nodes.Items, networks.Items, ips.Items, configurations.Items
 	o.GatewayServers, o.GatewayClients, o.Connections, o.PublicKeys = servers.Items, clients.Items, connections.Items, keys.Items
@@ -141,6 +143,16 @@ func readExplained(id, liqoNamespace string, read func(client.ObjectList) error)
 	c.Facts, c.Problems = network.Gather(o)
 	c.Active = activeGateways(o.Pods)
 	return c, nil
+}
+
+// installationOf returns the namespace of the installation: that of the Networks with the cluster's own ranges.
+func installationOf(networks []ipamv1alpha1.Network) string {
+	for i := range networks {
+		if networks[i].Labels[ipamv1alpha1.LabelNetworkType] != "" {
+			return networks[i].Namespace
+		}
+	}
+	return api.Namespace
 }
 
 // agentOptions reads the options of the network agents from the arguments of their DaemonSets.

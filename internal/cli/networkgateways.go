@@ -51,6 +51,13 @@ func (e *end) ensureServer(ctx context.Context, o *networkOptions) error {
 			}
 		}
 	}
+	var kind corev1.ServiceType
+	if !existed {
+		var err error
+		if kind, err = o.server.choose(ctx, e.cluster, template); err != nil {
+			return err
+		}
+	}
 	var notes []string
 	_, err := e.ensure(ctx, object, func() error {
 		if object.DeletionTimestamp != nil {
@@ -58,7 +65,7 @@ func (e *end) ensureServer(ctx context.Context, o *networkOptions) error {
 		}
 		notes = nil
 		if existed = object.ResourceVersion != ""; !existed {
-			o.server.fill(object, template, e.peer, o.mtu)
+			o.server.fill(object, template, kind, e.peer, o.mtu)
 			return nil
 		}
 		to := &object.Spec.Endpoint
@@ -94,8 +101,8 @@ func (e *end) ensureServer(ctx context.Context, o *networkOptions) error {
 
 // templateExists fails if the template does not exist. It checks only Liqo's own kinds of templates.
 func (e *end) templateExists(ctx context.Context, template client.Object, reference corev1.ObjectReference, resource string) error {
-	if reference.APIVersion != networkingv1beta1.GroupVersion.String() || !strings.HasPrefix(reference.Kind, "WgGateway") {
-		return nil // a custom kind of template
+	if !ownTemplate(reference) {
+		return nil
 	}
 	err := e.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, template)
 	if absent(err) {
@@ -150,7 +157,17 @@ func (c *cluster) serverEndpoint(ctx context.Context, server *networkingv1beta1.
 		return nil, err
 	}
 	step.Done("GatewayServer %s is reached at %s", server.Name, endpointText(server.Status.Endpoint))
+	c.tellNodePort(ctx, server)
 	return server.Status.Endpoint, nil
+}
+
+// tellNodePort warns if a GatewayServer is reached by the node port of its Service because nothing gave its load balancer an address.
+func (c *cluster) tellNodePort(ctx context.Context, server *networkingv1beta1.GatewayServer) {
+	service := &corev1.Service{}
+	key := client.ObjectKey{Namespace: server.Namespace, Name: networkingv1beta1.GatewayChild(server.Name)}
+	if c.Get(ctx, key, service) == nil && service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 0 {
+		c.Warn("Service %s got no load balancer, so its node port is used. Type NodePort does not wait for one: --gw-server-service-type NodePort, or for all new gateways liqoctl install --service-type NodePort", key)
+	}
 }
 
 // stale reports whether the status of a GatewayServer is from an older generation of its spec.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,6 +52,9 @@ func (c *cluster) requestNetwork(ctx context.Context, namespace, provider string
 		setLabel(request, api.LabelRemoteClusterID, provider)
 		if request.ResourceVersion == "" {
 			request.Spec.Server = networkingv1beta1.ServerLocation(o.location)
+			if o.location == locationConsumer {
+				request.Spec.ServiceType = corev1.ServiceType(o.network.server.serviceType)
+			}
 		}
 		return nil
 	})

@@ -79,8 +79,8 @@ func (a *app) peerCommand() *cobra.Command {
 		Long: "Peer the local cluster, the consumer, with the remote one, the provider: connect their networks, authenticate, ask for\n" +
 			"resources, and wait until they are a Ready node of the local cluster and the peering is healthy. Running it again goes on\n" +
 			"where it stopped.\n\n" +
-			"With NAME and no remote kubeconfig, the provider is a cluster that uses this one in-band: with peer --in-band --invite it left an\n" +
-			"invitation here to use its resources too, through the same tunnel.\n\n" +
+			"With NAME and no remote kubeconfig, the provider is a cluster that uses this one, and left an invitation here to use its resources\n" +
+			"too: by peer out-of-band --invite, or by peer --in-band --invite, which leads through the same tunnel.\n\n" +
 			"With --networking-disabled, or where a cluster was installed without networking, offloaded pods run, but reach the pods and\n" +
 			"services of the local cluster only where the infrastructure routes them.",
 		Example: example(`
@@ -90,7 +90,7 @@ func (a *app) peerCommand() *cobra.Command {
 			%[1]s peer --remote-kubeconfig milan.yaml --gw-server-service-type NodePort --in-band
 			# Two contexts of one kubeconfig, and amounts of one's own
 			%[1]s peer --context rome --remote-context milan --cpu 8 --memory 32Gi
-			# The other way round: on milan, which rome uses in-band and has invited (peer --in-band --invite)
+			# The other way round: on milan, which rome uses and has invited (peer out-of-band --invite, or peer --in-band --invite)
 			%[1]s peer rome
 			# Only authenticate, the resources are asked for later
 			%[1]s peer --remote-kubeconfig milan.yaml --create-resource-slice=false`),
@@ -170,7 +170,11 @@ func (p *pair) peer(ctx context.Context, o *peerOptions, resources corev1.Resour
 	var t *tunnel
 	var err error
 	if asks {
-		p.withoutEffect(&o.network, "gw-server-service-location")
+		except := []string{"gw-server-service-location"}
+		if o.location == locationConsumer {
+			except = append(except, connectServerFlags.serviceType)
+		}
+		p.withoutEffect(&o.network, except...)
 	} else if t, err = p.peerNetwork(ctx, o); err != nil {
 		return err
 	}

@@ -39,6 +39,9 @@ func (p *pair) inviteBack(ctx context.Context) error {
 
 func (p *pair) invite(ctx context.Context) error {
 	back := &pair{local: p.remote, remote: p.local}
+	if _, err := p.local.doorService(ctx); err != nil {
+		return err
+	}
 	address, err := back.throughTunnel(ctx, ipamv1alpha1.IPAuthentication, peering.DoorService, "the authentication service")
 	if err != nil {
 		return fmt.Errorf("%w; the authentication service is installed with auth.enabled=true", err)
@@ -112,6 +115,9 @@ func (a *app) peerInvited(ctx context.Context, name string, o *peerOptions) erro
 	if err := errors.Join(o.network.locate(o.location), o.network.validate()); err != nil {
 		return err
 	}
+	if err := o.checkRequest(); err != nil {
+		return err
+	}
 	c, err := a.installed(ctx)
 	if err != nil {
 		return err
@@ -144,14 +150,14 @@ func (c *cluster) acceptInvitation(ctx context.Context, namespace, provider stri
 		err := c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 		if apierrors.IsNotFound(err) {
 			return fmt.Errorf("cluster %s has not invited this one. Three ways to peer with it: give its kubeconfig with --remote-kubeconfig; "+
-				"or run liqoctl generate peer-command on %s, and here the command that it prints; or have %s invite this cluster, with liqoctl peer --in-band --invite", provider, provider, provider)
+				"or run liqoctl generate peer-command on %s, and here the command that it prints; or have %s invite this cluster, with --invite of liqoctl peer out-of-band or of liqoctl peer --in-band", provider, provider, provider)
 		}
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", c.name(secret), err)
 		}
 		token, err := peering.ParseToken(string(secret.Data[peering.InvitationTokenKey]))
 		if err == nil && time.Now().After(token.Expires) {
-			err = errors.New("it has expired; liqoctl peer in-band --invite, run in that cluster, makes another")
+			err = errors.New("it has expired; liqoctl generate peer-command, run in that cluster, prints a command for this one")
 		}
 		if err != nil {
 			return fmt.Errorf("the invitation of cluster %s, %s: %w", provider, c.name(secret), err)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,10 +22,16 @@ type peerCommandOptions struct {
 	onlyCommand, trusted bool
 	lifetime             time.Duration
 	consumer, url        string
+	// certificate is the path of the certificate that consumers see at the URL, if it is not that of the authentication service.
+	certificate string
 }
 
-// maxTokenLifetime is the maximum lifetime of a token. A token without an end would be a permanent password in the history of a shell.
-const maxTokenLifetime = 30 * 24 * time.Hour
+// maxTokenLifetime is the maximum lifetime of a token for any cluster, and maxNamedTokenLifetime of a token for one cluster, which may have to
+// wait in a repository until that cluster exists. A token without an end would be a permanent password in the history of a shell.
+const (
+	maxTokenLifetime      = 30 * 24 * time.Hour
+	maxNamedTokenLifetime = 365 * 24 * time.Hour
+)
 
 func (a *app) generatePeerCommandCommand() *cobra.Command {
 	var o peerCommandOptions
@@ -40,17 +47,16 @@ func (a *app) generatePeerCommandCommand() *cobra.Command {
 			%[1]s generate peer-command
 			# For the cluster rome and no other, within the next hour
 			%[1]s generate peer-command --consumer-cluster-id rome --token-lifetime 1h
+			# For the cluster rome, which gets the token from a repository and may not exist yet
+			%[1]s generate peer-command --consumer-cluster-id rome --token-lifetime 2160h
+			# The authentication service is behind a proxy that ends TLS, and shows this certificate
+			%[1]s generate peer-command --auth-url https://auth.milan.example.org --auth-certificate proxy.pem
 			# In a script that has access to both clusters
 			%[1]s generate peer-command --only-command --kubeconfig milan.yaml | KUBECONFIG=rome.yaml bash`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.lifetime <= 0 || o.lifetime > maxTokenLifetime {
-				return fmt.Errorf("--token-lifetime %s: want more than 0 and at most %s", o.lifetime, maxTokenLifetime)
-			}
-			if o.url != "" {
-				if err := peering.CheckDoorURL(o.url); err != nil {
-					return fmt.Errorf("--auth-url: %w", err)
-				}
+			if err := o.check(); err != nil {
+				return err
 			}
 			local, err := a.installed(cmd.Context())
 			if err != nil {
@@ -61,24 +67,66 @@ func (a *app) generatePeerCommandCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.BoolVar(&o.onlyCommand, "only-command", false, "Print only the command")
-	flags.DurationVar(&o.lifetime, "token-lifetime", 24*time.Hour, "Lifetime of the token")
+	flags.DurationVar(&o.lifetime, "token-lifetime", 24*time.Hour, "Lifetime of the token, at most 720h, or 8760h with --consumer-cluster-id")
 	flags.StringVar(&o.consumer, "consumer-cluster-id", "", "Cluster ID of the only cluster that may use the token (default: the first cluster that uses it)")
 	flags.StringVar(&o.url, "auth-url", "", "URL under which the consumer reaches the authentication service (default: address of its Service)")
-	flags.BoolVar(&o.trusted, "trusted-certificate", false, "The consumer already trusts the certificate of that URL, for example that of an Ingress")
+	flags.BoolVar(&o.trusted, "trusted-certificate", false, "The certificate of that URL is signed by a public authority, for example that of an Ingress")
+	flags.StringVar(&o.certificate, "auth-certificate", "", "File with the certificate (PEM) that the consumer sees at that URL, for example that of an Ingress: its key is the only one that is accepted")
+	command.MarkFlagsMutuallyExclusive("trusted-certificate", "auth-certificate")
 	a.addDryRun(flags)
 	return command
 }
 
+// check validates the flags.
+func (o *peerCommandOptions) check() error {
+	switch {
+	case o.consumer == "" && (o.lifetime <= 0 || o.lifetime > maxTokenLifetime):
+		return fmt.Errorf("--token-lifetime %s: want more than 0 and at most %s, or up to %s with --consumer-cluster-id", o.lifetime, maxTokenLifetime, maxNamedTokenLifetime)
+	case o.lifetime <= 0 || o.lifetime > maxNamedTokenLifetime:
+		return fmt.Errorf("--token-lifetime %s: want more than 0 and at most %s", o.lifetime, maxNamedTokenLifetime)
+	case o.certificate != "" && o.url == "":
+		return fmt.Errorf("--auth-certificate %s is for a certificate at another URL: give that one with --auth-url", o.certificate)
+	case o.url == "":
+		return nil
+	}
+	if err := peering.CheckDoorURL(o.url); err != nil {
+		return fmt.Errorf("--auth-url: %w", err)
+	}
+	return nil
+}
+
+// pin returns the pin of the certificate in the file. It is nil without a file.
+func (o *peerCommandOptions) pin() ([]byte, error) {
+	if o.certificate == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(o.certificate)
+	if err != nil {
+		return nil, fmt.Errorf("--auth-certificate: %w", err)
+	}
+	certificate, err := peering.Certificate(data)
+	if err != nil {
+		return nil, fmt.Errorf("--auth-certificate %s: %w", o.certificate, err)
+	}
+	return peering.PinOf(certificate), nil
+}
+
 func (c *cluster) printPeerCommand(ctx context.Context, o *peerCommandOptions) error {
+	pin, err := o.pin()
+	if err != nil {
+		return err
+	}
 	url := o.url
 	if url == "" {
-		var err error
-		if url, err = c.doorURL(ctx, o.onlyCommand); err != nil {
-			return err
-		}
+		url, err = c.doorURL(ctx, o.onlyCommand)
+	} else if !o.trusted && pin == nil {
+		_, err = c.doorService(ctx) // the token names its certificate, so it has to have one
 	}
-	token := peering.Token{Expires: time.Now().Add(o.lifetime), Consumer: o.consumer}
-	text, err := c.sealed(ctx, &token, !o.trusted)
+	if err != nil {
+		return err
+	}
+	token := peering.Token{Expires: time.Now().Add(o.lifetime), Consumer: o.consumer, Pin: pin}
+	text, err := c.sealed(ctx, &token, !o.trusted && pin == nil)
 	if err != nil || c.rehearses() {
 		return err // a dry run does not persist the secret, so its token would be useless
 	}
@@ -111,25 +159,34 @@ func (c *cluster) sealed(ctx context.Context, token *peering.Token, pinned bool)
 	return door.Issue(ctx, options, token)
 }
 
-// doorURL returns the URL at which consumers reach the authentication service.
-func (c *cluster) doorURL(ctx context.Context, silent bool) (string, error) {
-	var service corev1.Service
+// doorService returns the Service of the authentication service. It fails if consumers can't call it with TLS.
+func (c *cluster) doorService(ctx context.Context) (*corev1.Service, error) {
+	service := &corev1.Service{}
 	key := client.ObjectKey{Namespace: c.namespace, Name: peering.DoorService}
-	err := c.Get(ctx, key, &service)
+	err := c.Get(ctx, key, service)
 	if apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("there is no Service %s: this cluster is installed without the authentication service (auth.enabled=true installs it)", key)
+		return nil, fmt.Errorf("there is no Service %s: this cluster is installed without the authentication service (auth.enabled=true installs it)", key)
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading Service %s: %w", key, err)
+		return nil, fmt.Errorf("reading Service %s: %w", key, err)
+	}
+	return service, peering.CheckDoorTLS(service)
+}
+
+// doorURL returns the URL at which consumers reach the authentication service.
+func (c *cluster) doorURL(ctx context.Context, silent bool) (string, error) {
+	service, err := c.doorService(ctx)
+	if err != nil {
+		return "", err
 	}
 	var nodes corev1.NodeList
 	if err := c.List(ctx, &nodes); err != nil {
 		return "", fmt.Errorf("listing nodes: %w", err)
 	}
-	url, err := peering.DoorURL(&service, nodes.Items)
+	url, err := peering.DoorURL(service, nodes.Items)
 	if err == nil && !silent && service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 0 &&
 		service.Annotations[peering.AnnotationDoorAddress] == "" {
-		c.Warn("Service %s has no load balancer, or not yet: the command names a node of this cluster", key)
+		c.Warn("Service %s has no load balancer, or not yet: the command names a node of this cluster", client.ObjectKeyFromObject(service))
 	}
 	return url, err
 }

@@ -236,7 +236,8 @@ func (u *peeringUser) kubeconfig(ctx context.Context) (*clientcmdapi.Config, err
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters[u.consumer] = &clientcmdapi.Cluster{Server: info.Local.APIServerAddr, CertificateAuthorityData: []byte(root.Data["ca.crt"])}
-	config.Contexts[u.consumer] = &clientcmdapi.Context{Cluster: u.consumer, AuthInfo: u.user(), Namespace: u.namespace}
+	// liqoctl looks for the installation there: the user may not look everywhere.
+	config.Contexts[u.consumer] = &clientcmdapi.Context{Cluster: u.consumer, AuthInfo: u.user(), Namespace: u.cluster.namespace}
 	config.CurrentContext = u.consumer
 	return config, nil
 }

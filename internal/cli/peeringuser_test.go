@@ -175,7 +175,7 @@ func testPeeringUser(t *testing.T, c client.Client, liqoctl func(string) (int, s
 		}
 		cluster, user, current := config.Clusters["turin"], config.AuthInfos["turin-user"], config.Contexts[config.CurrentContext]
 		if cluster == nil || user == nil || current == nil || cluster.Server != "https://rome:6443" || string(cluster.CertificateAuthorityData) != "the CA" ||
-			current.Namespace != "tenant-of-turin" {
+			current.Namespace != "liqo" {
 			t.Fatalf("the kubeconfig is %s", out)
 		}
 		certificate, err := peering.Certificate(user.ClientCertificateData)

@@ -26,6 +26,8 @@ type invitation struct {
 	// name is the user's name for the provider. id is its cluster ID.
 	name, id   string
 	url, token string
+	// back is the URL of this cluster's own authentication service, to let the provider use this cluster too. It is empty without --invite.
+	back string
 }
 
 func (a *app) peerOutOfBandCommand() *cobra.Command {
@@ -37,7 +39,8 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 		Short:   "Peer with a provider by a token, without its kubeconfig",
 		Long: "Peer the local cluster, the consumer, with a provider whose administrator ran generate peer-command and handed the command over.\n" +
 			"The local cluster introduces itself to the provider's authentication service, to which the token opens the door, and gets an\n" +
-			"identity of its own there. NAME is what the virtual node is called.",
+			"identity of its own there. NAME is what the virtual node is called.\n\n" +
+			"With --invite the provider may use resources of the local cluster too: its administrator runs peer with the ID of this cluster.",
 		Example: example(`
 			# On the provider
 			%[1]s generate peer-command
@@ -50,11 +53,20 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 	flags.StringVar(&i.url, "auth-url", "", "URL of the provider's authentication service (required)")
 	flags.StringVar(&i.id, "cluster-id", "", "Cluster ID of the provider (required)")
 	flags.StringVar(&i.token, "auth-token", "", "Token from the administrator of the provider (required)")
+	flags.BoolVar(&o.auth.invite, "invite", false, fmt.Sprintf("Also let the provider use resources of the local cluster, for %d days, when its administrator runs peer NAME there", maxTokenLifetime/(24*time.Hour)))
 	required(command, "auth-url", "cluster-id", "auth-token")
+	command.PreRunE = func(cmd *cobra.Command, _ []string) error { // before cobra's own check, which does not know the source
+		if err := cmd.ValidateRequiredFlags(); err != nil {
+			return fmt.Errorf("%w: the administrator of the provider gets the whole command, with a token, from liqoctl generate peer-command, run on the provider", err)
+		}
+		return nil
+	}
 	o.add(flags)
 	a.addDryRun(flags)
 	flags.StringVar(&o.location, "gw-server-service-location", locationProvider, "Where the gateway server runs: Provider or Consumer")
 	oneOf(command, "gw-server-service-location", locationProvider, locationConsumer)
+	flags.StringVar(&o.network.server.serviceType, connectServerFlags.serviceType, "", "Type of the gateway server's Service if it runs in this cluster: LoadBalancer, NodePort or ClusterIP (default: that of the installation)")
+	oneOf(command, connectServerFlags.serviceType, serviceTypes...)
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
@@ -63,7 +75,7 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := oneOfThese("gw-server-service-location", o.location, locationProvider, locationConsumer); err != nil {
+		if err := o.checkRequest(); err != nil {
 			return err
 		}
 		resources, err := o.resources.list()
@@ -83,6 +95,25 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 		return local.peerOutOfBand(ctx, &i, &o, resources)
 	}
 	return command
+}
+
+// checkRequest validates the flags about the network that a NetworkRequest passes on.
+func (o *peerOptions) checkRequest() error {
+	if err := oneOfThese("gw-server-service-location", o.location, locationProvider, locationConsumer); err != nil {
+		return err
+	}
+	kind := o.network.server.serviceType
+	if kind == "" {
+		return nil
+	}
+	if err := oneOfThese(connectServerFlags.serviceType, kind, serviceTypes...); err != nil {
+		return err
+	}
+	if o.location != locationConsumer {
+		return fmt.Errorf("--%s %s is for a gateway server in this cluster (--gw-server-service-location Consumer): the provider decides how its own is reached, "+
+			"with liqoctl install --service-type", connectServerFlags.serviceType, kind)
+	}
+	return nil
 }
 
 // check validates the user's input and returns the parsed token.
@@ -106,6 +137,12 @@ func (i *invitation) check(now time.Time) (peering.Token, error) {
 }
 
 func (c *cluster) peerOutOfBand(ctx context.Context, i *invitation, o *peerOptions, resources corev1.ResourceList) error {
+	if o.auth.invite {
+		var err error
+		if i.back, err = c.doorURL(ctx, false); err != nil {
+			return fmt.Errorf("--invite: %w", err)
+		}
+	}
 	if o.createsNode() {
 		if err := c.checkNodeName(ctx, i.name, i.id, "give another NAME (liqoctl peer out-of-band NAME)"); err != nil {
 			return err
@@ -141,7 +178,12 @@ func (c *cluster) useProvider(ctx context.Context, namespace, provider, name str
 func (c *cluster) introduce(ctx context.Context, namespace string, i *invitation) error {
 	step := c.Start("Introducing this cluster to %s", i.id)
 	defer step.End()
-	if _, err := c.withoutRefusal(ctx, step, namespace, i.id); err != nil {
+	granted, err := c.withoutRefusal(ctx, step, namespace, i.id)
+	if err != nil {
+		return err
+	}
+	back, err := c.inviteThem(ctx, i, granted)
+	if err != nil {
 		return err
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
@@ -149,6 +191,9 @@ func (c *cluster) introduce(ctx context.Context, namespace string, i *invitation
 		setLabel(secret, peering.LabelInvitation, api.True)
 		setLabel(secret, api.LabelRemoteClusterID, i.id)
 		secret.Data = map[string][]byte{peering.InvitationURLKey: []byte(i.url), peering.InvitationTokenKey: []byte(strings.TrimSpace(i.token))}
+		if back != "" {
+			secret.Data[peering.InvitationBackURLKey], secret.Data[peering.InvitationBackTokenKey] = []byte(i.back), []byte(back)
+		}
 		return nil
 	}); err != nil {
 		return err
@@ -156,7 +201,24 @@ func (c *cluster) introduce(ctx context.Context, namespace string, i *invitation
 	if err := c.letIn(ctx, step, namespace, i.id); err != nil {
 		return err
 	}
+	if back != "" {
+		c.Did("Cluster %s may use resources of %s too, within %s: liqoctl peer %s, run there", i.id, c.id, maxTokenLifetime, c.id)
+	}
 	return kube.Delete(ctx, c, secret)
+}
+
+// inviteThem returns a token for the provider, which travels with the enrollment. It is empty if the user does not invite the provider, or if the
+// enrollment is over.
+func (c *cluster) inviteThem(ctx context.Context, i *invitation, granted bool) (string, error) {
+	switch {
+	case i.back == "":
+		return "", nil
+	case granted:
+		c.Warn("Cluster %s has admitted this cluster before, so no invitation goes there: run liqoctl generate peer-command --consumer-cluster-id %s here, and on %s the command that it prints",
+			i.id, i.id, i.id)
+		return "", nil
+	}
+	return c.sealed(ctx, &peering.Token{Expires: time.Now().Add(maxTokenLifetime), Consumer: i.id}, true)
 }
 
 // withoutRefusal reports whether the provider has granted the local cluster an identity. It deletes an Identity that is not granted,

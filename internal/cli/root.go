@@ -128,7 +128,7 @@ func (a *app) command() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.SortFlags = true
 	a.kubeconfig.AddFlags(flags)
-	flags.Lookup("namespace").Usage = "Namespace: that of the installation (liqo) where a command is about Liqo itself"
+	flags.Lookup("namespace").Usage = "Namespace: that of the installation where a command is about Liqo itself (default: found by itself; liqo for a new one)"
 	flags.BoolVar(&a.skipConfirm, "skip-confirm", false, "Do not ask for confirmation")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "Say more about what is done")
 	flags.StringToStringVar(&a.labels, "global-labels", nil, "Labels to put on every object created (key=value,...)")

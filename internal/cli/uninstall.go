@@ -49,7 +49,7 @@ func (a *app) uninstallCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := c.mine(cmd.Context()); err != nil {
+			if c.id, err = c.locate(cmd.Context()); err != nil {
 				return err
 			}
 			uses, err := c.uses(cmd.Context())
@@ -92,20 +92,6 @@ func (a *app) uninstallCommand() *cobra.Command {
 	command.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "Maximum time for the whole command")
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "Tell what would be removed, and remove nothing")
 	return command
-}
-
-// mine fails if Liqo is installed in another namespace, because a purge would remove objects of that installation. It stores the cluster
-// ID.
-func (c *cluster) mine(ctx context.Context) error {
-	id, where, err := installer.InstalledCluster(ctx, c, c.namespace)
-	if err != nil {
-		return err
-	}
-	if where != "" && where != c.namespace {
-		return fmt.Errorf("liqo is installed in namespace %s, not in %s: say so with %s", where, c.namespace, c.flag("namespace"))
-	}
-	c.id = id
-	return nil
 }
 
 // removable fails if there is no Helm release to remove. If Liqo is not installed at all, it allows a purge, which removes the remains of

@@ -94,6 +94,9 @@ func (a *app) serverVersion(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if _, err := c.locate(ctx); err != nil && !apierrors.IsForbidden(err) {
+		return "", err
+	}
 	server, err := c.installedVersion(ctx)
 	if err == nil && server == "" {
 		err = fmt.Errorf("%w in namespace %s of %s: install it (liqoctl install), or name the right kubeconfig", errNotInstalled, c.namespace, c.config.Host)

@@ -230,6 +230,9 @@ func TestValuesOfProviders(t *testing.T) {
 	}
 	ranges := map[string]any{"podCIDRs": []any{"10.244.0.0/16"}, "serviceCIDR": "10.96.0.0/12"}
 	service := func(kind string) map[string]any { return map[string]any{"service": map[string]any{"type": kind}} }
+	gateways := func(kind string) map[string]any {
+		return map[string]any{"gatewayTemplates": map[string]any{"server": service(kind)}}
+	}
 	address := map[string]any{"address": "https://rome.example.org:6443"}
 	for _, test := range []struct {
 		name   string
@@ -240,11 +243,16 @@ func TestValuesOfProviders(t *testing.T) {
 			map[string]any{"discovery": clusterID("amber-acorn", nil), "apiServer": address, "ipam": ranges}},
 		{"kind", func(r *Request, _ *Facts) { r.Provider = Kind },
 			map[string]any{"discovery": clusterID("amber-acorn", map[string]any{"liqo.io/provider": "kind"}), "ipam": ranges,
-				"auth": service("NodePort")}},
+				"auth": service("NodePort"), "networking": gateways("NodePort")}},
 		{"k3s", func(r *Request, f *Facts) { r.Provider, f.Network, r.ServiceType = K3s, NetworkFacts{}, "LoadBalancer" },
 			map[string]any{"discovery": clusterID("amber-acorn", map[string]any{"liqo.io/provider": "k3s"}), "apiServer": address,
 				"ipam": map[string]any{"podCIDRs": []any{K3sPodCIDR}, "serviceCIDR": K3sServiceCIDR},
-				"auth": service("LoadBalancer")}},
+				"auth": service("LoadBalancer"), "networking": gateways("LoadBalancer")}},
+		{"k3s, installed before with load balancers for the authentication service", func(r *Request, f *Facts) {
+			r.Provider, f.Network, f.Installed = K3s, NetworkFacts{}, map[string]any{"auth": service("LoadBalancer")}
+		}, map[string]any{"discovery": clusterID("amber-acorn", map[string]any{"liqo.io/provider": "k3s"}), "apiServer": address,
+			"ipam": map[string]any{"podCIDRs": []any{K3sPodCIDR}, "serviceCIDR": K3sServiceCIDR},
+			"auth": service("LoadBalancer"), "networking": gateways("NodePort")}},
 		{"openshift", func(r *Request, _ *Facts) { r.Provider = OpenShift },
 			map[string]any{"discovery": clusterID("amber-acorn", map[string]any{"liqo.io/provider": "openshift"}), "apiServer": address, "ipam": ranges,
 				"openshiftConfig": map[string]any{"enabled": true}}},
@@ -255,6 +263,10 @@ func TestValuesOfProviders(t *testing.T) {
 		}, map[string]any{"discovery": clusterID("rome-1", map[string]any{"liqo.io/provider": "aks", "topology.kubernetes.io/region": "westeurope", "a": "b"}),
 			"apiServer": map[string]any{"address": "https://rome.azmk8s.io:443"},
 			"ipam":      map[string]any{"podCIDRs": []any{"10.224.0.0/12"}, "serviceCIDR": "10.0.0.0/16", "reservedSubnets": []any{"10.240.0.0/16"}}}},
+		{"EKS, whose classic load balancers carry no UDP", func(r *Request, _ *Facts) { r.Provider = EKS },
+			map[string]any{"discovery": clusterID("amber-acorn", map[string]any{"liqo.io/provider": "eks"}), "apiServer": address, "ipam": ranges,
+				"networking": map[string]any{"gatewayTemplates": map[string]any{"server": map[string]any{"service": map[string]any{
+					"annotations": map[string]any{"service.beta.kubernetes.io/aws-load-balancer-type": "nlb"}}}}}}},
 		{"highly available, measured, and generous", func(r *Request, _ *Facts) {
 			r.Provider, r.HighlyAvailable, r.EnableMetrics, r.SharingPercentage = Generic, true, true, new(0)
 		}, map[string]any{"discovery": clusterID("amber-acorn", nil), "apiServer": address, "ipam": ranges, "metrics": map[string]any{"enabled": true},
@@ -267,6 +279,27 @@ func TestValuesOfProviders(t *testing.T) {
 		got, _ := Values(request, facts, 0)
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)
+		}
+	}
+}
+
+// TestHowPeersReachIt: an installation says by which type of Service peers reach it, and who chose that.
+func TestHowPeersReachIt(t *testing.T) {
+	before := func(auth string) map[string]any { return setting(auth, authServiceType...) }
+	for name, test := range map[string]struct {
+		change func(*Request, *Facts)
+		want   string
+	}{
+		"nothing chosen":   {func(*Request, *Facts) {}, "Reached by: LoadBalancer, from the default for kubeadm (--service-type)"},
+		"kind":             {func(r *Request, _ *Facts) { r.Provider = Kind }, "Reached by: NodePort, from the default for kind (--service-type)"},
+		"asked for":        {func(r *Request, _ *Facts) { r.ServiceType = "ClusterIP" }, "Reached by: ClusterIP, from " + asked + " (--service-type)"},
+		"installed before": {func(_ *Request, f *Facts) { f.Installed = before("NodePort") }, "Reached by: NodePort for the authentication service, LoadBalancer for new gateways, from " + has + " (--service-type)"},
+	} {
+		request, facts := good()
+		test.change(&request, &facts)
+		values, networks := Values(request, facts, 0)
+		if got := Summary(Parameters(request, facts, values, networks, "")); !strings.Contains(got, test.want) {
+			t.Errorf("%s: no %q in\n%s", name, test.want, got)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -40,7 +41,7 @@ func Parameters(request Request, facts Facts, values map[string]any, networks Ne
 	if address == "" {
 		address, source = "found by the controller manager among the endpoints of Service kubernetes", ""
 	}
-	out = append(out, Parameter{"API server", address, source, "--api-server-url"})
+	out = append(out, Parameter{"API server", address, source, "--api-server-url"}, reachedBy(request, facts, values))
 	if subnets := texts(values, "ipam", "reservedSubnets"); len(subnets) > 0 {
 		out = append(out, Parameter{"Reserved subnets", strings.Join(subnets, ", "), "", "--reserved-subnets"})
 	}
@@ -50,6 +51,20 @@ func Parameters(request Request, facts Facts, values map[string]any, networks Ne
 		}
 	}
 	return out
+}
+
+// reachedBy returns the parameter with the types of the Services that peers reach.
+func reachedBy(request Request, facts Facts, values map[string]any) Parameter {
+	auth := cmp.Or(text(values, authServiceType...), defaultServiceType)
+	gateways := cmp.Or(text(values, gatewayServiceType...), defaultServiceType)
+	shown := auth
+	if gateways != auth {
+		shown = fmt.Sprintf("%s for the authentication service, %s for new gateways", auth, gateways)
+	}
+	usual := cmp.Or(serviceType(Request{Provider: request.Provider}, Facts{}), defaultServiceType)
+	source := origin(auth, "the values given", told{request.ServiceType, asked}, told{text(facts.Installed, authServiceType...), has},
+		told{usual, "the default for " + string(request.Provider)})
+	return Parameter{"Reached by", shown, source, "--service-type"}
 }
 
 type told struct{ value, by string }

@@ -37,8 +37,8 @@ type Request struct {
 	SkipAPIServerCheck bool
 	// SharingPercentage is the percentage of the free resources that peers may use. nil means the default of the chart.
 	SharingPercentage *int
-	// ServiceType is the type of the Service of the authentication service. If it is empty, the provider's default applies, or else the
-	// default of the chart.
+	// ServiceType is the type of the Services of the authentication service and of new gateways. If it is empty, the type of the installation
+	// applies, or else the default of the provider, or else that of the chart.
 	ServiceType string
 	// HighlyAvailable runs two replicas of each component that must survive a failure.
 	HighlyAvailable bool
@@ -100,7 +100,9 @@ func Values(request Request, facts Facts, seed uint64) (map[string]any, Networks
 		setting(list(reserved(request, facts)), "ipam", "reservedSubnets"),
 		setting(mapping(request.GlobalLabels), "common", "globalLabels"),
 		setting(mapping(request.GlobalAnnotations), "common", "globalAnnotations"),
-		setting(serviceType(request), "auth", "service", "type"),
+		setting(serviceType(request, facts, authServiceType...), authServiceType...),
+		setting(serviceType(request, facts, gatewayServiceType...), gatewayServiceType...),
+		setting(udpBalancer(request, facts), udpBalancerOfAWS...),
 		setting(request.EnableMetrics, "metrics", "enabled"),
 		setting(request.Provider == OpenShift, "openshiftConfig", "enabled"),
 	)
@@ -157,12 +159,38 @@ func reserved(request Request, facts Facts) []string {
 	return facts.Cloud.ReservedSubnets
 }
 
-// serviceType returns the requested type, or else NodePort for clusters on a single machine: they have no load balancer implementation.
-func serviceType(request Request) string {
-	if request.ServiceType == "" && (request.Provider == Kind || request.Provider == K3s) {
+// defaultServiceType is the chart's default of authServiceType and gatewayServiceType.
+const defaultServiceType = "LoadBalancer"
+
+// The chart values with the types of the Services that peers reach.
+var (
+	authServiceType    = []string{"auth", "service", "type"}
+	gatewayServiceType = []string{"networking", "gatewayTemplates", "server", "service", "type"}
+)
+
+// serviceType returns the requested type, or else that of the installation, or NodePort for clusters on a single machine: usually, nothing
+// there gives a load balancer an address that other machines reach.
+func serviceType(request Request, facts Facts, value ...string) string {
+	switch {
+	case request.ServiceType != "":
+		return request.ServiceType
+	case text(facts.Installed, value...) != "":
+		return text(facts.Installed, value...)
+	case request.Provider == Kind, request.Provider == K3s:
 		return "NodePort"
 	}
-	return request.ServiceType
+	return ""
+}
+
+// udpBalancerOfAWS is the chart value with the annotation that chooses a kind of load balancer in AWS.
+var udpBalancerOfAWS = []string{"networking", "gatewayTemplates", "server", "service", "annotations", "service.beta.kubernetes.io/aws-load-balancer-type"}
+
+// udpBalancer returns the kind of load balancer of gateways in AWS, unless the installation has one: classic load balancers carry no UDP.
+func udpBalancer(request Request, facts Facts) string {
+	if request.Provider != EKS || at(facts.Installed, udpBalancerOfAWS...) != nil {
+		return ""
+	}
+	return "nlb"
 }
 
 // apiServer returns the requested URL, or else that of the installation, of the cloud, or of the kubeconfig. It ignores a kubeconfig URL

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -14,9 +13,6 @@ import (
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
-
-// otherNodes is the maximum number of nodes without a pod of the gateway in its endpoint. A peer tries the addresses one after the other.
-const otherNodes = 5
 
 // OnePort reduces the endpoint of a server to a single port, in Port and NodePort. It returns an error for several ports, because a gateway
 // has one tunnel.
@@ -103,106 +99,6 @@ func onePort(field string, port int32, ports []int32) (int32, error) {
 		return 0, fmt.Errorf("%s: %d is no port", field, port)
 	}
 	return port, nil
-}
-
-// ServiceEndpoint returns the endpoint at which clients outside the cluster reach a server. If it is not known yet, endpoint is nil and
-// wait describes what is missing.
-func ServiceEndpoint(service *corev1.Service, nodes []corev1.Node, pods []corev1.Pod) (endpoint *networkingv1beta1.Endpoint, wait string) {
-	name := fmt.Sprintf("Service %s/%s", service.Namespace, service.Name)
-	if len(service.Spec.Ports) == 0 {
-		return nil, "waiting for a port of " + name
-	}
-	port := service.Spec.Ports[0]
-	endpoint = &networkingv1beta1.Endpoint{Port: port.Port, Protocol: port.Protocol}
-	switch service.Spec.Type {
-	case corev1.ServiceTypeLoadBalancer:
-		for _, ingress := range service.Status.LoadBalancer.Ingress {
-			if address := cmp.Or(ingress.IP, ingress.Hostname); address != "" {
-				endpoint.Addresses = append(endpoint.Addresses, address)
-			}
-		}
-		wait = fmt.Sprintf("waiting for the load balancer of %s, port %d/%s, to get an address: does this cluster have load balancers? "+
-			"spec.endpoint.serviceType NodePort needs none", name, port.Port, port.Protocol)
-	case corev1.ServiceTypeNodePort:
-		endpoint.Port = port.NodePort
-		endpoint.Addresses = nodeAddresses(nodes, pods)
-		if port.NodePort == 0 {
-			endpoint.Addresses = nil
-		}
-		wait = fmt.Sprintf("waiting for the node port of %s, and for nodes with an address", name)
-	default:
-		if service.Spec.ClusterIP != "" && service.Spec.ClusterIP != corev1.ClusterIPNone {
-			endpoint.Addresses = []string{service.Spec.ClusterIP}
-		}
-		wait = "waiting for the ClusterIP of " + name
-	}
-	if len(endpoint.Addresses) == 0 {
-		return nil, wait
-	}
-	return endpoint, ""
-}
-
-// nodeAddresses returns the addresses of the nodes that run the pods, then of at most otherNodes others. It leaves out nodes that are not
-// ready, unless no node is ready.
-func nodeAddresses(nodes []corev1.Node, pods []corev1.Pod) []string {
-	rank := func(n *corev1.Node) int {
-		switch {
-		case slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name && podReady(&p) }):
-			return 0
-		case slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name && p.DeletionTimestamp.IsZero() }):
-			return 1
-		default:
-			return 2
-		}
-	}
-	sorted := slices.Clone(nodes)
-	if ready := slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return !nodeReady(&n) }); len(ready) > 0 {
-		sorted = ready
-	}
-	slices.SortFunc(sorted, func(a, b corev1.Node) int {
-		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(a.Name, b.Name))
-	})
-	var addresses []string
-	others := 0
-	for i := range sorted {
-		if rank(&sorted[i]) == 2 {
-			if others == otherNodes {
-				break
-			}
-			others++
-		}
-		for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
-			if address, ok := nodeAddress(&sorted[i], kind); ok && !slices.Contains(addresses, address) {
-				addresses = append(addresses, address)
-			}
-		}
-	}
-	return addresses
-}
-
-// nodeAddress returns the first IPv4 address of a type.
-func nodeAddress(node *corev1.Node, kind corev1.NodeAddressType) (string, bool) {
-	for _, address := range node.Status.Addresses {
-		if address.Type != kind {
-			continue
-		}
-		if ip, err := netip.ParseAddr(address.Address); err == nil && ip.Is4() {
-			return ip.String(), true
-		}
-	}
-	return "", false
-}
-
-func nodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-func podReady(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp.IsZero() && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // ActivePod returns the address and node of the active pod of a gateway. It prefers the pod labelled as active, then the present one, then

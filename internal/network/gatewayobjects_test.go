@@ -2,7 +2,6 @@ package network
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -267,54 +266,6 @@ func conditionStatus(ok bool) corev1.ConditionStatus {
 		return corev1.ConditionTrue
 	}
 	return corev1.ConditionFalse
-}
-
-func TestServiceEndpoint(t *testing.T) {
-	nodes := []corev1.Node{testNode("z", true, "192.0.2.26", "198.51.100.26"), testNode("down", false, "192.0.2.99"), testNode("v6", true, "2001:db8::1")}
-	for i := range 7 {
-		nodes = append(nodes, testNode(fmt.Sprintf("n%d", i), true, fmt.Sprintf("192.0.2.%d", i)))
-	}
-	pods := []corev1.Pod{testPod("a", "n6", "10.0.0.1", false), testPod("b", "z", "10.0.0.2", true)}
-	service := func(kind corev1.ServiceType, nodePort int32, clusterIP string, ingress ...corev1.LoadBalancerIngress) *corev1.Service {
-		s := &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "t", Name: "gw-milan"},
-			Spec:       corev1.ServiceSpec{Type: kind, ClusterIP: clusterIP, Ports: []corev1.ServicePort{{Port: 51840, NodePort: nodePort, Protocol: corev1.ProtocolUDP}}},
-		}
-		s.Status.LoadBalancer.Ingress = ingress
-		return s
-	}
-	for name, c := range map[string]struct {
-		service *corev1.Service
-		port    int32
-		want    []string
-		wait    string
-	}{
-		"node port: nodes of the pods first, then five others": {
-			service(corev1.ServiceTypeNodePort, 30500, "10.96.0.7"), 30500,
-			[]string{"192.0.2.26", "198.51.100.26", "192.0.2.6", "192.0.2.0", "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"}, "",
-		},
-		"node port not given yet": {service(corev1.ServiceTypeNodePort, 0, "10.96.0.7"), 0, nil, "waiting for the node port of Service t/gw-milan"},
-		"cluster IP":              {service(corev1.ServiceTypeClusterIP, 0, "10.96.0.7"), 51840, []string{"10.96.0.7"}, ""},
-		"no cluster IP":           {service(corev1.ServiceTypeClusterIP, 0, ""), 0, nil, "waiting for the ClusterIP"},
-		"load balancer": {
-			service(corev1.ServiceTypeLoadBalancer, 30500, "10.96.0.7", corev1.LoadBalancerIngress{IP: "203.0.113.5"}, corev1.LoadBalancerIngress{Hostname: "lb.example"}),
-			51840, []string{"203.0.113.5", "lb.example"}, "",
-		},
-		"no load balancer": {service(corev1.ServiceTypeLoadBalancer, 30500, "10.96.0.7"), 0, nil, "port 51840/UDP, to get an address"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e, wait := ServiceEndpoint(c.service, nodes, pods)
-			if c.wait != "" {
-				if e != nil || !strings.Contains(wait, c.wait) {
-					t.Fatalf("%+v, %q", e, wait)
-				}
-				return
-			}
-			if diff := cmp.Diff(&networkingv1beta1.Endpoint{Addresses: c.want, Port: c.port, Protocol: corev1.ProtocolUDP}, e); diff != "" || wait != "" {
-				t.Errorf("%q %s", wait, diff)
-			}
-		})
-	}
 }
 
 func TestActivePod(t *testing.T) {

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
+
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
 // TemplateData holds the values that the template of a gateway may use.
@@ -45,6 +48,11 @@ type Rendered struct {
 		Metadata TemplateMeta       `json:"metadata,omitempty"`
 		Spec     corev1.ServiceSpec `json:"spec,omitempty"`
 	} `json:"service,omitempty"`
+}
+
+// NewServiceType returns the type of the Service of a new GatewayServer of a template if the user names none.
+func NewServiceType(template *networkingv1beta1.WgGatewayServerTemplate) corev1.ServiceType {
+	return cmp.Or(template.Spec.ServiceType, corev1.ServiceTypeLoadBalancer)
 }
 
 // renderedParts returns the keys of the template's spec that Render uses. It ignores others.

@@ -69,8 +69,8 @@ func CheckFacts(facts *networkingv1beta1.NetworkFacts) error {
 	if n := len(facts.PublicKey); n != 0 && n != KeyLength {
 		return fmt.Errorf("its key has %d bytes, want %d", n, KeyLength)
 	}
-	if e := facts.Endpoint; e != nil && (len(e.Addresses) == 0 || len(e.Addresses) > 8) {
-		return fmt.Errorf("its gateway has %d addresses, want 1 to 8", len(e.Addresses))
+	if e := facts.Endpoint; e != nil && (len(e.Addresses) == 0 || len(e.Addresses) > maxDialed) {
+		return fmt.Errorf("its gateway has %d addresses, want 1 to %d", len(e.Addresses), maxDialed)
 	} else if e != nil {
 		for _, text := range e.Addresses {
 			if a, ok := LiteralAddress(text); ok && !dialable(a) {

@@ -1,7 +1,6 @@
 package peering
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
@@ -10,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +34,18 @@ const (
 	AnnotationDoorAddress = "liqo.io/override-address"
 	AnnotationDoorPort    = "liqo.io/override-port"
 )
+
+// DoorPlainPort is the name of the port of DoorService if the authentication service serves HTTP without TLS, for a proxy that ends TLS.
+const DoorPlainPort = "http"
+
+// CheckDoorTLS returns an error if consumers can't call the authentication service by its Service, because it serves HTTP without TLS.
+func CheckDoorTLS(service *corev1.Service) error {
+	if len(service.Spec.Ports) > 0 && service.Spec.Ports[0].Name == DoorPlainPort {
+		return fmt.Errorf("the authentication service of Service %s/%s serves no TLS (value auth.tls=false), so consumers reach it only through a proxy that does: "+
+			"give the URL of the proxy with --auth-url, and --trusted-certificate or --auth-certificate", service.Namespace, service.Name)
+	}
+	return nil
+}
 
 // Paths of the authentication service. Requests and responses are JSON.
 const (
@@ -79,6 +89,8 @@ type Application struct {
 	CSR       []byte  `json:"csr"`
 	Signature []byte  `json:"signature"`
 	ProxyURL  *string `json:"proxyURL,omitempty"`
+	// Invitation lets the provider use the consumer too. It is optional.
+	Invitation *Invitation `json:"invitation,omitempty"`
 }
 
 // Admission is the provider's response to an Application. It carries what goes into the consumer's Identity.
@@ -182,7 +194,7 @@ const httpsPort = 443
 
 // DoorURL returns the URL at which consumers reach the authentication service behind a Service. It takes the first of these sources that
 // exists: the annotations of the Service, the address of its load balancer, the address of a node (external before internal) with the
-// Service's node port. It tries nodes in the order of their names, so that the result is stable.
+// Service's node port. It prefers ready nodes, in the order of their names, so that the result is stable.
 func DoorURL(service *corev1.Service, nodes []corev1.Node) (string, error) {
 	name := service.Namespace + "/" + service.Name
 	if len(service.Spec.Ports) == 0 {
@@ -225,13 +237,10 @@ func doorHost(service *corev1.Service, nodes []corev1.Node) (host string, port i
 	if first.NodePort == 0 {
 		return "", 0
 	}
-	sorted := slices.SortedFunc(slices.Values(nodes), func(a, b corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	reached := api.ReachedNodes(nodes)
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeExternalIP, corev1.NodeInternalIP} {
-		for i := range sorted {
-			if sorted[i].Labels[api.LabelType] == api.TypeVirtualNode {
-				continue
-			}
-			for _, address := range sorted[i].Status.Addresses {
+		for i := range reached {
+			for _, address := range reached[i].Status.Addresses {
 				if address.Type == kind {
 					return address.Address, first.NodePort
 				}

@@ -133,6 +133,10 @@ func TestDoorURLs(t *testing.T) {
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: kind, Address: address}}
 		return n
 	}
+	ready := func(n corev1.Node, status corev1.ConditionStatus) corev1.Node {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+		return n
+	}
 	inside := []corev1.Node{node("b", corev1.NodeInternalIP, "10.0.0.2", false), node("a", corev1.NodeInternalIP, "10.0.0.1", false), node("0", corev1.NodeInternalIP, "10.0.0.9", true)}
 	ingress := func(ip, hostname string) func(*corev1.Service) {
 		return func(s *corev1.Service) {
@@ -150,8 +154,11 @@ func TestDoorURLs(t *testing.T) {
 		"one of IPv6":            {change: ingress("2001:db8::7", ""), want: "https://[2001:db8::7]"},
 		"none yet":               {change: func(*corev1.Service) {}, nodes: inside, want: "https://10.0.0.1:30443"},
 		"a node with an outside": {change: func(*corev1.Service) {}, nodes: append(inside, node("z", corev1.NodeExternalIP, "198.51.100.9", false)), want: "https://198.51.100.9:30443"},
-		"another port":           {change: func(s *corev1.Service) { ingress("198.51.100.7", "")(s); s.Spec.Ports[0].Port = 8443 }, want: "https://198.51.100.7:8443"},
-		"an address by hand":     {change: func(s *corev1.Service) { s.Annotations[AnnotationDoorAddress] = "auth.example.org" }, want: "https://auth.example.org"},
+		"a node that is down": {change: func(*corev1.Service) {}, nodes: []corev1.Node{
+			ready(node("a", corev1.NodeExternalIP, "198.51.100.9", false), corev1.ConditionUnknown), ready(node("b", corev1.NodeInternalIP, "10.0.0.2", false), corev1.ConditionTrue),
+		}, want: "https://10.0.0.2:30443"},
+		"another port":       {change: func(s *corev1.Service) { ingress("198.51.100.7", "")(s); s.Spec.Ports[0].Port = 8443 }, want: "https://198.51.100.7:8443"},
+		"an address by hand": {change: func(s *corev1.Service) { s.Annotations[AnnotationDoorAddress] = "auth.example.org" }, want: "https://auth.example.org"},
 		"and a port": {change: func(s *corev1.Service) {
 			s.Annotations[AnnotationDoorAddress], s.Annotations[AnnotationDoorPort] = "auth.example.org", "8443"
 		}, want: "https://auth.example.org:8443"},
@@ -202,5 +209,18 @@ func TestATokenForAnyClusterProvesNoName(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), "--consumer-cluster-id milan") {
 			t.Errorf("%s: the error names no cure: %v", name, err)
 		}
+	}
+}
+
+// TestDoorWithoutTLS: consumers do not call a service that serves no TLS, and the error says what does.
+func TestDoorWithoutTLS(t *testing.T) {
+	for port, want := range map[string]string{"https": "", "": "", "http": "--auth-url, and --trusted-certificate or --auth-certificate"} {
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: DoorService}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: port}}}}
+		if err := CheckDoorTLS(service); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("port %q: %v, want %q", port, err, want)
+		}
+	}
+	if err := CheckDoorTLS(&corev1.Service{}); err != nil {
+		t.Error(err)
 	}
 }

@@ -20,6 +20,8 @@ type NetworkFacts struct {
 	Servers        []networkingv1beta1.GatewayServer
 	Clients        []networkingv1beta1.GatewayClient
 	Connections    []networkingv1beta1.Connection
+	// Requests are those by which the two clusters make the other objects.
+	Requests []networkingv1beta1.NetworkRequest
 	// Silence is the time without a report after which the tunnel of a connected gateway counts as lost.
 	Silence time.Duration
 }
@@ -59,7 +61,7 @@ func networking(f *NetworkFacts, previous *corev1beta1.Module, now metav1.Time) 
 		Type: corev1beta1.NetworkGatewayPresence, Status: corev1beta1.StatusReady, Reason: "GatewayPresence", Message: fmt.Sprintf("%d present", gateways),
 	}
 	if gateways == 0 {
-		presence.Status, presence.Reason, presence.Message = corev1beta1.StatusNotReady, "GatewayMissing", "waiting for a GatewayServer or GatewayClient"
+		presence.Status, presence.Reason, presence.Message = corev1beta1.StatusNotReady, "GatewayMissing", "waiting for a GatewayServer or GatewayClient"+waitsFor(f.Requests)
 	}
 	conditions := []corev1beta1.Condition{configured(f.Configurations), presence}
 	servers := make([]metav1.Condition, 0, len(f.Servers))
@@ -77,6 +79,17 @@ func networking(f *NetworkFacts, previous *corev1beta1.Module, now metav1.Time) 
 		conditions = append(conditions, gatewayState(corev1beta1.NetworkGatewayClientStatus, clients))
 	}
 	return corev1beta1.Module{Enabled: true, Conditions: append(conditions, connected(f, previous, now))}
+}
+
+// waitsFor returns what a NetworkRequest waits for, as a suffix: the other cluster may know what is missing there.
+func waitsFor(all []networkingv1beta1.NetworkRequest) string {
+	for i := range all {
+		ready := meta.FindStatusCondition(all[i].Status.Conditions, "Ready")
+		if ready != nil && ready.Status != metav1.ConditionTrue && ready.Message != "" {
+			return "; NetworkRequest " + all[i].Name + ": " + ready.Message
+		}
+	}
+	return ""
 }
 
 // configured returns whether every Configuration has its address ranges mapped in this cluster.

@@ -44,6 +44,9 @@ func TestNetworkOfAForeignCluster(t *testing.T) {
 	}
 	told := connection(networkingv1beta1.ConnectionError, "", 0)
 	told.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Message: "no answer from 192.0.2.1:30500/UDP for 5s"}}
+	asked := networkingv1beta1.NetworkRequest{}
+	asked.Name = "milan"
+	asked.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Message: "waiting for the gateway of cluster milan to have an address (NodePort needs none)"}}
 	type facts = NetworkFacts
 	for name, c := range map[string]struct {
 		facts NetworkFacts
@@ -54,6 +57,11 @@ func TestNetworkOfAForeignCluster(t *testing.T) {
 		"a configuration": {facts{Configurations: []networkingv1beta1.Configuration{conf}},
 			"NetworkConfigurationStatus=Ready (NetworkConfigurationPresence: the address ranges are configured)\n" +
 				"NetworkGatewayPresence=NotReady (GatewayMissing: waiting for a GatewayServer or GatewayClient)\n" +
+				"NetworkConnectionStatus=NotReady (ConnectionMissing: no gateway reports yet)\n"},
+		"a request that waits": {facts{Configurations: []networkingv1beta1.Configuration{conf}, Requests: []networkingv1beta1.NetworkRequest{{}, asked}},
+			"NetworkConfigurationStatus=Ready (NetworkConfigurationPresence: the address ranges are configured)\n" +
+				"NetworkGatewayPresence=NotReady (GatewayMissing: waiting for a GatewayServer or GatewayClient; NetworkRequest milan: " +
+				"waiting for the gateway of cluster milan to have an address (NodePort needs none))\n" +
 				"NetworkConnectionStatus=NotReady (ConnectionMissing: no gateway reports yet)\n"},
 		"a configuration that changed": {facts{Configurations: []networkingv1beta1.Configuration{behind}},
 			"NetworkConfigurationStatus=NotReady (WaitingForNetworks: waiting for the ranges of Configuration milan)\n" +

@@ -49,6 +49,8 @@ type Share struct {
 	Resources corev1.ResourceList
 	// Cut is a message that says which requests are not granted in full, and why; empty when all are.
 	Cut string
+	// Platform are the labels with the architecture and the operating system of this cluster's nodes.
+	Platform map[string]string
 	// Refused is why the ResourceSlice gets nothing at all, whatever its class; empty when it is not refused.
 	Refused string
 }
@@ -76,8 +78,9 @@ func Shares(policy SharingPolicy, facts SharingFacts) map[types.NamespacedName]S
 	for _, name := range d.names() {
 		d.divide(name)
 	}
+	nodes := platformOf(facts.Nodes)
 	for _, c := range claims {
-		shares[c.key] = Share{Resources: c.share, Cut: c.explain(policy)}
+		shares[c.key] = Share{Resources: c.share, Cut: c.explain(policy), Platform: nodes.labels(c.labels)}
 	}
 	return shares
 }
@@ -92,8 +95,9 @@ type claim struct {
 	// that every pod needs. If all is set, it requests every unnamed resource, devices included.
 	asked      corev1.ResourceList
 	exact, all bool
-	// granted is what the ResourceSlice was granted before.
+	// granted is what the ResourceSlice was granted before, and labels are the labels of its virtual node.
 	granted corev1.ResourceList
+	labels  map[string]string
 
 	used  map[corev1.ResourceName]int64
 	share corev1.ResourceList
@@ -143,7 +147,7 @@ func claimOf(policy SharingPolicy, slice *authv1beta1.ResourceSlice, tenant *aut
 		return nil
 	}
 	c := &claim{
-		consumer: tenant.Spec.ClusterID, granted: slice.Status.Resources,
+		consumer: tenant.Spec.ClusterID, granted: slice.Status.Resources, labels: slice.Status.NodeLabels,
 		creator: offloadingv1beta1.CreatorLabel(ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID).User),
 	}
 	if cordoned(slice, grants) {

@@ -102,7 +102,7 @@ func DecideResources(slice *authv1beta1.ResourceSlice, grants Grants, offer Offe
 		accept(status, message, now)
 	default:
 		status.Resources = share.Resources
-		status.NodeLabels = maps.Clone(offer.NodeLabels)
+		status.NodeLabels = grantedLabels(share, offer)
 		status.StorageClasses = slices.Clone(offer.StorageClasses)
 		status.IngressClasses = slices.Clone(offer.IngressClasses)
 		status.LoadBalancerClasses = slices.Clone(offer.LoadBalancerClasses)
@@ -112,6 +112,17 @@ func DecideResources(slice *authv1beta1.ResourceSlice, grants Grants, offer Offe
 		}
 		accept(status, message, now)
 	}
+}
+
+// grantedLabels returns the labels of a virtual node of this cluster: its platform, and the labels that its administrator chose.
+func grantedLabels(share Share, offer Offer) map[string]string {
+	labels := make(map[string]string, len(share.Platform)+len(offer.NodeLabels))
+	maps.Copy(labels, share.Platform)
+	maps.Copy(labels, offer.NodeLabels)
+	if len(labels) == 0 {
+		return nil
+	}
+	return labels
 }
 
 func deny(status *authv1beta1.ResourceSliceStatus, reason, message string, now metav1.Time) {

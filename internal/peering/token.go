@@ -44,7 +44,7 @@ var (
 	ErrTokenForged  = errors.New("the token is not known here: it was made by another cluster, or the provider has replaced its Secret since")
 	ErrTokenExpired = errors.New("the token has expired: ask the provider's administrator for another command (liqoctl generate peer-command)")
 	ErrTokenSpent   = errors.New("a peering of this cluster has ended since the token was made, and a token admits one peering only: " +
-		"ask the provider's administrator for another command (liqoctl generate peer-command), or for another invitation if this token is from one (liqoctl peer in-band --invite)")
+		"ask the provider's administrator for another command (liqoctl generate peer-command), or for another invitation if this token is from one (--invite of liqoctl peer in-band or out-of-band)")
 	ErrTokenTaken = errors.New("the token was made for another cluster, or another one has used it: ask the provider's administrator for another command (liqoctl generate peer-command)")
 )
 

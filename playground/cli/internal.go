@@ -61,18 +61,20 @@ func cloudController() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cloud-controller", Short: "Give load balancers their addresses and claims their volumes", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			prefix, err := netip.ParsePrefix(pool)
-			if err != nil {
-				return fmt.Errorf("reading --address-pool: %w", err)
+			if pool != "" {
+				prefix, err := netip.ParsePrefix(pool)
+				if err != nil {
+					return fmt.Errorf("reading --address-pool: %w", err)
+				}
+				config.AddressPool = []netip.Prefix{prefix}
 			}
-			config.AddressPool = []netip.Prefix{prefix}
 			return cloud.Run(cmd.Context(), config)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&config.Kubeconfig, "kubeconfig", "", "kubeconfig of an administrator")
 	flags.StringVar(&config.ClusterName, "cluster-name", "", "for the log")
-	flags.StringVar(&pool, "address-pool", "", "network the addresses are from")
+	flags.StringVar(&pool, "address-pool", "", "network the addresses are from; without one, load balancers have no address")
 	flags.StringVar(&config.VolumeRoot, "volume-root", "", "folder of the volumes, the same on all nodes")
 	return cmd
 }

@@ -92,6 +92,7 @@ A creation that was cut short is carried on by the same command.`,
 	flags.IntVar(&want.FakeNodes, "fake-nodes", 0, "with --control-plane-only: number of make-believe nodes, whose pods are Ready at once")
 	flags.BoolVar(&want.MetricsServer, "metrics-server", false, "install metrics-server")
 	flags.BoolVar(&want.Audit, "audit", false, "log every write to the API server, without bodies, to audit.log in the node's log folder")
+	flags.BoolVar(&want.NoLoadBalancers, "no-load-balancers", false, "give Services of type LoadBalancer no address")
 	flags.StringVar(&want.PodSecurity, "pod-security", "", "level of Pod Security for namespaces that say nothing: baseline or restricted")
 	flags.DurationVar(&patience, "wait", 2*time.Minute, "how long it may take, not counting the building of programs")
 	flags.BoolVar(&ifNotExists, "if-not-exists", false, "it is no error if the cluster is there already and is healthy")

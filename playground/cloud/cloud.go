@@ -22,7 +22,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Config configures Run. ClusterName, AddressPool, and either Kubeconfig or RestConfig are required.
+// Config configures Run. ClusterName, and either Kubeconfig or RestConfig are required.
 type Config struct {
 	// Kubeconfig is the path of a kubeconfig file with cluster administrator rights.
 	Kubeconfig string
@@ -30,7 +30,7 @@ type Config struct {
 	RestConfig *rest.Config
 	// ClusterName is added to every log line.
 	ClusterName string
-	// AddressPool contains the addresses for Services. Nothing else may use them, especially no node. Run removes an address of the pool from
+	// AddressPool contains the addresses for Services. Without any, Run leaves load balancers alone. Nothing else may use them, especially no node. Run removes an address of the pool from
 	// Interface if no Service has it. The first and last address of an IPv4 prefix shorter than /31 are never assigned.
 	AddressPool []netip.Prefix
 	// Interface is the network interface that gets the addresses. Empty means "eth0".
@@ -56,7 +56,7 @@ func Run(ctx context.Context, config Config) error {
 	if config.ClusterName == "" {
 		return errors.New("starting the cloud: no cluster name")
 	}
-	if len(config.AddressPool) == 0 || slices.ContainsFunc(config.AddressPool, func(p netip.Prefix) bool { return !p.IsValid() }) {
+	if slices.ContainsFunc(config.AddressPool, func(p netip.Prefix) bool { return !p.IsValid() }) {
 		return fmt.Errorf("starting the cloud: address pool %v is not a list of prefixes", config.AddressPool)
 	}
 	if config.RestConfig == nil {
@@ -77,10 +77,18 @@ func Run(ctx context.Context, config Config) error {
 	// The provisioner library logs through klog.
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.FromSlogHandler(config.Logger.Handler())))
 	defer cancel()
-	failed := make(chan error, 2)
-	go func() { failed <- serveVolumes(ctx, client, config) }()
-	go func() { failed <- serveAddresses(ctx, client, config) }()
-	first := <-failed
-	cancel()
-	return errors.Join(first, <-failed)
+	parts := []func(context.Context, kubernetes.Interface, Config) error{serveVolumes}
+	if len(config.AddressPool) > 0 {
+		parts = append(parts, serveAddresses)
+	}
+	failed := make(chan error, len(parts))
+	for _, serve := range parts {
+		go func() { failed <- serve(ctx, client, config) }()
+	}
+	var all error
+	for range parts { // the first that ends, ends the others
+		all = errors.Join(all, <-failed)
+		cancel()
+	}
+	return all
 }

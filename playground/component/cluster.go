@@ -53,6 +53,8 @@ type Cluster struct {
 	CNI string `json:"cni,omitempty"`
 	// Audit makes the API server log every write request, without bodies, to audit.log in the node's log folder.
 	Audit bool `json:"audit,omitempty"`
+	// NoLoadBalancers leaves Services of type LoadBalancer without an address, as in a cluster that nobody made load balancers for.
+	NoLoadBalancers bool `json:"noLoadBalancers,omitempty"`
 	// PodSecurity is the Pod Security level of namespaces without a level of their own, except kube-system. Empty means Kubernetes' default.
 	PodSecurity string `json:"podSecurity,omitempty"`
 }
@@ -111,6 +113,7 @@ func (c Cluster) Lacks(want Cluster) []string {
 	differs(c.ControlPlaneOnly != want.ControlPlaneOnly, "--control-plane-only=%t, not %t", c.ControlPlaneOnly, want.ControlPlaneOnly)
 	differs(c.FakeNodes != want.FakeNodes, "--fake-nodes %d, not %d", c.FakeNodes, want.FakeNodes)
 	differs(c.PodSecurity != want.PodSecurity, "--pod-security %q, not %q", c.PodSecurity, want.PodSecurity)
+	differs(c.NoLoadBalancers != want.NoLoadBalancers, "--no-load-balancers=%t, not %t", c.NoLoadBalancers, want.NoLoadBalancers)
 	differs(want.MetricsServer && !c.MetricsServer, "no --metrics-server")
 	differs(want.Audit && !c.Audit, "no --audit")
 	return lacks

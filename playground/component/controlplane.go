@@ -119,13 +119,16 @@ func (c Cluster) controllerManager() Service {
 // cloud returns the controller that assigns addresses to Services of type LoadBalancer and provisions volumes for
 // PersistentVolumeClaims.
 func (c Cluster) cloud() Service {
-	return Service{Name: "cloud-controller", Args: []string{
+	s := Service{Name: "cloud-controller", Args: []string{
 		Self, "cloud-controller",
 		"--kubeconfig=" + credential("admin.kubeconfig"),
 		"--cluster-name=" + c.Name,
-		"--address-pool=" + c.LoadBalancers().String(),
-		"--volume-root=" + Volumes,
 	}}
+	if !c.NoLoadBalancers {
+		s.Args = append(s.Args, "--address-pool="+c.LoadBalancers().String())
+	}
+	s.Args = append(s.Args, "--volume-root="+Volumes)
+	return s
 }
 
 func (c Cluster) fakeKubelet() Service {

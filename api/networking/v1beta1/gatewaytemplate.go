@@ -1,6 +1,7 @@
 package v1beta1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -22,6 +23,10 @@ type ObjectKind struct {
 type GatewayTemplateSpec struct {
 	// ObjectKind is the kind that the template describes. It has no effect; it is accepted for compatibility.
 	ObjectKind ObjectKind `json:"objectKind,omitempty"`
+	// ServiceType is the type of the Service that liqoctl and NetworkRequests choose for new GatewayServers of this template if the user
+	// names none; if empty, LoadBalancer. It has no effect on existing GatewayServers, and none in a template of clients.
+	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
+	ServiceType corev1.ServiceType `json:"serviceType,omitempty"`
 	// Template is an object with the metadata and spec of a Deployment in spec.deployment and, for servers, of a Service in spec.service.
 	// Its strings may be templates of Go's text/template, with .Name, .Namespace, .Spec, .ClusterID, .GatewayUID and .SecretName of the
 	// gateway.

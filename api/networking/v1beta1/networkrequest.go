@@ -1,6 +1,7 @@
 package v1beta1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -30,6 +31,10 @@ type NetworkRequestSpec struct {
 	// Server selects the cluster that runs the gateway server. It has no effect if a gateway exists already.
 	// +kubebuilder:default=Provider
 	Server ServerLocation `json:"server,omitempty"`
+	// ServiceType is the type of the Service of the gateway server if the consumer runs it; if empty, that of the consumer's installation.
+	// Only the provider decides how its own gateway is exposed, so the field has no effect there.
+	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
+	ServiceType corev1.ServiceType `json:"serviceType,omitempty"`
 	// Consumer describes the network of the consumer. The consumer's controller manager fills it in.
 	Consumer NetworkFacts `json:"consumer,omitempty"`
 }

@@ -153,19 +153,15 @@ func (r *gateways) report(ctx context.Context, g *gateway, deployment *appsv1.De
 		return fmt.Errorf("listing the pods of %s: %w", g, err)
 	}
 	*g.internal = network.ActivePod(pods.Items, *g.internal)
-	var wait string
-	if service != nil {
-		nodes := &corev1.NodeList{}
-		if err := r.around.List(ctx, nodes); err != nil {
-			return fmt.Errorf("listing nodes: %w", err)
-		}
-		*g.endpoint, wait = network.ServiceEndpoint(service, nodes.Items, pods.Items)
-		g.dialed = *g.endpoint
+	now := time.Now()
+	exposed, err := r.expose(ctx, g, service, pods.Items, now)
+	if err != nil {
+		return err
 	}
 	// If no pod of the gateway runs, no other component reports that the tunnel is lost.
 	before := connection.DeepCopy()
 	var again time.Duration
-	connection.Status, again = network.Unattended(connection.Status, connection.Generation, pods.Items, time.Now())
+	connection.Status, again = network.Unattended(connection.Status, connection.Generation, pods.Items, now)
 	if err := kube.PatchStatus(ctx, r.client, connection, before); err != nil {
 		return err
 	}
@@ -173,12 +169,48 @@ func (r *gateways) report(ctx context.Context, g *gateway, deployment *appsv1.De
 		return err
 	}
 	switch {
-	case wait != "":
-		return kube.WaitFor(again, "NoEndpoint", "%s", wait)
+	case exposed.Wait != "":
+		return kube.WaitFor(sooner(again, exposed.Again), "NoEndpoint", "%s", exposed.Wait)
 	case again > 0 || deployment.Status.ObservedGeneration != deployment.Generation || deployment.Status.AvailableReplicas == 0:
 		return kube.WaitFor(again, "GatewayStarting", "waiting for a pod of Deployment %s/%s", deployment.Namespace, deployment.Name)
 	}
 	return nil
+}
+
+// expose sets the endpoint of a server in its status. For a client, it does nothing.
+func (r *gateways) expose(ctx context.Context, g *gateway, service *corev1.Service, pods []corev1.Pod, now time.Time) (network.Exposure, error) {
+	if service == nil {
+		return network.Exposure{}, nil
+	}
+	nodes := &corev1.NodeList{}
+	if err := r.around.List(ctx, nodes); err != nil {
+		return network.Exposure{}, fmt.Errorf("listing nodes: %w", err)
+	}
+	present := *g.endpoint
+	exposed := network.ExposureOf(service, nodes.Items, pods, present, waited(*g.conditions, service, now))
+	if exposed.InPlaceOf != "" && (present == nil || present.Port != exposed.Endpoint.Port) {
+		r.events.Eventf(g.object, service, corev1.EventTypeWarning, eventNodePort, "Expose", "%s has no address, so peers dial node port %d: "+
+			"spec.endpoint.serviceType NodePort chooses it without waiting", exposed.InPlaceOf, exposed.Endpoint.Port)
+	}
+	*g.endpoint, g.dialed = exposed.Endpoint, exposed.Endpoint
+	return exposed, nil
+}
+
+// waited returns how long a gateway has not been ready, but not longer than its Service exists.
+func waited(conditions []metav1.Condition, service *corev1.Service, now time.Time) time.Duration {
+	ready := meta.FindStatusCondition(conditions, kube.ConditionReady)
+	if ready == nil || ready.Status == metav1.ConditionTrue {
+		return 0
+	}
+	return min(now.Sub(ready.LastTransitionTime.Time), now.Sub(service.CreationTimestamp.Time))
+}
+
+// sooner returns the shorter of two delays; 0 means no delay.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // connected sets the condition that follows the tunnel.

@@ -30,6 +30,7 @@ const (
 	eventKeysMade    = "KeysSecretEnforced"
 	eventDeployment  = "DeploymentEnforced"
 	eventService     = "ServiceEnforced"
+	eventNodePort    = "NoLoadBalancer"
 	reasonMissingRef = "MissingSecretRef"
 	reasonBadKeys    = "KeysSecretEnforcedFailed"
 	reasonNameTaken  = "NameTaken"

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -160,12 +161,16 @@ func (r *networkRequests) connect(ctx context.Context, q *networkingv1beta1.Netw
 		return r.ClusterID
 	}
 	if network.AsServer(list.Items, consumer, r.ClusterID, server != nil, dialler != nil) {
+		serviceType, err := r.serviceType(ctx, q)
+		if err != nil {
+			return err
+		}
 		s := &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: peer}}
 		return r.ensure(ctx, q, s, func() {
 			if s.ResourceVersion != "" {
 				return // an administrator of this cluster may have changed its endpoint
 			}
-			s.Spec.Endpoint = networkingv1beta1.ServerEndpoint{Port: networkingv1beta1.GatewayPort, ServiceType: corev1.ServiceTypeLoadBalancer}
+			s.Spec.Endpoint = networkingv1beta1.ServerEndpoint{Port: networkingv1beta1.GatewayPort, ServiceType: serviceType}
 			s.Spec.ServerTemplateRef = r.template("WgGatewayServerTemplate", networkingv1beta1.ServerTemplateDefault)
 		})
 	}
@@ -179,6 +184,20 @@ func (r *networkRequests) connect(ctx context.Context, q *networkingv1beta1.Netw
 		}
 		c.Spec.Endpoint = *told.Endpoint.DeepCopy()
 	})
+}
+
+// serviceType returns the type of the Service of a new GatewayServer. A request of this cluster may name it. A peer's request may not, because
+// only this cluster decides how its gateways are exposed.
+func (r *networkRequests) serviceType(ctx context.Context, q *networkingv1beta1.NetworkRequest) (corev1.ServiceType, error) {
+	if !copied(q) && q.Spec.ServiceType != "" {
+		return q.Spec.ServiceType, nil
+	}
+	template := &networkingv1beta1.WgGatewayServerTemplate{}
+	key := client.ObjectKey{Namespace: r.LiqoNamespace, Name: networkingv1beta1.ServerTemplateDefault}
+	if err := r.client.Get(ctx, key, template); client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("reading WgGatewayServerTemplate %s: %w", key, err)
+	}
+	return network.NewServiceType(template), nil
 }
 
 func (r *networkRequests) template(kind, name string) corev1.ObjectReference {
@@ -229,6 +248,14 @@ func (r *networkRequests) gateways(ctx context.Context, namespace, peer string) 
 	return server, dialler, nil
 }
 
+// whyNot returns the message of the condition Ready as a suffix, if a gateway is not ready: the peer's administrator reads it too.
+func whyNot(conditions []metav1.Condition) string {
+	if ready := meta.FindStatusCondition(conditions, kube.ConditionReady); ready != nil && ready.Status != metav1.ConditionTrue {
+		return " (" + ready.Message + ")"
+	}
+	return ""
+}
+
 // facts returns the facts that this cluster can report to the peer so far, and a description of each missing fact.
 func (r *networkRequests) facts(ctx context.Context, q *networkingv1beta1.NetworkRequest) (*networkingv1beta1.NetworkFacts, []string, error) {
 	facts, missing := &networkingv1beta1.NetworkFacts{}, []string(nil)
@@ -261,7 +288,7 @@ func (r *networkRequests) facts(ctx context.Context, q *networkingv1beta1.Networ
 	case server != nil:
 		secret, facts.Endpoint = server.Status.SecretRef, server.Status.Endpoint.DeepCopy()
 		if facts.Endpoint == nil {
-			missing = append(missing, "the gateway of cluster "+r.ClusterID+" to have an address")
+			missing = append(missing, "the gateway of cluster "+r.ClusterID+" to have an address"+whyNot(server.Status.Conditions))
 		}
 	case dialler != nil:
 		secret = dialler.Status.SecretRef

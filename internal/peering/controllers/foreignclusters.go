@@ -26,7 +26,7 @@ import (
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
-// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;gatewayservers;gatewayclients;connections,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;gatewayservers;gatewayclients;connections;networkrequests,verbs=get;list;watch
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list;watch
 
 // foreignClusters maintains one ForeignCluster for each consumer and provider of this cluster. It creates ForeignClusters and recompiles
@@ -53,6 +53,7 @@ func (r *foreignClusters) setup(mgr ctrl.Manager) error {
 		Watches(&networkingv1beta1.GatewayServer{}, byClusterID(byLabel)).
 		Watches(&networkingv1beta1.GatewayClient{}, byClusterID(byLabel)).
 		Watches(&networkingv1beta1.Connection{}, byClusterID(byLabel)).
+		Watches(&networkingv1beta1.NetworkRequest{}, byClusterID(byLabel)).
 		WatchesRawSource(r.links.peers.source()).
 		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			again, err := r.reconcile(ctx, req.Name)
@@ -110,6 +111,7 @@ func (r *foreignClusters) gather(ctx context.Context, clusterID string) (*peerin
 	facts := &peering.Facts{Network: peering.NetworkFacts{Silence: r.silence}}
 	configurations, servers := &networkingv1beta1.ConfigurationList{}, &networkingv1beta1.GatewayServerList{}
 	clients, connections := &networkingv1beta1.GatewayClientList{}, &networkingv1beta1.ConnectionList{}
+	asks := &networkingv1beta1.NetworkRequestList{}
 	namespaces, tenants, slices := &corev1.NamespaceList{}, &authv1beta1.TenantList{}, &authv1beta1.ResourceSliceList{}
 	identities, virtual, nodes := &authv1beta1.IdentityList{}, &offloadingv1beta1.VirtualNodeList{}, &corev1.NodeList{}
 	ofCluster := client.MatchingLabels{api.LabelRemoteClusterID: clusterID}
@@ -120,7 +122,7 @@ func (r *foreignClusters) gather(ctx context.Context, clusterID string) (*peerin
 		{namespaces, []client.ListOption{ofCluster, client.MatchingLabels{api.LabelTenantNamespace: api.True}}},
 		{tenants, nil}, {identities, nil}, {virtual, nil}, {slices, []client.ListOption{ofCluster}},
 		{configurations, []client.ListOption{ofCluster}}, {servers, []client.ListOption{ofCluster}},
-		{clients, []client.ListOption{ofCluster}}, {connections, []client.ListOption{ofCluster}},
+		{clients, []client.ListOption{ofCluster}}, {connections, []client.ListOption{ofCluster}}, {asks, []client.ListOption{ofCluster}},
 		{nodes, []client.ListOption{client.MatchingLabels{api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: clusterID}}},
 	} {
 		if err := r.client.List(ctx, q.list, q.opts...); err != nil {
@@ -155,6 +157,6 @@ func (r *foreignClusters) gather(ctx context.Context, clusterID string) (*peerin
 	}
 	facts.Nodes = nodes.Items
 	facts.Network.Configurations, facts.Network.Servers = configurations.Items, servers.Items
-	facts.Network.Clients, facts.Network.Connections = clients.Items, connections.Items
+	facts.Network.Clients, facts.Network.Connections, facts.Network.Requests = clients.Items, connections.Items, asks.Items
 	return facts, nil
 }

@@ -61,6 +61,12 @@ func (r *identities) introduce(ctx context.Context, identity *authv1beta1.Identi
 		}
 		application.ProxyURL = &proxy
 	}
+	if back := string(invitation.Data[peering.InvitationBackURLKey]); back != "" {
+		application.Invitation = &peering.Invitation{URL: back, Token: string(invitation.Data[peering.InvitationBackTokenKey])}
+		if err := application.Invitation.Check(identity.Spec.ClusterID); err != nil {
+			return kube.Invalid("InvitationInvalid", "%s, data.%s and data.%s: %v", where, peering.InvitationBackURLKey, peering.InvitationBackTokenKey, err)
+		}
+	}
 	admission, err := r.apply(ctx, url, token, application, identity.Spec.ClusterID)
 	switch {
 	case errors.Is(err, door.ErrRefused):

@@ -193,7 +193,7 @@ func sameStock(before, after any) bool {
 	case *corev1.Node:
 		after, ok := after.(*corev1.Node)
 		return ok && equality.Semantic.DeepEqual(before.Spec, after.Spec) && equality.Semantic.DeepEqual(before.Status, after.Status) &&
-			before.DeletionTimestamp.Equal(after.DeletionTimestamp)
+			before.DeletionTimestamp.Equal(after.DeletionTimestamp) && reflect.DeepEqual(before.Labels, after.Labels)
 	case *corev1.Pod:
 		after, ok := after.(*corev1.Pod)
 		return ok && equality.Semantic.DeepEqual(before.Spec, after.Spec) && reflect.DeepEqual(before.Labels, after.Labels)

@@ -97,11 +97,15 @@ func TestNewsOfTheStock(t *testing.T) {
 	beats.Status.Images = []corev1.ContainerImage{{}}
 	cordoned.Spec.Unschedulable = true
 	failed.Status.Conditions[0].Status = corev1.ConditionUnknown
+	platform, noted := node.DeepCopy(), node.DeepCopy()
+	platform.Labels = map[string]string{corev1.LabelArchStable: "arm64"}
+	noted.Labels = map[string]string{"example.org/rack": "7"}
 	for i, c := range []struct {
 		before, after client.Object
 		same          bool
 	}{
 		{pod, running, true}, {pod, resized, false}, {pod, given, false}, {node, beats, true}, {node, cordoned, false}, {node, failed, false}, {pod, node, false},
+		{node, platform, false}, {node, noted, true},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			if got := sameStock(strip(c.before), strip(c.after)); got != c.same {

@@ -66,7 +66,7 @@ func stripPod(obj any) (any, error) {
 	return out, nil
 }
 
-// stripNode reduces a Node to its allocatable resources and the fields that determine whether it accepts pods.
+// stripNode reduces a Node to its allocatable resources, its platform, and the fields that determine whether it accepts pods.
 func stripNode(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -77,8 +77,10 @@ func stripNode(obj any) (any, error) {
 		Spec:       corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
 		Status:     corev1.NodeStatus{Allocatable: node.Status.Allocatable},
 	}
-	if kind, there := node.Labels[api.LabelType]; there {
-		out.Labels = map[string]string{api.LabelType: kind}
+	for _, label := range []string{api.LabelType, corev1.LabelArchStable, corev1.LabelOSStable} {
+		if value, there := node.Labels[label]; there {
+			metav1.SetMetaDataLabel(&out.ObjectMeta, label, value)
+		}
 	}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {

@@ -32,6 +32,8 @@ type Options struct {
 	Namespace string
 	// Address is the TCP address to listen on.
 	Address string
+	// Plain serves HTTP without TLS, for a proxy that ends TLS. Consumers always use TLS.
+	Plain bool
 	// Client writes. Reader reads from the API server directly, without a cache.
 	Client client.Client
 	Reader client.Reader
@@ -55,7 +57,7 @@ const (
 	endTimeout    = 2 * time.Second
 )
 
-// Door is the authentication service: it serves the handshake over HTTPS, in every replica.
+// Door is the authentication service: it serves the handshake over HTTPS, or HTTP behind a proxy, in every replica.
 type Door struct {
 	Options
 	certificate *certificate
@@ -118,9 +120,14 @@ func (d *Door) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	server.ErrorLog = quiet()
 	server.SetKeepAlivesEnabled(false) // one request per connection, so that the limits on connections limit the requests, too
+	limited := &bounded{Listener: listener, limits: newLimits(10, 100, 100, 400), open: make(chan struct{}, maxOpen)}
 	done := make(chan error, 1)
 	go func() {
-		done <- server.ServeTLS(&bounded{Listener: listener, limits: newLimits(10, 100, 100, 400), open: make(chan struct{}, maxOpen)}, "", "")
+		if d.Plain {
+			done <- server.Serve(limited)
+			return
+		}
+		done <- server.ServeTLS(limited, "", "")
 	}()
 	select {
 	case err := <-done:

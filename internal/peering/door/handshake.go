@@ -124,6 +124,11 @@ func (d *Door) tenant(ctx context.Context, body []byte) (any, error) {
 	if err := d.admit(ctx, &application.Knock); err != nil {
 		return nil, err
 	}
+	if back := application.Invitation; back != nil {
+		if err := back.Check(d.ClusterID); err != nil {
+			return nil, refuse(http.StatusBadRequest, fmt.Errorf("the invitation by which cluster %s lets %s use it: %w", application.Cluster, d.ClusterID, err))
+		}
+	}
 	namespace, err := d.namespace(ctx, application.Cluster)
 	if err != nil {
 		return nil, err
@@ -152,7 +157,41 @@ func (d *Door) tenant(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := d.keep(ctx, tenant, application.Invitation); err != nil {
+		return nil, err
+	}
 	return &peering.Admission{Cluster: d.ClusterID, Namespace: tenant.Status.TenantNamespace, AuthParams: *tenant.Status.AuthParams}, nil
+}
+
+// keep stores the invitation of a consumer, if there is one, until its Tenant is deleted. An invitation that an administrator of this cluster put
+// there belongs to nobody, and stays.
+func (d *Door) keep(ctx context.Context, tenant *authv1beta1.Tenant, back *peering.Invitation) error {
+	if back == nil {
+		return nil
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: peering.InvitationSecret}}
+	err := d.Reader.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the invitation of cluster %s: %w", tenant.Spec.ClusterID, err)
+	}
+	if err == nil && len(secret.OwnerReferences) == 0 {
+		return nil
+	}
+	before := secret.DeepCopy()
+	secret.Labels = map[string]string{peering.LabelInvitation: api.True, api.LabelRemoteClusterID: tenant.Spec.ClusterID}
+	secret.Data = back.Data()
+	if err := controllerutil.SetOwnerReference(tenant, secret, d.Client.Scheme()); err != nil {
+		return fmt.Errorf("keeping the invitation of cluster %s: %w", tenant.Spec.ClusterID, err)
+	}
+	if err != nil {
+		err = d.Client.Create(ctx, secret)
+	} else {
+		err = d.Client.Patch(ctx, secret, client.MergeFrom(before))
+	}
+	if err != nil {
+		return fmt.Errorf("keeping the invitation of cluster %s: %w", tenant.Spec.ClusterID, err)
+	}
+	return nil
 }
 
 // apply creates the consumer's Tenant, or changes the existing one as the application requires.

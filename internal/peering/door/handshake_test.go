@@ -135,3 +135,45 @@ func TestSpentTokens(t *testing.T) {
 		t.Errorf("without a Secret: %v", err)
 	}
 }
+
+// TestInvitationsOfConsumersAreKept: an invitation is the Tenant's, and replaces only what was a Tenant's.
+func TestInvitationsOfConsumersAreKept(t *testing.T) {
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-rome", Name: "rome", UID: "u-1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
+	back := &peering.Invitation{URL: "https://rome.example.org", Token: "the token"}
+	present := func(owners ...metav1.OwnerReference) *corev1.Secret {
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: peering.InvitationSecret, OwnerReferences: owners},
+			Data:       map[string][]byte{peering.InvitationURLKey: []byte("https://before")},
+		}
+	}
+	for name, test := range map[string]struct {
+		present *corev1.Secret
+		back    *peering.Invitation
+		want    string
+		owned   bool
+	}{
+		"none":                      {},
+		"the first":                 {back: back, want: back.URL, owned: true},
+		"another one of the Tenant": {present: present(metav1.OwnerReference{APIVersion: "authentication.liqo.io/v1beta1", Kind: "Tenant", Name: "rome", UID: "u-1"}), back: back, want: back.URL, owned: true},
+		"the administrator's":       {present: present(), back: back, want: "https://before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			builder := fake.NewClientBuilder().WithScheme(kube.NewScheme())
+			if test.present != nil {
+				builder = builder.WithObjects(test.present)
+			}
+			c := builder.Build()
+			d := New(Options{ClusterID: "milan", Namespace: "liqo", Client: c, Reader: c, Log: logr.Discard()})
+			if err := d.keep(t.Context(), tenant, test.back); err != nil {
+				t.Fatal(err)
+			}
+			secret := &corev1.Secret{}
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: tenant.Namespace, Name: peering.InvitationSecret}, secret); client.IgnoreNotFound(err) != nil {
+				t.Fatal(err)
+			}
+			if got := string(secret.Data[peering.InvitationURLKey]); got != test.want || (len(secret.OwnerReferences) == 1 && secret.OwnerReferences[0].UID == "u-1") != test.owned {
+				t.Errorf("%q, owned by %v, want %q", got, secret.OwnerReferences, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/internal/peering"
+)
+
+// TestPinOfAProxy: a command for an authentication service behind a proxy names the key of the proxy's certificate.
+func TestPinOfAProxy(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(1_800_000_000, 0), NotAfter: time.Unix(1_900_000_000, 0)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	for name, content := range map[string][]byte{"proxy.pem": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), "text": []byte("hello")} {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, test := range map[string]struct {
+		want []byte
+		err  string
+	}{
+		"proxy.pem": {want: peering.PinOf(certificate)},
+		"text":      {err: "it is not a PEM certificate"},
+		"nowhere":   {err: "no such file"},
+		"":          {},
+	} {
+		o := &peerCommandOptions{}
+		if file != "" {
+			o.certificate = filepath.Join(folder, file)
+		}
+		got, err := o.pin()
+		if !bytes.Equal(got, test.want) || (err == nil) != (test.err == "") || err != nil && (!strings.Contains(err.Error(), test.err) || !strings.Contains(err.Error(), "--auth-certificate")) {
+			t.Errorf("%s: %x, error %v", file, got, err)
+		}
+	}
+}

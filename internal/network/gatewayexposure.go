@@ -1,0 +1,140 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/api"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+const (
+	// BalancerWait is how long a gateway waits for the address of its load balancer. Afterwards, peers dial the node port that Kubernetes gives
+	// each Service of that type. Clouds take up to about a minute to assign an address.
+	BalancerWait = 2 * time.Minute
+	// maxDialed is the maximum number of addresses of an endpoint. A peer tries them one after the other.
+	maxDialed = 8
+)
+
+// Exposure is where peers reach the server of a tunnel.
+type Exposure struct {
+	// Endpoint is nil as long as it is not known. Wait describes what is missing then.
+	Endpoint *networkingv1beta1.Endpoint
+	Wait     string
+	// InPlaceOf names what the node port replaces, if the Service has no load balancer; empty otherwise.
+	InPlaceOf string
+	// Again is the time after which the result changes by itself; 0: never.
+	Again time.Duration
+}
+
+// ExposureOf returns the endpoint at which clients outside the cluster reach a server. present is the endpoint that was reported last, and waited is
+// how long the gateway has had none.
+func ExposureOf(service *corev1.Service, nodes []corev1.Node, pods []corev1.Pod, present *networkingv1beta1.Endpoint, waited time.Duration) Exposure {
+	name := fmt.Sprintf("Service %s/%s", service.Namespace, service.Name)
+	if len(service.Spec.Ports) == 0 {
+		return Exposure{Wait: "waiting for a port of " + name}
+	}
+	port := service.Spec.Ports[0]
+	at := func(number int32, addresses []string, wait string) Exposure {
+		if number == 0 || len(addresses) == 0 {
+			return Exposure{Wait: wait}
+		}
+		return Exposure{Endpoint: &networkingv1beta1.Endpoint{Addresses: addresses, Port: number, Protocol: port.Protocol}}
+	}
+	switch service.Spec.Type {
+	case corev1.ServiceTypeLoadBalancer:
+		balancer := fmt.Sprintf("the load balancer of %s, port %d/%s", name, port.Port, port.Protocol)
+		exposed := at(port.Port, balancerAddresses(service), fmt.Sprintf("waiting for %s, to get an address: does this cluster have load balancers? "+
+			"spec.endpoint.serviceType NodePort needs none (liqoctl install --service-type NodePort chooses it for new gateways)", balancer))
+		allocated := service.Spec.AllocateLoadBalancerNodePorts
+		if exposed.Endpoint != nil || port.NodePort == 0 || allocated != nil && !*allocated {
+			return exposed
+		}
+		if used := present != nil && present.Port == port.NodePort; !used && waited < BalancerWait {
+			exposed.Wait += fmt.Sprintf("; without an address after %s, peers dial node port %d", BalancerWait, port.NodePort)
+			exposed.Again = max(BalancerWait-waited, time.Second)
+			return exposed
+		}
+		if byNode := at(port.NodePort, nodeAddresses(nodes, pods), ""); byNode.Endpoint != nil {
+			byNode.InPlaceOf = balancer
+			return byNode
+		}
+		return exposed
+	case corev1.ServiceTypeNodePort:
+		return at(port.NodePort, nodeAddresses(nodes, pods), fmt.Sprintf("waiting for the node port of %s, and for nodes with an address", name))
+	default:
+		var addresses []string
+		if service.Spec.ClusterIP != "" && service.Spec.ClusterIP != corev1.ClusterIPNone {
+			addresses = []string{service.Spec.ClusterIP}
+		}
+		return at(port.Port, addresses, "waiting for the ClusterIP of "+name)
+	}
+}
+
+func balancerAddresses(service *corev1.Service) (addresses []string) {
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		if address := cmp.Or(ingress.IP, ingress.Hostname); address != "" {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
+}
+
+// byRank returns the nodes by which peers may reach a node port, the best first: those that run a ready one of the pods, then those that run
+// another one, then the rest.
+func byRank(nodes []corev1.Node, pods []corev1.Pod) []corev1.Node {
+	rank := func(n *corev1.Node) int {
+		switch {
+		case slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name && podReady(&p) }):
+			return 0
+		case slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name && p.DeletionTimestamp.IsZero() }):
+			return 1
+		default:
+			return 2
+		}
+	}
+	reached := api.ReachedNodes(nodes)
+	slices.SortStableFunc(reached, func(a, b corev1.Node) int { return cmp.Compare(rank(&a), rank(&b)) })
+	return reached
+}
+
+// nodeAddresses returns at most maxDialed addresses of nodes. External addresses come first, because a peer is usually in another network; the
+// same internal address may be another host there. Half of the places are for internal addresses, for peers in the same network.
+func nodeAddresses(nodes []corev1.Node, pods []corev1.Pod) []string {
+	var internal, external []string
+	for _, node := range byRank(nodes, pods) {
+		if address, ok := nodeAddress(&node, corev1.NodeExternalIP); ok {
+			external = append(external, address)
+		}
+		if address, ok := nodeAddress(&node, corev1.NodeInternalIP); ok {
+			internal = append(internal, address)
+		}
+	}
+	internal = slices.DeleteFunc(internal, func(address string) bool { return slices.Contains(external, address) })
+	first := min(len(external), max(maxDialed/2, maxDialed-len(internal)))
+	return slices.Concat(external[:first], internal[:min(len(internal), maxDialed-first)])
+}
+
+// nodeAddress returns the first IPv4 address of a type that leads other hosts to the node.
+func nodeAddress(node *corev1.Node, kind corev1.NodeAddressType) (string, bool) {
+	for _, address := range node.Status.Addresses {
+		if address.Type != kind {
+			continue
+		}
+		if ip, err := netip.ParseAddr(address.Address); err == nil && ip.Is4() && dialable(ip) {
+			return ip.String(), true
+		}
+	}
+	return "", false
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp.IsZero() && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}

@@ -1,0 +1,33 @@
+package peering
+
+import "fmt"
+
+const (
+	// InvitationBackURLKey and InvitationBackTokenKey are keys of a consumer's invitation Secret. They hold what the consumer sends to the provider
+	// when it enrolls: the URL of its own authentication service, and a token for the provider. Both are optional.
+	InvitationBackURLKey   = "backURL"
+	InvitationBackTokenKey = "backToken"
+)
+
+// Invitation lets the provider of a peering use the consumer too: with it, the provider may enroll with the consumer's authentication service.
+type Invitation struct {
+	URL   string `json:"url"`
+	Token string `json:"token"`
+}
+
+// Check returns an error if the invitation can't be used by the given cluster. Only the cluster that made the token can verify its seal.
+func (i *Invitation) Check(cluster string) error {
+	if err := CheckDoorURL(i.URL); err != nil {
+		return err
+	}
+	token, err := ParseToken(i.Token)
+	if err == nil && token.Consumer != cluster {
+		err = fmt.Errorf("the token is for cluster %q, not for %s", token.Consumer, cluster)
+	}
+	return err
+}
+
+// Data returns the data of the invitation Secret in the provider.
+func (i *Invitation) Data() map[string][]byte {
+	return map[string][]byte{InvitationURLKey: []byte(i.URL), InvitationTokenKey: []byte(i.Token)}
+}
