@@ -77,7 +77,7 @@ previous: components ## The release before this one, from its kept sources into 
 	@tools/previous.sh
 
 .PHONY: generate
-generate: bin/tools/controller-gen ## Deep copies, CRDs, RBAC, the schema and the reference of the chart and of liqoctl from the sources.
+generate: bin/tools/controller-gen ## Deep copies, CRDs, RBAC, the schema, the boards and the reference of the chart and of liqoctl from the sources.
 	@bin/tools/controller-gen object crd paths=./api/... output:crd:dir=charts/liqo/crds
 	@bin/tools/controller-gen rbac:roleName=liqo-controller-manager,fileName=controller-manager.yaml paths=./internal/peering/... \
 		paths=./internal/offload/controllers/... paths=./internal/offload/webhook/... \
@@ -85,6 +85,7 @@ generate: bin/tools/controller-gen ## Deep copies, CRDs, RBAC, the schema and th
 	@bin/tools/controller-gen rbac:roleName=liqo-virtual-kubelet-local,fileName=virtual-kubelet.yaml paths=./internal/offload/node/... \
 		paths=./internal/offload/reflect/... paths=./internal/offload/kinds/... paths=./internal/app output:rbac:dir=charts/liqo/files
 	@go run ./charts/reference charts/liqo docs/reference/values.md
+	@go run ./charts/boards charts/liqo/files/boards
 	@go run ./cmd/liqoctl docs docs/reference/liqoctl
 
 ##@ Test
@@ -97,7 +98,7 @@ check: lint unit ## What to run before each commit: lint, drift of generated cod
 
 .PHONY: lint
 lint: bin/tools/golangci-lint bin/tools/govulncheck ## Format, vet, linters, drift of generated code, known vulnerabilities.
-	$(call timed,lint,bin/tools/golangci-lint run --allow-parallel-runners ./... && (cd playground && ../bin/tools/golangci-lint run --allow-parallel-runners --config ../.golangci.yaml ./...))
+	$(call timed,lint,bin/tools/golangci-lint run --allow-parallel-runners ./... && $(foreach module,playground test/monitoring,(cd $(module) && $(CURDIR)/bin/tools/golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yaml ./...) &&) true)
 	$(call timed,generated code,tools/drift.sh)
 	$(call timed,vulnerabilities,tools/vulnerabilities.sh)
 
@@ -112,7 +113,7 @@ unit: ## Levels 0 and 1: pure and faked, needs nothing. Of some packages only: m
 ifdef PACKAGE
 	$(call timed,levels 0 and 1 of $(PACKAGE),go test $(PACKAGE) -skip OnAPIServer)
 else
-	$(call timed,levels 0 and 1,go test $(UNIT) -skip OnAPIServer && (cd playground && go test $$(go list ./... | grep -v '/test$$')))
+	$(call timed,levels 0 and 1,go test $(UNIT) -skip OnAPIServer && (cd playground && go test $$(go list ./... | grep -v '/test$$')) && (cd test/monitoring && go test ./...))
 endif
 
 .PHONY: coverage

@@ -260,8 +260,9 @@ func TestPeersReachNothingElse(t *testing.T) {
 		c := &all[0]
 		f := &c.Facts
 		f.expose(Exposed{Kind: KindHost, Real: addr("192.0.2.7"), Object: "demo/printer"})
+		f.System = []netip.Addr{pod(c, 0, 6).Address, pod(c, 1, 6).Address}
 		interesting := []netip.Addr{addr("192.0.2.7"), addr("192.0.2.8"), addr("172.16.0.1"), addr("172.16.0.9"), addr("10.96.0.1"), addr("127.0.0.1"),
-			addr("169.254.18.1"), addr("169.254.18.2"), addr("224.0.0.1"), addr("8.8.8.8"), addr("0.0.0.0"), addr("255.255.255.255"), pod(c, 0, 5).Address}
+			addr("169.254.18.1"), addr("169.254.18.2"), addr("224.0.0.1"), addr("8.8.8.8"), addr("0.0.0.0"), addr("255.255.255.255"), pod(c, 0, 5).Address, f.System[0], f.System[1]}
 		for _, e := range f.Exposed {
 			interesting = append(interesting, e.Real, e.External)
 		}
@@ -309,6 +310,9 @@ func TestPeersReachNothingElse(t *testing.T) {
 			if end != nil && end.in == "" && (i < 0 || f.Exposed[i].Kind == KindNode) {
 				t.Fatalf("%s called a node as %s", packet, out.packet)
 			}
+			if end != nil && slices.Contains(f.System, own) && i < 0 {
+				t.Fatalf("%s called a pod of Liqo as %s", packet, out.packet)
+			}
 			if !contains(f.Pods, own) && i < 0 {
 				t.Fatalf("%s reached %s, which is neither a pod nor exposed", packet, own)
 			}
@@ -317,6 +321,20 @@ func TestPeersReachNothingElse(t *testing.T) {
 	if passed < 1000 || passedErrors < 50 {
 		t.Errorf("only %d packets, %d of them errors, came through: the test does not try what matters", passed, passedErrors)
 	}
+}
+
+// TestPeersOnlyAnswerLiqosPods: a peer's pod can't call a pod of Liqo, whose metrics need no authentication. It answers the calls of such a pod, and calls
+// other pods.
+func TestPeersOnlyAnswerLiqosPods(t *testing.T) {
+	rome, milan := apart()
+	own, other, far := pod(&rome, 1, 6), pod(&rome, 1, 5), pod(&milan, 0, 5)
+	rome.Facts.System = []netip.Addr{own.Address}
+	all := []Cluster{rome, milan}
+	if e := Explain(all, far, own); e.Fault == nil || !strings.Contains(e.Fault.Text, "Liqo's own pods, but not call them") || !cure.MatchString(e.Fault.Text) {
+		t.Errorf("a peer calls a pod of Liqo: %s", e)
+	}
+	mustExplain(t, all, own, far)
+	mustExplain(t, all, far, other)
 }
 
 func (w *walk) arriveOrForward(c *Cluster, out *passage) *arrival {

@@ -26,6 +26,9 @@ type Facts struct {
 	Withheld []Exposed
 	// Strays are the pods whose address is outside the pod CIDRs of their node, sorted by address.
 	Strays []Stray
+	// System are the addresses of Liqo's own pods in the pod network, sorted. Peers may answer them, but not call them: peers call Services. The list is
+	// complete for a node in the facts of the node's own agent.
+	System []netip.Addr
 	// Options apply to the whole cluster.
 	Options Options
 }

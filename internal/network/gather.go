@@ -12,6 +12,7 @@ import (
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/ipam"
 )
 
@@ -75,6 +76,7 @@ func Gather(o *Objects) (Facts, []Problem) {
 	views := g.peers()
 	g.exposed(views)
 	g.strays()
+	g.system()
 	slices.SortStableFunc(g.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Text, b.Text))
 	})
@@ -214,6 +216,20 @@ func (g *gathering) strays() {
 	}
 	slices.SortFunc(g.facts.Strays, func(a, b Stray) int { return cmp.Or(a.IP.Compare(b.IP), cmp.Compare(a.Node, b.Node)) })
 	g.facts.Strays = slices.CompactFunc(g.facts.Strays, func(a, b Stray) bool { return a.IP == b.IP })
+}
+
+// system reads Liqo's own pods: all pods in the namespace of the installation, and the gateways and virtual kubelets in tenant namespaces.
+func (g *gathering) system() {
+	for i := range g.Pods {
+		pod := &g.Pods[i]
+		own := pod.Namespace == g.LiqoNamespace || pod.Labels[networkingv1beta1.LabelComponent] == networkingv1beta1.ComponentGateway ||
+			pod.Labels[offloadingv1beta1.LabelComponent] == offloadingv1beta1.ComponentVirtualKubelet
+		if ip := podIP(pod); own && ip.IsValid() && contains(g.facts.Pods, ip) {
+			g.facts.System = append(g.facts.System, ip)
+		}
+	}
+	slices.SortFunc(g.facts.System, netip.Addr.Compare)
+	g.facts.System = slices.Compact(g.facts.System)
 }
 
 // podIP returns the IPv4 address of a pod in the pod network. It is not valid if the pod has none or has ended.

@@ -16,6 +16,7 @@ import (
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/ipam"
 )
 
@@ -118,10 +119,36 @@ func TestGather(t *testing.T) {
 		}},
 		Exposed: []Exposed{{Real: addr("172.16.0.1"), External: addr("10.70.0.1"), Kind: KindNode, Object: "liqo/node-rome-1", Node: "rome-1"}},
 		Strays:  []Stray{{IP: addr("10.10.7.3"), Node: "rome-1"}},
+		System:  []netip.Addr{addr("10.10.1.100"), addr("10.10.2.100")},
 		Options: Options{ClampMSS: true},
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(compareAddr), cmp.Comparer(comparePrefixes)); diff != "" {
 		t.Errorf("facts (-want +got):\n%s", diff)
+	}
+}
+
+// TestPodsOfLiqo: they are those of the installation's namespace, the gateways and the virtual kubelets, as far as they have an address of their own.
+func TestPodsOfLiqo(t *testing.T) {
+	o := objects(t) // with two gateways
+	for name, change := range map[string]func(*corev1.Pod){
+		"10.10.1.21": func(p *corev1.Pod) { p.Namespace = "liqo" },
+		"10.10.1.22": func(p *corev1.Pod) {
+			p.Labels = map[string]string{offloadingv1beta1.LabelComponent: offloadingv1beta1.ComponentVirtualKubelet}
+		},
+		"10.10.1.23": func(*corev1.Pod) {}, // an application
+		"10.10.1.24": func(p *corev1.Pod) { p.Namespace, p.Spec.HostNetwork = "liqo", true },
+		"10.10.1.25": func(p *corev1.Pod) { p.Namespace, p.Status.Phase = "liqo", corev1.PodSucceeded },
+		"172.16.0.9": func(p *corev1.Pod) { p.Namespace = "liqo" }, // outside the pod network
+	} {
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: name}, Spec: corev1.PodSpec{NodeName: "rome-1"},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: name}}
+		change(&pod)
+		o.Pods = append(o.Pods, pod)
+	}
+	f, _ := Gather(&o)
+	want := []netip.Addr{addr("10.10.1.21"), addr("10.10.1.22"), addr("10.10.1.100"), addr("10.10.2.100")}
+	if !slices.Equal(f.System, want) {
+		t.Errorf("%v, want %v", f.System, want)
 	}
 }
 

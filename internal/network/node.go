@@ -56,8 +56,8 @@ func CompileNode(f *Facts, host Host, active map[string]netip.Addr) dataplane.St
 }
 
 // nodeTable returns the filters of a node. Only members may send into the overlay, and packets from remote addresses may arrive only
-// through the overlay. Other programs must not translate packets that cross the overlay. Peers may answer connections of this node, but not
-// open connections to it.
+// through the overlay. Other programs must not translate packets that cross the overlay. Peers may answer connections of this node and of
+// Liqo's own pods, but not open connections to them.
 func nodeTable(f *Facts, node Node, host Host, remotes []netip.Prefix) *dataplane.Table {
 	overlay, elsewhere := dataplane.LinkName{Name: dataplane.OverlayLink}, dataplane.LinkName{Name: dataplane.OverlayLink, Not: true}
 	members := f.members("")
@@ -66,8 +66,8 @@ func nodeTable(f *Facts, node Node, host Host, remotes []netip.Prefix) *dataplan
 		local = singles(node.Running)
 	}
 	// Peers may call addresses that IP objects expose, even addresses of this node: its own, and those of Services that kube-proxy (IPVS)
-	// assigns to every node.
-	own, exposed := slices.Concat(node.Addresses, host.Addresses), []netip.Addr{}
+	// assigns to every node. They call Liqo's own pods by their Services only: the pods' other ports, such as those of metrics, need no authentication.
+	own, exposed := slices.Concat(node.Addresses, host.Addresses, f.System), []netip.Addr{}
 	for _, e := range f.Exposed {
 		if e.Kind == KindHost {
 			exposed = append(exposed, e.Real)

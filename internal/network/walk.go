@@ -182,6 +182,9 @@ func (w *walk) arrive(c *Cluster, node Node, packet Packet) *arrival {
 	end := &arrival{cluster: c, node: node, in: podLink}
 	if !p.filter(dataplane.Prerouting) {
 		w.hop(c, "node", node.Name, p.steps)
+		if slices.Contains(c.Facts.System, packet.Destination) {
+			return w.broken(c, "Node "+node.Name, "the node drops %s: peers may answer Liqo's own pods, but not call them; call a Service, whose address an IP object exposes", packet)
+		}
 		return w.broken(c, "Node "+node.Name, "the node drops %s: peers may answer nodes, but not call them unless an IP object exposes the address; create an IP object with spec.ip %s", packet, packet.Destination)
 	}
 	w.untranslate(c, node, p)

@@ -219,6 +219,33 @@ func TestNodesAnswerOnly(t *testing.T) {
 	})
 }
 
+// TestPodsOfLiqoAnswerOnly: a peer's pod can't call a pod of Liqo, but answers its calls. Other pods are called.
+func TestPodsOfLiqoAnswerOnly(t *testing.T) {
+	w := together(t).ready(t)
+	rome, caller := w.rome, w.milan.pods[1]
+	own := rome.pods[0]
+	own.serve(t, 8082)
+	caller.serve(t, 8080)
+	e := w.explain(t, w.milan.podEnd(t, 1), rome.podEnd(t, 0))
+	metrics := netip.AddrPortFrom(e.Address, 8082)
+	if err := sees(caller, metrics, e.Seen, 10); err != nil {
+		t.Fatalf("a pod like any other: %v", err)
+	}
+	rome.Facts.System = []netip.Addr{own.podIP(t)}
+	rome.apply(t)
+	before := dropped(t, rome.nodes[0], nil, "guard: ")
+	if seen, _, err := caller.udp(metrics, 10, silence); err == nil || !timedOut(err) {
+		t.Errorf("calling a pod of Liqo gave %s, %v", seen, err)
+	}
+	if after := dropped(t, rome.nodes[0], nil, "guard: "); after != before+1 {
+		t.Errorf("the guard counted %d packets, want 1", after-before)
+	}
+	there := w.explain(t, rome.podEnd(t, 0), w.milan.podEnd(t, 1))
+	if err := sees(own, netip.AddrPortFrom(there.Address, 8080), there.Seen, 10); err != nil {
+		t.Errorf("the answer to a pod of Liqo: %v", err)
+	}
+}
+
 // TestNothingIsLeft: what is compiled for nobody takes everything of ours away, and only that.
 func TestNothingIsLeft(t *testing.T) {
 	w := together(t).ready(t)

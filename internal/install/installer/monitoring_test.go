@@ -1,7 +1,10 @@
 package installer
 
 import (
+	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -148,15 +151,9 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 	}
 }
 
-// TestAlertsUseMetricsThatExist, with labels that these metrics have; so do the queries in the guides.
-func TestAlertsUseMetricsThatExist(t *testing.T) {
+// TestGuidesUseMetricsThatExist, with labels that these metrics have.
+func TestGuidesUseMetricsThatExist(t *testing.T) {
 	texts := map[string]string{}
-	for _, a := range alerts(t) {
-		texts[a.Alert] = a.Expr
-		if !strings.Contains(a.Expr, "liqo_") {
-			t.Errorf("%s uses no metric: %s", a.Alert, a.Expr)
-		}
-	}
 	guides, err := filepath.Glob(filepath.Join("..", "..", "..", "docs", "guide", "runbooks", "*.md"))
 	if err != nil || len(guides) == 0 {
 		t.Fatalf("there are no runbooks: %v", err)
@@ -208,5 +205,56 @@ func TestRoundTripThreshold(t *testing.T) {
 	}
 	if !strings.Contains(standard, "{{ $labels.cluster_id }}") {
 		t.Error("the placeholders of Prometheus are lost")
+	}
+}
+
+// TestBoardsAreFoundByTheSidecar: the value adds one ConfigMap for each board, with the label that the sidecar of Grafana looks for. It holds the board
+// unchanged, with Grafana's own placeholders.
+func TestBoardsAreFoundByTheSidecar(t *testing.T) {
+	chart, err := Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	render := func(values string) string {
+		return strings.TrimSpace(templates(t, chart, parse(t, minimal+"\nmetrics: "+values))["liqo/templates/boards.yaml"])
+	}
+	for _, values := range []string{"{enabled: true}", "{enabled: false, grafanaDashboards: {enabled: true}}"} {
+		if text := render(values); text != "" {
+			t.Errorf("with %s there is\n%s", values, text)
+		}
+	}
+	found := map[string]string{}
+	for _, document := range strings.Split("\n"+render("{enabled: true, grafanaDashboards: {enabled: true}}"), "\n---\n") {
+		var object struct {
+			Kind     string
+			Metadata struct {
+				Name   string
+				Labels map[string]string
+			}
+			Data map[string]string
+		}
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatalf("%v in\n%s", err, document)
+		}
+		if object.Kind == "" {
+			continue
+		}
+		if object.Kind != "ConfigMap" || object.Metadata.Labels["grafana_dashboard"] != "1" || len(object.Data) != 1 {
+			t.Errorf("%s %s with labels %v has %d files", object.Kind, object.Metadata.Name, object.Metadata.Labels, len(object.Data))
+		}
+		maps.Copy(found, object.Data)
+	}
+	files, err := fs.Glob(charts.Files, "files/boards/*.json")
+	if err != nil || len(files) != len(found) || len(files) < 3 {
+		t.Fatalf("the chart has the boards %v, and installs %d: %v", files, len(found), err)
+	}
+	for _, file := range files {
+		want, err := charts.Files.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := found["liqo-"+path.Base(file)]; got != strings.TrimSpace(string(want)) {
+			t.Errorf("%s is installed as\n%s", file, got)
+		}
 	}
 }

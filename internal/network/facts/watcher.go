@@ -24,6 +24,7 @@ import (
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/dataplane/agent"
 	"liqo.io/liqo/internal/network"
 )
@@ -271,7 +272,7 @@ func keepNode(object any) (any, error) {
 	}, nil
 }
 
-// keepPod reduces a Pod to its location and, for pods of gateways, also its labels and readiness.
+// keepPod reduces a Pod to its location and whether it is one of Liqo's own and, for pods of gateways, also its labels and readiness.
 func keepPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -284,6 +285,9 @@ func keepPod(object any) (any, error) {
 	}
 	if pod.Labels[networkingv1beta1.LabelComponent] != networkingv1beta1.ComponentGateway {
 		kept.Labels = nil
+		if component, ok := pod.Labels[offloadingv1beta1.LabelComponent]; ok {
+			kept.Labels = map[string]string{offloadingv1beta1.LabelComponent: component}
+		}
 		return kept, nil
 	}
 	for _, condition := range pod.Status.Conditions {

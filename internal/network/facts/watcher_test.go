@@ -1,12 +1,14 @@
 package facts
 
 import (
+	"maps"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // TestNewsThatAreNone: agents are woken by what their plans depend on, and not by heartbeats and measurements.
@@ -46,5 +48,29 @@ func TestNewsThatAreNone(t *testing.T) {
 	}
 	if differ(beat("1", corev1.ConditionTrue), beat("2", corev1.ConditionFalse)) {
 		t.Error("a node that is not ready for a while is news")
+	}
+}
+
+// TestKeptPodsTellWhetherTheyAreLiqos: a pod in the cache still has its namespace and, if it is a virtual kubelet or a gateway, the label that says so.
+// Labels of other pods take no memory.
+func TestKeptPodsTellWhetherTheyAreLiqos(t *testing.T) {
+	for name, row := range map[string]struct{ labels, want map[string]string }{
+		"an application": {map[string]string{"app": "web"}, nil},
+		"a virtual kubelet": {
+			map[string]string{"app": "vk", offloadingv1beta1.LabelComponent: offloadingv1beta1.ComponentVirtualKubelet},
+			map[string]string{offloadingv1beta1.LabelComponent: offloadingv1beta1.ComponentVirtualKubelet},
+		},
+		"a gateway": {
+			map[string]string{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway},
+			map[string]string{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway},
+		},
+	} {
+		kept, err := keepPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "p", Labels: row.labels}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pod := kept.(*corev1.Pod); pod.Namespace != "liqo" || !maps.Equal(pod.Labels, row.want) {
+			t.Errorf("%s: kept %s with %v, want %v", name, pod.Namespace, pod.Labels, row.want)
+		}
 	}
 }

@@ -132,7 +132,11 @@ func (s *Server) Handler() http.Handler {
 			s.pass(w, r, "portforward", query)
 		})
 	}
+	mux.HandleFunc("GET /metrics", s.stats.kubelet)
 	mux.HandleFunc("GET /metrics/resource", s.stats.resource)
+	mux.HandleFunc("GET /metrics/cadvisor", s.stats.cadvisor)
+	// The kubelet of the provider runs the probes of the pods, so there is none to report here.
+	mux.HandleFunc("GET /metrics/probes", func(w http.ResponseWriter, _ *http.Request) { (&exposition{}).respond(w) })
 	mux.HandleFunc("GET /stats/summary", s.stats.summary)
 	mux.HandleFunc("GET /pods", s.list)
 	mux.HandleFunc("GET /runningpods/", s.list)

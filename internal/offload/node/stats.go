@@ -1,8 +1,6 @@
 package node
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -168,72 +165,4 @@ func unmeasured(samples []sample) error {
 	}
 	return fmt.Errorf("the metrics of container %.63q of pod %s lack cpu or memory, or one of them is negative (see the metrics server of the provider)",
 		samples[i].container, samples[i].pod)
-}
-
-// resource serves a kubelet's /metrics/resource, in the text format of Prometheus.
-func (s *stats) resource(w http.ResponseWriter, r *http.Request) {
-	var out bytes.Buffer
-	s.look(r.Context(), func(u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool) {
-		writeResource(&out, u, pods, failed)
-	})
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_, _ = w.Write(out.Bytes())
-}
-
-// writeResource writes the metrics, sorted by name. The usage of the node is the sum over its pods, so it is unknown, and left out, if the provider failed
-// to report some of them. A pod that its metrics API does not list at all is no failure: it lists a new pod only after the next measurement.
-func writeResource(out io.Writer, u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool) {
-	keys := slices.SortedFunc(maps.Keys(u.containers), func(a, b containerKey) int {
-		return cmp.Or(cmp.Compare(a.pod.String(), b.pod.String()), cmp.Compare(a.container, b.container))
-	})
-	family := func(name, kind, help string, lines func(line func(labels string, value float64, at time.Time))) {
-		_, _ = fmt.Fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
-		lines(func(labels string, value float64, at time.Time) {
-			stamp := ""
-			if !at.IsZero() {
-				stamp = " " + strconv.FormatInt(at.UnixMilli(), 10)
-			}
-			_, _ = fmt.Fprintf(out, "%s%s %s%s\n", name, labels, strconv.FormatFloat(value, 'g', -1, 64), stamp)
-		})
-	}
-	each := func(value func(*reading) float64) func(func(string, float64, time.Time)) {
-		return func(line func(string, float64, time.Time)) {
-			for _, key := range keys {
-				r := u.containers[key]
-				line(fmt.Sprintf("{container=%q,namespace=%q,pod=%q}", key.container, key.pod.Namespace, key.pod.Name), value(r), r.at)
-			}
-		}
-	}
-	one := func(value float64, at time.Time) func(func(string, float64, time.Time)) {
-		return func(line func(string, float64, time.Time)) { line("", value, at) }
-	}
-	family("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the container in core-seconds", each(func(r *reading) float64 { return r.seconds }))
-	family("container_memory_working_set_bytes", "gauge", "Current working set of the container in bytes", each(func(r *reading) float64 { return r.bytes }))
-	family("container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds", func(line func(string, float64, time.Time)) {
-		for _, key := range keys {
-			if start := started(pods[key.pod], key.container); !start.IsZero() {
-				line(fmt.Sprintf("{container=%q,namespace=%q,pod=%q}", key.container, key.pod.Namespace, key.pod.Name), float64(start.Unix()), time.Time{})
-			}
-		}
-	})
-	trouble := 1.0
-	if !failed {
-		trouble = 0
-		family("node_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the node in core-seconds", one(u.node.seconds, u.node.at))
-		family("node_memory_working_set_bytes", "gauge", "Current working set of the node in bytes", one(u.node.bytes, u.node.at))
-	}
-	family("resource_scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise", one(trouble, time.Time{}))
-}
-
-// started returns when a container of a Pod was started, the zero time if it is not running.
-func started(pod *corev1.Pod, container string) time.Time {
-	if pod == nil {
-		return time.Time{}
-	}
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if c.Name == container && c.State.Running != nil {
-			return c.State.Running.StartedAt.Time
-		}
-	}
-	return time.Time{}
 }

@@ -88,23 +88,13 @@ func (s *stats) summary(w http.ResponseWriter, r *http.Request) {
 // summarize sums up the usage of the containers of each pod whose containers are all measured. It does not set the usage of the node.
 func summarize(node string, u *usage, pods map[types.NamespacedName]*corev1.Pod) summary {
 	out := summary{Node: nodeSummary{NodeName: node}, Pods: []podSummary{}}
-	totals := map[types.NamespacedName]*reading{}
 	containers := map[types.NamespacedName][]containerSummary{}
 	for key, r := range u.containers {
-		total := totals[key.pod]
-		if total == nil {
-			total = &reading{}
-			totals[key.pod] = total
-		}
-		total.seconds, total.cores, total.bytes = total.seconds+r.seconds, total.cores+r.cores, total.bytes+r.bytes
-		if r.at.After(total.at) {
-			total.at = r.at
-		}
 		containers[key.pod] = append(containers[key.pod], containerSummary{
 			Name: key.container, StartTime: when(started(pods[key.pod], key.container)), CPU: r.cpu(), Memory: r.memory(),
 		})
 	}
-	for key, total := range totals {
+	for key, total := range u.perPod() {
 		p := podSummary{PodRef: podReference{Name: key.Name, Namespace: key.Namespace}, Containers: containers[key]}
 		if !u.partial[key] {
 			p.CPU, p.Memory = new(total.cpu()), new(total.memory())

@@ -99,3 +99,20 @@ func (u *usage) take(samples []sample, now time.Time) {
 	}
 	u.node.at, u.node.bytes = latest, max(u.node.bytes, leastBytes)
 }
+
+// perPod returns the sum over the measured containers of each pod. For a partial pod, it is less than the usage of the pod.
+func (u *usage) perPod() map[types.NamespacedName]*reading {
+	totals := map[types.NamespacedName]*reading{}
+	for key, r := range u.containers {
+		total := totals[key.pod]
+		if total == nil {
+			total = &reading{}
+			totals[key.pod] = total
+		}
+		total.seconds, total.cores, total.bytes = total.seconds+r.seconds, total.cores+r.cores, total.bytes+r.bytes
+		if r.at.After(total.at) {
+			total.at = r.at
+		}
+	}
+	return totals
+}

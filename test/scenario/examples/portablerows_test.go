@@ -275,7 +275,8 @@ func (p *portables) kubeletReader(ctx context.Context) error {
 	}
 	var problems []error
 	for path, want := range map[string]int{
-		"/pods": http.StatusOK, "/healthz": http.StatusOK, "/configz": http.StatusOK, "/metrics/resource": http.StatusOK, "/stats/summary": http.StatusOK,
+		"/pods": http.StatusOK, "/healthz": http.StatusOK, "/configz": http.StatusOK, "/stats/summary": http.StatusOK, "/metrics": http.StatusOK,
+		"/metrics/resource": http.StatusOK, "/metrics/cadvisor": http.StatusOK, "/metrics/probes": http.StatusOK,
 		"/logs/": http.StatusForbidden, "/containerLogs/portable/onhost/main": http.StatusForbidden,
 	} {
 		for _, name := range []string{p.Rome.Node(), "milan"} {

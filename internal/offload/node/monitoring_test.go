@@ -1,0 +1,162 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/remote"
+)
+
+// twoPods is a node with the pod shop/web, which runs, and the pod shop/job, which has ended.
+type twoPods struct{ onePod }
+
+func (twoPods) Local(string) []client.Object {
+	container := func(name string, state corev1.ContainerState) corev1.PodStatus {
+		return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: name, Image: "example.org/" + name + ":1", ContainerID: "containerd://id-of-" + name, State: state,
+		}}}
+	}
+	web := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	web.Status = container("c", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(1000, 0)}})
+	web.Status.Phase = corev1.PodRunning
+	job := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "job"}}
+	job.Status = container("j", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
+	job.Status.Phase = corev1.PodSucceeded
+	return []client.Object{web, job}
+}
+
+// monitored is the kubelet API of twoPods, without authorization. The provider reports pods of this node and of another one; or, if it is broken,
+// nothing.
+func monitored(t *testing.T, broken bool) http.Handler {
+	t.Helper()
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if broken {
+			http.Error(w, "no such thing", http.StatusNotFound)
+			return
+		}
+		_, _ = io.WriteString(w, `{"items":[
+			{"metadata":{"name":"web"},"timestamp":"2026-01-01T00:00:00Z","window":"15s","containers":[{"name":"c","usage":{"cpu":"200m","memory":"4Ki"}}]},
+			{"metadata":{"name":"elsewhere"},"timestamp":"2026-01-01T00:00:00Z","window":"15s","containers":[{"name":"c","usage":{"cpu":"7","memory":"1Gi"}}]}]}`)
+	}))
+	t.Cleanup(provider.Close)
+	s, err := NewServer(remote.IdentityOf(&rest.Config{Host: provider.URL}), twoPods{}, "milan", "Pod", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Handler()
+}
+
+// TestMonitoringOfANode: what monitoring asks of every kubelet, a virtual node answers for its own pods, with the labels that dashboards select by.
+func TestMonitoringOfANode(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	labels := `{container="c",image="example.org/c:1",name="id-of-c",namespace="shop",pod="web"}`
+	for _, row := range []struct {
+		path   string
+		broken bool
+		want   []string
+		not    []string
+	}{
+		{"/metrics", true, []string{
+			"# TYPE kubelet_running_pods gauge\n", "kubelet_node_name{node=\"milan\"} 1\n", "kubelet_running_pods 1\n",
+			"kubelet_running_containers{container_state=\"exited\"} 1\n", "kubelet_running_containers{container_state=\"running\"} 1\n",
+		}, nil},
+		{"/metrics/cadvisor", false, []string{
+			fmt.Sprintf("container_cpu_usage_seconds_total%s 3.001 %d\n", labels, at),
+			fmt.Sprintf("container_memory_working_set_bytes%s 4096 %d\n", labels, at),
+			"container_start_time_seconds" + labels + " 1000\n", "container_scrape_error 0\n",
+		}, []string{"elsewhere"}},
+		{"/metrics/cadvisor", true, []string{"container_scrape_error 1\n"}, []string{`pod="`}},
+		{"/metrics/resource", false, []string{
+			fmt.Sprintf("pod_cpu_usage_seconds_total{namespace=\"shop\",pod=\"web\"} 3.001 %d\n", at),
+			fmt.Sprintf("pod_memory_working_set_bytes{namespace=\"shop\",pod=\"web\"} 4096 %d\n", at),
+			"container_start_time_seconds{container=\"c\",namespace=\"shop\",pod=\"web\"} 1000\n",
+		}, []string{"elsewhere"}},
+		{"/metrics/probes", true, nil, []string{"prober"}},
+	} {
+		answer := httptest.NewRecorder()
+		monitored(t, row.broken).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, row.path, nil))
+		text := answer.Body.String()
+		if answer.Code != http.StatusOK || !strings.HasPrefix(answer.Header().Get("Content-Type"), "text/plain; version=0.0.4") {
+			t.Errorf("%s: %d, %v", row.path, answer.Code, answer.Header())
+		}
+		for _, want := range row.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s lacks %q:\n%s", row.path, want, text)
+			}
+		}
+		for _, not := range row.not {
+			if strings.Contains(text, not) {
+				t.Errorf("%s has %q:\n%s", row.path, not, text)
+			}
+		}
+	}
+}
+
+// TestMonitoringNeedsItsPermission: each path needs permission for its subresource of this very node. Everybody else is refused.
+func TestMonitoringNeedsItsPermission(t *testing.T) {
+	users := []string{"metrics", "stats", "healthz", "configz", "pods", "log", "proxy", "nothing"} // each may get the subresource that it is called after
+	reviewer := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+			switch review := object.(type) {
+			case *authenticationv1.TokenReview:
+				review.Status.Authenticated = slices.Contains(users, review.Spec.Token)
+				review.Status.User.Username = review.Spec.Token
+			case *authorizationv1.SubjectAccessReview:
+				asked := review.Spec.ResourceAttributes
+				if asked.Name != "milan" || asked.Resource != "nodes" || asked.Group != "" || asked.Verb != "get" {
+					t.Errorf("the review is about %+v", asked)
+				}
+				review.Status.Allowed = asked.Subresource == review.Spec.User
+			}
+			return nil
+		},
+	}).Build()
+	gate := NewGate(reviewer, "milan", clock.RealClock{}).Wrap(monitored(t, false))
+	status := func(path, token string) int {
+		request := httptest.NewRequest(http.MethodGet, path, nil)
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		answer := httptest.NewRecorder()
+		gate.ServeHTTP(answer, request)
+		return answer.Code
+	}
+	for path, allowed := range map[string][]string{
+		"/metrics": {"metrics"}, "/metrics/cadvisor": {"metrics"}, "/metrics/probes": {"metrics"}, "/metrics/resource": {"metrics"},
+		"/stats/summary": {"stats"}, "/healthz": {"healthz", "proxy"}, "/configz": {"configz", "proxy"}, "/pods": {"pods", "proxy"},
+	} {
+		for _, token := range []string{"", "forged"} {
+			if got := status(path, token); got != http.StatusUnauthorized {
+				t.Errorf("%s with token %q: %d", path, token, got)
+			}
+		}
+		for _, user := range users {
+			want := http.StatusForbidden
+			if slices.Contains(allowed, user) {
+				want = http.StatusOK
+			}
+			if got := status(path, user); got != want {
+				t.Errorf("%s by a user with nodes/%s: %d, want %d", path, user, got, want)
+			}
+		}
+	}
+}
