@@ -4,7 +4,7 @@ SHELL := /bin/bash -o pipefail
 MAKEFLAGS += --no-print-directory
 
 # The version is a name for these very sources, so that an image tag never means two things. A release sets it: make build VERSION=v1.0.0
-SOURCES := git ls-files -co --exclude-standard -- '*.go' go.mod go.sum charts api | sort
+SOURCES := git ls-files -co --exclude-standard -- '*.go' go.mod go.sum charts api internal/dashboard/page/dist | sort
 ifndef VERSION # taken once: sources that change during a build must not give its parts different versions
 VERSION := v0.1.0-$(shell $(SOURCES) | xargs -r sha1sum 2>/dev/null | sha1sum | cut -c1-12)
 endif
@@ -87,6 +87,11 @@ generate: bin/tools/controller-gen ## Deep copies, CRDs, RBAC, the schema, the b
 	@go run ./charts/reference charts/liqo docs/reference/values.md
 	@go run ./charts/boards charts/liqo/files/boards
 	@go run ./cmd/liqoctl docs docs/reference/liqoctl
+	@if command -v npm >/dev/null; then $(MAKE) page; else echo "the page of liqoctl dashboard stays as it is: there is no Node.js" >&2; fi
+
+.PHONY: page
+page: ## The page of liqoctl dashboard from its sources. Needs Node.js and a registry of npm packages.
+	@cd internal/dashboard/page && { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci --silent; } && npm run --silent check && npm run --silent build
 
 ##@ Test
 

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-generated=(api charts/liqo docs/reference)
+generated=(api charts/liqo docs/reference internal/dashboard/page/dist)
 cp -a --parents "${generated[@]}" "$copy"
 make generate
 for dir in "${generated[@]}"; do

@@ -40,6 +40,7 @@ var pure = []string{
 	"internal/storage",
 	"internal/install",
 	"internal/cli/doctor",
+	"internal/dashboard",
 }
 
 // pureMayImport are the packages outside the standard library that a pure package may use.
@@ -81,7 +82,7 @@ var layers = []struct {
 	{"internal/peering/controllers", 3}, {"internal/peering/webhook", 3}, {"internal/peering/door", 3},
 	{"internal/storage/controllers", 3},
 	{"internal/offload/controllers", 3}, {"internal/offload/webhook", 3}, {"internal/offload/reflect", 3}, {"internal/offload/node", 3},
-	{"charts", 0}, {"internal/install", 3}, {"internal/cli", 4},
+	{"charts", 0}, {"internal/install", 3}, {"internal/cli", 4}, {"internal/dashboard", 4},
 	{"internal/app", 4},
 	{"cmd", 5},
 	{"internal/testing", 6}, {"internal/archtest", 6}, {"test", 6},

@@ -97,6 +97,7 @@ var lawTable = map[string]lawRow{
 	"status":                 {command: "status" + lawOne, state: "peered"},
 	"status peer":            {command: "status peer milan" + lawOne, state: "peered"},
 	"doctor":                 {command: "doctor" + lawBoth, state: "peered", code: 1},
+	"dashboard":              {exempt: "it runs until it is interrupted"},
 	"test network":           {exempt: "x"},
 	"install":                {exempt: "x"},
 	"uninstall":              {exempt: "x"},

@@ -123,11 +123,10 @@ func (w *world) begin(at worldSnapshot) {
 	w.seen, w.nth, w.wrote, w.answer, w.silent = nil, map[string]int{}, 0, nil, false
 }
 
-// run runs a command whose words %rome and %milan are the kubeconfigs.
-func (w *world) run(ctx context.Context, command string) (code int, out, errOut string) {
-	var stdout, stderr bytes.Buffer
+// app is liqoctl in this world.
+func (w *world) app(out, errOut io.Writer) *app {
 	quiet()
-	app := newApp(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr})
+	app := newApp(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: errOut})
 	app.wrap = func(config *rest.Config) *rest.Config {
 		config.Transport, config.ContentType = w, runtime.ContentTypeJSON
 		return config
@@ -136,6 +135,13 @@ func (w *world) run(ctx context.Context, command string) (code int, out, errOut 
 	app.resolve = func(_ context.Context, _, host string) ([]netip.Addr, error) {
 		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 	}
+	return app
+}
+
+// run runs a command whose words %rome and %milan are the kubeconfigs.
+func (w *world) run(ctx context.Context, command string) (code int, out, errOut string) {
+	var stdout, stderr bytes.Buffer
+	app := w.app(&stdout, &stderr)
 	words := strings.Fields(command)
 	for i, word := range words {
 		words[i] = strings.ReplaceAll(word, "%", w.dir+"/")

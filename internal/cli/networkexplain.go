@@ -85,6 +85,15 @@ func (a *app) explained(ctx context.Context, directory string, remotes []string)
 	if directory != "" {
 		return dumpedClusters(directory, *a.kubeconfig.Namespace)
 	}
+	all, err := a.localAndRemotes(ctx, remotes, func(error) bool { return false })
+	if err != nil {
+		return nil, err
+	}
+	return explainedClusters(ctx, all)
+}
+
+// localAndRemotes connects to the local cluster and to those of the kubeconfigs. It leaves out a remote cluster whose error may be skipped.
+func (a *app) localAndRemotes(ctx context.Context, remotes []string, skip func(error) bool) ([]*cluster, error) {
 	local, err := a.installed(ctx)
 	if err != nil {
 		return nil, err
@@ -93,6 +102,9 @@ func (a *app) explained(ctx context.Context, directory string, remotes []string)
 	for _, path := range remotes {
 		remote, err := a.provider(ctx, "--remote-kubeconfig", path)
 		if err != nil {
+			if skip(err) {
+				continue
+			}
 			return nil, err
 		}
 		if slices.ContainsFunc(all, func(c *cluster) bool { return c.id == remote.id }) {
@@ -100,7 +112,12 @@ func (a *app) explained(ctx context.Context, directory string, remotes []string)
 		}
 		all = append(all, remote)
 	}
-	clusters := make([]explainedCluster, len(all))
+	return all, nil
+}
+
+// explainedClusters reads the facts about clusters.
+func explainedClusters(ctx context.Context, all []*cluster) (clusters []explainedCluster, err error) {
+	clusters = make([]explainedCluster, len(all))
 	for i, c := range all {
 		clusters[i], err = readExplained(c.id, c.namespace, func(list client.ObjectList) error { return c.List(ctx, list) })
 		if err != nil {

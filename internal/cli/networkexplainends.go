@@ -14,24 +14,32 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// explain resolves both ends and prints the explanation. It fails if the path is broken.
-func explain(out *console.Console, clusters []explainedCluster, source, target, format string) error {
+// explanationOf resolves both ends and returns the explanation of the path between them.
+func explanationOf(clusters []explainedCluster, source, target string) (network.Explanation, error) {
 	from, err := resolveEnd(clusters, source, nil)
 	if err != nil {
-		return fmt.Errorf("SOURCE %s: %w", source, err)
+		return network.Explanation{}, fmt.Errorf("SOURCE %s: %w", source, err)
 	}
 	to, err := resolveEnd(clusters, target, &from)
 	if err != nil {
-		return fmt.Errorf("TARGET %s: %w", target, err)
+		return network.Explanation{}, fmt.Errorf("TARGET %s: %w", target, err)
 	}
 	if from.Cluster == to.Cluster {
-		return fmt.Errorf("%s and %s are both in cluster %s: their packets stay in its own network, and no gateway is on the way", from, to, from.Cluster)
+		return network.Explanation{}, fmt.Errorf("%s and %s are both in cluster %s: their packets stay in its own network, and no gateway is on the way", from, to, from.Cluster)
 	}
 	plain := make([]network.Cluster, len(clusters))
 	for i, c := range clusters {
 		plain[i] = c.Cluster
 	}
-	explanation := network.Explain(plain, from, to)
+	return network.Explain(plain, from, to), nil
+}
+
+// explain prints the explanation of the path between two ends. It fails if the path is broken.
+func explain(out *console.Console, clusters []explainedCluster, source, target, format string) error {
+	explanation, err := explanationOf(clusters, source, target)
+	if err != nil {
+		return err
+	}
 	if format == "" {
 		if _, err := fmt.Fprint(out.Out(), explanation.String()); err != nil {
 			return err
@@ -47,7 +55,7 @@ func explain(out *console.Console, clusters []explainedCluster, source, target, 
 			out.Warn("cluster %s: %s", c.ID, problem)
 		}
 	}
-	return fmt.Errorf("the way from %s to %s is broken: %s", from, to, explanation.Fault)
+	return fmt.Errorf("the way from %s to %s is broken: %s", explanation.From, explanation.To, explanation.Fault)
 }
 
 // resolveEnd converts an argument of the user to an end. If a target is only an address, without a cluster, it is the address that the

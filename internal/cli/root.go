@@ -146,7 +146,8 @@ func (a *app) command() *cobra.Command {
 			root.AddCommand(command)
 		}
 	}
-	add(groupInstall, a.installCommand(), a.uninstallCommand(), a.versionCommand(), a.infoCommand(), a.statusCommand(), a.doctorCommand(), a.testCommand())
+	add(groupInstall, a.installCommand(), a.uninstallCommand(), a.versionCommand(), a.infoCommand(), a.statusCommand(), a.doctorCommand(), a.dashboardCommand(),
+		a.testCommand())
 	add(groupPeer, a.peerCommand(), a.unpeerCommand(), a.networkCommand(), a.authenticateCommand(), a.unauthenticateCommand(), a.forceCommand())
 	add(groupOffload, a.offloadCommand(), a.unoffloadCommand())
 	add(groupAdmission, a.cordonCommand(), a.uncordonCommand(), a.drainCommand(), a.activateCommand())

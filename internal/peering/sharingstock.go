@@ -69,6 +69,16 @@ func stockOf(policy SharingPolicy, facts SharingFacts, claims []*claim) map[core
 	return all
 }
 
+// Free returns what the nodes that accept pods have left: their allocatable resources minus what the pods on them use. It lists the
+// resources that pods can request.
+func Free(nodes []corev1.Node, pods []corev1.Pod) corev1.ResourceList {
+	free := corev1.ResourceList{}
+	for name, have := range stockOf(SharingPolicy{}, SharingFacts{Nodes: nodes, Pods: pods}, nil) {
+		free[name] = quantityOf(name, max(0, have.capacity-have.local))
+	}
+	return free
+}
+
 // PodUse returns what a pod uses on its node: the requests that the scheduler reserves, also during an in-place resize, and one unit of the
 // resource "pods".
 func PodUse(pod *corev1.Pod) corev1.ResourceList {

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+
+	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/dashboard"
+	dashboardpage "liqo.io/liqo/internal/dashboard/page"
+	dashboardserver "liqo.io/liqo/internal/dashboard/server"
+	"liqo.io/liqo/internal/dashboard/watch"
+	"liqo.io/liqo/internal/version"
+)
+
+const (
+	// explanationTimeout is the timeout of reading what an explanation needs from all clusters.
+	explanationTimeout = 30 * time.Second
+	// diagnosisTimeout is the timeout of one diagnosis of all clusters.
+	diagnosisTimeout = time.Minute
+)
+
+func (a *app) dashboardCommand() *cobra.Command {
+	var remotes []string
+	var port uint16
+	command := &cobra.Command{
+		Use:   "dashboard",
+		Short: "Serve a live page of the clusters, their peerings and pods",
+		Long: "Serve a page for a browser on this machine: the topology with the state, round trip and traffic of each tunnel, virtual nodes with what is\n" +
+			"granted, used and free, offloaded namespaces and where their pods run, recent events, the findings of doctor, and the path between two\n" +
+			"pods as network explain explains it. The page follows the clusters until the command is interrupted. It changes nothing.\n\n" +
+			"The page shows the clusters whose kubeconfigs are given, and what they report about their peers. It is served on 127.0.0.1 only. The\n" +
+			"printed address has a token that opens the page in one browser, once. Traffic needs an installation with --enable-metrics.",
+		Example: example(`
+			%[1]s dashboard
+			# With the kubeconfigs of peers it also shows what those have free, and paths to their pods
+			%[1]s dashboard --remote-kubeconfig milan.yaml --remote-kubeconfig naples.yaml
+			# At a port that is forwarded from another machine: ssh -L 8088:127.0.0.1:8088
+			%[1]s dashboard --port 8088`),
+		Args: cobra.NoArgs,
+	}
+	flags := command.Flags()
+	flags.StringArrayVar(&remotes, "remote-kubeconfig", nil, "Path to the kubeconfig of another cluster; repeated for each")
+	flags.Uint16Var(&port, "port", 0, "Port of the page on this machine (0: any free one)")
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
+		return a.dashboard(cmd.Context(), remotes, port)
+	}
+	return command
+}
+
+// dashboard serves the page until the context ends.
+func (a *app) dashboard(ctx context.Context, remotes []string, port uint16) error {
+	all, err := a.localAndRemotes(ctx, remotes, func(err error) bool {
+		if unreachable(err) {
+			a.console().Warn("%v: the page shows what the other clusters report about it", err)
+		}
+		return unreachable(err)
+	})
+	if err != nil {
+		return err
+	}
+	feed := dashboardserver.NewFeed()
+	options := watch.Options{Publish: feed.Publish}
+	probes := make([]func(context.Context) error, len(all))
+	for i, c := range all {
+		watched, err := c.watched()
+		if err != nil {
+			return c.error(err)
+		}
+		options.Clusters = append(options.Clusters, *watched)
+		probes[i] = watched.Probe
+	}
+	options.Diagnose = func(ctx context.Context) []doctor.Finding { return a.diagnoseAll(ctx, all, probes) }
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	if err != nil {
+		return fmt.Errorf("listening for browsers: %w: --port chooses another port", err)
+	}
+	defer listener.Close() //nolint:errcheck // the server has closed it already, or the command fails
+	pages, err := dashboardserver.New(dashboardserver.Options{
+		Address: listener.Addr().String(), Page: dashboardpage.Files(), Feed: feed,
+		Explain: func(ctx context.Context, from, to string) (any, error) { return explainLive(ctx, all, from, to) },
+	})
+	if err != nil {
+		return err
+	}
+	names := namesOf(all, func(c *cluster) string { return c.id })
+	a.console().Info("The dashboard of %s runs until it is interrupted (Ctrl-C). This address opens it in one browser, once:", strings.Join(names, ", "))
+	if _, err := fmt.Fprintln(a.console().Out(), pages.URL()); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return pages.Run(ctx, listener) })
+	group.Go(func() error { return watch.Run(ctx, options) })
+	return group.Wait()
+}
+
+// watched returns what the watcher of the dashboard needs of the cluster.
+func (c *cluster) watched() (*watch.Cluster, error) {
+	clients, err := kubernetes.NewForConfig(c.config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", c.config.Host, err)
+	}
+	informers, err := watch.NewInformers(c.config, c.Scheme(), c.RESTMapper())
+	if err != nil {
+		return nil, err
+	}
+	return &watch.Cluster{
+		ID: c.id, Version: c.version, Server: c.config.Host, Namespace: c.namespace, Informers: informers,
+		Probe: func(ctx context.Context) error {
+			return clients.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+		},
+		Metrics: func(ctx context.Context, namespace, pod string, port int32) ([]byte, error) {
+			return clients.CoreV1().Pods(namespace).ProxyGet("http", pod, strconv.Itoa(int(port)), "/metrics", nil).DoRaw(ctx)
+		},
+	}, nil
+}
+
+// diagnoseAll returns the findings about all clusters that respond: about each, and about what the first one and each other one know of each other.
+// A cluster that does not respond is one finding.
+func (a *app) diagnoseAll(ctx context.Context, all []*cluster, probes []func(context.Context) error) []doctor.Finding {
+	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
+	defer cancel()
+	facts, silent := make([]*doctor.Cluster, len(all)), make([]error, len(all))
+	var group sync.WaitGroup
+	for i, c := range all {
+		group.Go(func() {
+			bounded, cancel := context.WithTimeout(ctx, accessTimeout)
+			defer cancel()
+			if silent[i] = probes[i](bounded); silent[i] == nil {
+				facts[i] = c.doctorFacts(ctx, true)
+				a.lookUp(ctx, facts[i].Names)
+			}
+		})
+	}
+	group.Wait()
+	var runs [][]doctor.Finding
+	var readable []*doctor.Cluster
+	for i, c := range all {
+		if facts[i] != nil {
+			readable = append(readable, facts[i])
+			continue
+		}
+		runs = append(runs, []doctor.Finding{{
+			Cluster: c.id, Check: "facts", Level: doctor.Fail, Evidence: fmt.Sprintf("its API server %s does not respond to liqoctl: %v", c.config.Host, silent[i]),
+			Cure: "see whether the cluster runs, and whether this machine reaches it",
+		}})
+	}
+	for i := range readable {
+		of := &doctor.Facts{Client: version.Version, Now: time.Now(), Local: readable[0]}
+		if i > 0 {
+			of.Remote = readable[i]
+		}
+		if i > 0 || len(readable) == 1 {
+			runs = append(runs, doctor.Examine(of))
+		}
+	}
+	return dashboard.MergeFindings(runs...)
+}
+
+// explainLive reads the facts about all clusters and explains the path between two ends.
+func explainLive(ctx context.Context, all []*cluster, from, to string) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, explanationTimeout)
+	defer cancel()
+	clusters, err := explainedClusters(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	explanation, err := explanationOf(clusters, from, to)
+	if err != nil {
+		return nil, err
+	}
+	return explanationView(&explanation), nil
+}

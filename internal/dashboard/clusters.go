@@ -1,0 +1,103 @@
+package dashboard
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/api"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/cli/doctor"
+)
+
+// clusterDocument describes a cluster: one whose kubeconfig was given, or a peer of one.
+type clusterDocument struct {
+	ID string `json:"id"`
+	// Local is true for the local cluster. Given means that the kubeconfig of the cluster was given.
+	Local bool `json:"local,omitempty"`
+	Given bool `json:"given,omitempty"`
+	// Reading means that the cluster was not read completely yet.
+	Reading bool   `json:"reading,omitempty"`
+	Version string `json:"version,omitempty"`
+	Server  string `json:"server,omitempty"`
+	// Message says what is wrong. It is empty if nothing is.
+	Message string `json:"message,omitempty"`
+	Health  Health `json:"health"`
+	// Nodes and Pods count the nodes of the cluster itself, and the unfinished pods on them.
+	Nodes int `json:"nodes"`
+	Pods  int `json:"pods"`
+}
+
+func (d Documents) clusters(state *State) {
+	found := map[string]clusterDocument{}
+	for i := range state.Clusters {
+		c := &state.Clusters[i]
+		for j := range c.Peers {
+			id := c.Peers[j].Spec.ClusterID
+			if state.cluster(id) != nil || doctor.Former(&c.Peers[j]) {
+				continue
+			}
+			document := found[id]
+			document.ID = id
+			if document.Health == "" {
+				document.Health = None
+			}
+			document.observe(c, &c.Peers[j])
+			found[id] = document
+		}
+		document := clusterDocument{
+			ID: c.ID, Local: i == 0, Given: true, Reading: !c.Complete, Version: c.Version, Server: c.Server, Message: c.Failure, Health: None,
+		}
+		if c.Failure != "" {
+			document.Health = Bad
+		}
+		document.count(c)
+		found[c.ID] = document
+	}
+	for id, document := range found {
+		for i := range state.Findings {
+			if finding := &state.Findings[i]; finding.Cluster == id {
+				document.Health = worse(document.Health, healthOfLevel(finding.Level))
+			}
+		}
+		d.add(document, "cluster", id)
+	}
+}
+
+// observe adds what a cluster reports about its peer.
+func (d *clusterDocument) observe(c *Cluster, peer *corev1beta1.ForeignCluster) {
+	d.Server = peer.Status.APIServerURL
+	for _, condition := range peer.Status.Conditions {
+		if condition.Type != corev1beta1.APIServerStatus {
+			continue
+		}
+		switch condition.Status {
+		case corev1beta1.StatusEstablished, corev1beta1.StatusReady:
+			d.Health = worse(d.Health, Good)
+		case corev1beta1.StatusError, corev1beta1.StatusNotReady:
+			d.Health = Bad
+			d.Message = fmt.Sprintf("its API server does not respond to cluster %s: %s", c.ID, condition.Message)
+		}
+	}
+}
+
+// count counts the nodes of the cluster itself, and the unfinished pods on them.
+func (d *clusterDocument) count(c *Cluster) {
+	real := map[string]bool{}
+	for i := range c.Nodes {
+		if c.Nodes[i].Labels[api.LabelType] != api.TypeVirtualNode {
+			real[c.Nodes[i].Name] = true
+		}
+	}
+	d.Nodes = len(real)
+	for i := range c.Pods {
+		if pod := &c.Pods[i]; real[pod.Spec.NodeName] && !finished(pod) {
+			d.Pods++
+		}
+	}
+}
+
+// finished reports whether a pod uses no resources any more.
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}

@@ -1,0 +1,61 @@
+package dashboard
+
+import "time"
+
+// HistoryLength is the number of measurements that a history keeps.
+const HistoryLength = 60
+
+// Point is one measurement.
+type Point struct {
+	// At is in seconds since 1970.
+	At int64 `json:"at"`
+	// Value is in seconds for a round trip, and in bytes per second for traffic.
+	Value float64 `json:"value"`
+}
+
+// Series are measurements in the order of time.
+type Series []Point
+
+// With returns the series with one more measurement. A measurement that is not newer than the last one changes nothing. Beyond HistoryLength
+// the oldest is dropped.
+func (s Series) With(p Point) Series {
+	if len(s) > 0 && p.At <= s[len(s)-1].At {
+		return s
+	}
+	from := max(0, len(s)+1-HistoryLength)
+	return append(append(make(Series, 0, len(s)-from+1), s[from:]...), p)
+}
+
+// last returns the newest measurement, or nil if there is none.
+func (s Series) last() *float64 {
+	if len(s) == 0 {
+		return nil
+	}
+	return &s[len(s)-1].Value
+}
+
+// History has the measurements at one end of a tunnel.
+type History struct {
+	// RoundTrip is in seconds. Sent and Received are in bytes per second.
+	RoundTrip, Sent, Received Series
+	// Unmeasured is why the traffic is not known. It is empty if it is.
+	Unmeasured string
+}
+
+// Counters are the numbers of bytes that a gateway pod has counted since it started.
+type Counters struct {
+	// Pod is the UID of the gateway pod: each pod counts for itself.
+	Pod            string
+	At             time.Time
+	Sent, Received float64
+}
+
+// Traffic returns the bytes per second between two readings of the counters. It reports false if the readings can not be compared: they are of
+// different pods, the pod has started again, or no time has passed.
+func Traffic(before, after Counters) (sent, received float64, ok bool) {
+	seconds := after.At.Sub(before.At).Seconds()
+	if before.Pod != after.Pod || seconds <= 0 || after.Sent < before.Sent || after.Received < before.Received {
+		return 0, 0, false
+	}
+	return (after.Sent - before.Sent) / seconds, (after.Received - before.Received) / seconds, true
+}

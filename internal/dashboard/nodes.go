@@ -1,0 +1,151 @@
+package dashboard
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/peering"
+)
+
+// nodeDocument describes a virtual node.
+type nodeDocument struct {
+	Cluster  string `json:"cluster"`
+	Name     string `json:"name"`
+	Provider string `json:"provider"`
+	// State is Ready, or the reason why the node is not ready.
+	State   string `json:"state"`
+	Message string `json:"message,omitempty"`
+	Health  Health `json:"health"`
+	// Pods counts the unfinished pods on the node.
+	Pods      int                `json:"pods"`
+	Resources []resourceDocument `json:"resources"`
+}
+
+// resourceDocument describes one resource of a virtual node, in cores, bytes or pieces.
+type resourceDocument struct {
+	Name    string  `json:"name"`
+	Granted float64 `json:"granted"`
+	// Used is what the pods on the node request.
+	Used float64 `json:"used"`
+	// Free is what is left of the grant, and at most what the provider has free. Known means that the provider could be asked: without its
+	// kubeconfig, Free is what is left of the grant.
+	Free  float64 `json:"free"`
+	Known bool    `json:"known,omitempty"`
+}
+
+func (d Documents) nodes(state *State) {
+	free := map[string]corev1.ResourceList{}
+	for i := range state.Clusters {
+		if c := &state.Clusters[i]; c.Complete && c.Failure == "" {
+			free[c.ID] = peering.Free(c.Nodes, c.Pods)
+		}
+	}
+	for i := range state.Clusters {
+		c := &state.Clusters[i]
+		used, pods := usedOn(c.Pods)
+		for j := range c.VirtualNodes {
+			virtual := &c.VirtualNodes[j]
+			document := nodeDocument{Cluster: c.ID, Name: virtual.Name, Provider: virtual.Spec.ClusterID, Pods: pods[virtual.Name]}
+			granted := virtual.Spec.ResourceQuota.Hard
+			node := nodeOf(c, virtual.Name)
+			if node != nil && len(node.Status.Allocatable) > 0 {
+				granted = node.Status.Allocatable
+			}
+			document.judge(virtual, node)
+			document.Resources = resourcesOf(granted, used[virtual.Name], free[virtual.Spec.ClusterID])
+			d.add(document, "node", c.ID, virtual.Name)
+		}
+	}
+}
+
+// nodeOf returns the Node of a VirtualNode, or nil if there is none.
+func nodeOf(c *Cluster, name string) *corev1.Node {
+	for i := range c.Nodes {
+		if c.Nodes[i].Name == name && c.Nodes[i].Labels[api.LabelType] == api.TypeVirtualNode {
+			return &c.Nodes[i]
+		}
+	}
+	return nil
+}
+
+// judge sets the state and the health of a virtual node.
+func (d *nodeDocument) judge(virtual *offloadingv1beta1.VirtualNode, node *corev1.Node) {
+	d.State, d.Health = "Unknown", Warning
+	if node == nil {
+		for _, condition := range virtual.Status.Conditions {
+			if condition.Type == offloadingv1beta1.VirtualNodeNode {
+				d.State, d.Message = string(condition.Status), condition.Message
+			}
+		}
+		if create := virtual.Spec.CreateNode; create != nil && !*create {
+			d.State, d.Health = "No node is wanted", None
+		}
+		return
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type != corev1.NodeReady {
+			continue
+		}
+		if condition.Status == corev1.ConditionTrue {
+			d.State, d.Health = "Ready", Good
+		} else {
+			d.State, d.Message, d.Health = cmp.Or(condition.Reason, "NotReady"), condition.Message, Bad
+		}
+	}
+	if node.Spec.Unschedulable && d.Health == Good {
+		d.State, d.Health = "Cordoned", Warning
+	}
+}
+
+// usedOn returns what the unfinished pods on each node request, and their number.
+func usedOn(pods []corev1.Pod) (used map[string]corev1.ResourceList, count map[string]int) {
+	used, count = map[string]corev1.ResourceList{}, map[string]int{}
+	for i := range pods {
+		pod := &pods[i]
+		if pod.Spec.NodeName == "" || finished(pod) {
+			continue
+		}
+		count[pod.Spec.NodeName]++
+		sums := used[pod.Spec.NodeName]
+		if sums == nil {
+			sums = corev1.ResourceList{}
+			used[pod.Spec.NodeName] = sums
+		}
+		for name, quantity := range peering.PodUse(pod) {
+			sum := sums[name]
+			sum.Add(quantity)
+			sums[name] = sum
+		}
+	}
+	return used, count
+}
+
+// resourcesOf returns the resources of a virtual node: cpu, memory and pods first, then the others by name. free is nil if the provider could
+// not be asked.
+func resourcesOf(granted, used, free corev1.ResourceList) []resourceDocument {
+	out := []resourceDocument{}
+	for name, amount := range granted {
+		have, use := amount.AsApproximateFloat64(), used[name]
+		document := resourceDocument{Name: string(name), Granted: have, Used: use.AsApproximateFloat64(), Known: free != nil}
+		document.Free = max(0, have-document.Used)
+		if left, there := free[name]; there {
+			document.Free = min(document.Free, left.AsApproximateFloat64())
+		}
+		out = append(out, document)
+	}
+	first := []string{string(corev1.ResourceCPU), string(corev1.ResourceMemory), string(corev1.ResourcePods)}
+	rank := func(name string) int {
+		if i := slices.Index(first, name); i >= 0 {
+			return i
+		}
+		return len(first)
+	}
+	slices.SortFunc(out, func(a, b resourceDocument) int {
+		return cmp.Or(cmp.Compare(rank(a.Name), rank(b.Name)), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}

@@ -1,0 +1,31 @@
+// Builds the page into the folder that is named as the argument. The result depends on the sources and the lock file only.
+import { build } from 'esbuild'
+import { copyFile, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+const out = process.argv[2]
+await rm(out, { recursive: true, force: true })
+await mkdir(out)
+
+const common = { bundle: true, minify: true, legalComments: 'none', charset: 'utf8', logLevel: 'warning' }
+const { metafile } = await build({
+  ...common, entryPoints: ['src/app.tsx'], outfile: join(out, 'app.js'), format: 'esm', target: 'es2022',
+  jsx: 'automatic', jsxImportSource: 'preact', metafile: true,
+})
+await build({ ...common, entryPoints: ['src/app.css'], outfile: join(out, 'app.css'), target: ['chrome110', 'firefox110', 'safari16'] })
+for (const name of ['index.html', 'icon.svg']) await copyFile(join('src', name), join(out, name))
+
+// The licences of the packages in app.js ask for being handed on with it.
+const packages = new Set()
+for (const input of Object.keys(metafile.inputs)) {
+  const name = /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(input)?.[1]
+  if (name) packages.add(name)
+}
+let licences = ''
+for (const name of [...packages].sort()) {
+  const folder = join('node_modules', name)
+  const file = (await readdir(folder)).find((f) => /^licen[cs]e/i.test(f))
+  if (!file) throw new Error(`package ${name} has no licence file`)
+  licences += `${name}\n\n${(await readFile(join(folder, file), 'utf8')).trim()}\n\n\n`
+}
+await writeFile(join(out, 'licenses.txt'), licences.trimEnd() + '\n')

@@ -1,0 +1,66 @@
+// Small parts of the page.
+import type { ComponentChildren } from 'preact'
+import type { Health, Point } from './model'
+
+const symbols: Record<Health, string> = { ok: '✔', warn: '!', fail: '✖', none: '–' }
+const words: Record<Health, string> = { ok: 'well', warn: 'warning', fail: 'failed', none: 'nothing to judge' }
+
+/** A state, with a color and a symbol for its health. */
+export function Badge({ health, children }: { health: Health; children: ComponentChildren }) {
+  return (
+    <span class={`badge ${health}`}>
+      <span aria-hidden="true">{symbols[health]}</span> {children}
+      <span class="hidden"> ({words[health]})</span>
+    </span>
+  )
+}
+
+/** The course of a measurement. The current value stands next to it in the text, so it is hidden from screen readers. */
+export function Sparkline({ points, from }: { points?: Point[]; from?: number }) {
+  const [width, height] = [96, 24]
+  let path = ''
+  if (points && points.length > 1) {
+    const first = from ?? points[0]!.at, last = points[points.length - 1]!.at
+    const most = Math.max(...points.map((p) => p.value)) || 1
+    path = points
+      .map((p, i) => {
+        const x = ((p.at - first) / Math.max(1, last - first)) * width
+        const y = height - 2 - (p.value / most) * (height - 4)
+        return `${i ? 'L' : 'M'}${x.toFixed(1)} ${y.toFixed(1)}`
+      })
+      .join('')
+  }
+  return (
+    <svg class="sparkline" viewBox={`0 0 ${width} ${height}`} width={width} height={height} aria-hidden="true">
+      <path d={path} />
+    </svg>
+  )
+}
+
+/** What is used of an amount, and what is free. */
+export function Meter({ used, free, of, label }: { used: number; free: number; of: number; label: string }) {
+  const share = (value: number) => (of > 0 ? Math.min(100, (100 * value) / of) : 0)
+  return (
+    <svg class="meter" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label={label}>
+      <rect class="rest" width="100" height="8" />
+      <rect class="free" x={share(used)} width={Math.min(share(free), 100 - share(used))} height="8" />
+      <rect class="used" width={share(used)} height="8" />
+    </svg>
+  )
+}
+
+/** A section of the page. Its place in the navigation has the same name. */
+export function Section({ id, title, note, children }: { id: string; title: string; note?: string; children: ComponentChildren }) {
+  return (
+    <section id={id} aria-labelledby={`${id}-title`} tabIndex={-1}>
+      <h2 id={`${id}-title`}>
+        {title} {note && <span class="note">{note}</span>}
+      </h2>
+      {children}
+    </section>
+  )
+}
+
+export function Empty({ children }: { children: ComponentChildren }) {
+  return <p class="empty">{children}</p>
+}

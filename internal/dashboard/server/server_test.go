@@ -1,0 +1,311 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"liqo.io/liqo/internal/dashboard"
+)
+
+const address = "127.0.0.1:8088"
+
+func newServer(t *testing.T) *Server {
+	t.Helper()
+	s, err := New(Options{
+		Address: address, Feed: NewFeed(),
+		Page: fstest.MapFS{"index.html": {Data: []byte("the page")}, "app.js": {Data: []byte("the script")}},
+		Explain: func(_ context.Context, from, to string) (any, error) {
+			if from == "nobody" {
+				return nil, errors.New("there is no pod nobody")
+			}
+			return map[string]string{"from": from, "to": to}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func token(s *Server) string {
+	_, token, _ := strings.Cut(s.URL(), "#")
+	return token
+}
+
+// request sends a request to the host that browsers use, with headers as key: value.
+func request(t *testing.T, s *Server, method, path, body string, headers ...string) *http.Response {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+	r.Host = address
+	for _, header := range headers {
+		key, value, _ := strings.Cut(header, ": ")
+		if key == "Host" {
+			r.Host = value
+			continue
+		}
+		r.Header.Set(key, value)
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w.Result()
+}
+
+// login exchanges the token, and returns the header with the cookie.
+func login(t *testing.T, s *Server) string {
+	t.Helper()
+	response := request(t, s, http.MethodPost, "/api/session", `{"token":"`+token(s)+`"}`)
+	if response.StatusCode != http.StatusNoContent || len(response.Cookies()) != 1 {
+		t.Fatalf("exchanging the token: %s, %v", response.Status, response.Cookies())
+	}
+	cookie := response.Cookies()[0]
+	return "Cookie: " + cookie.Name + "=" + cookie.Value
+}
+
+func text(t *testing.T, response *http.Response) string {
+	t.Helper()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestOnlyTheTokenOpensASession: once, and for a cookie that scripts can not read and other sites do not send.
+func TestOnlyTheTokenOpensASession(t *testing.T) {
+	s := newServer(t)
+	for _, body := range []string{`{"token":"wrong"}`, `{"token":""}`, `{}`} {
+		if response := request(t, s, http.MethodPost, "/api/session", body); response.StatusCode != http.StatusUnauthorized || len(response.Cookies()) > 0 {
+			t.Errorf("%s: %s", body, response.Status)
+		}
+	}
+	for _, body := range []string{"", "no JSON", `{"token":"` + strings.Repeat("x", bodyLimit) + `"}`} {
+		if response := request(t, s, http.MethodPost, "/api/session", body); response.StatusCode != http.StatusBadRequest {
+			t.Errorf("a body of %d bytes: %s", len(body), response.Status)
+		}
+	}
+	once := `{"token":"` + token(s) + `"}`
+	response := request(t, s, http.MethodPost, "/api/session", once)
+	if response.StatusCode != http.StatusNoContent || len(response.Cookies()) != 1 {
+		t.Fatalf("the token: %s", response.Status)
+	}
+	cookie := response.Cookies()[0]
+	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Domain != "" || cookie.Name != "liqo-dashboard-8088" {
+		t.Errorf("the cookie is %s", cookie)
+	}
+	if strings.Contains(once, cookie.Value) {
+		t.Error("the session is the token")
+	}
+	if response := request(t, s, http.MethodPost, "/api/session", once); response.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the token again: %s", response.Status)
+	}
+	if strings.TrimSuffix(s.URL(), "#") != "http://"+address+"/" {
+		t.Errorf("after the exchange the address is still %s", s.URL())
+	}
+	other := newServer(t)
+	if token(newServer(t)) == token(other) {
+		t.Error("two servers have the same token")
+	}
+}
+
+// TestClustersNeedASession: everything about them, whatever the path and the cookie.
+func TestClustersNeedASession(t *testing.T) {
+	s := newServer(t)
+	for _, cookie := range []string{"", "Cookie: liqo-dashboard-8088=", "Cookie: liqo-dashboard-8088=wrong", "Cookie: other=1"} {
+		for _, path := range []string{"/api/stream", "/api/explain?from=a&to=b", "/api/", "/api/other", "/api/session"} {
+			if response := request(t, s, http.MethodGet, path, "", cookie); response.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%s with %q: %s", path, cookie, response.Status)
+			}
+		}
+	}
+	cookie := login(t, s)
+	if response := request(t, s, http.MethodGet, "/api/explain?from=a&to=b", "", cookie); response.StatusCode != http.StatusOK {
+		t.Errorf("with the session: %s", response.Status)
+	}
+	if response := request(t, newServer(t), http.MethodGet, "/api/explain?from=a&to=b", "", cookie); response.StatusCode != http.StatusUnauthorized {
+		t.Errorf("with the session of another server: %s", response.Status)
+	}
+}
+
+// TestThePageIsForEverybody: it has nothing secret, so that it can exchange the token itself.
+func TestThePageIsForEverybody(t *testing.T) {
+	s := newServer(t)
+	for path, want := range map[string]string{"/": "the page", "/app.js": "the script"} {
+		if response := request(t, s, http.MethodGet, path, ""); response.StatusCode != http.StatusOK || text(t, response) != want {
+			t.Errorf("%s: %s", path, response.Status)
+		}
+	}
+	if response := request(t, s, http.MethodGet, "/none", ""); response.StatusCode != http.StatusNotFound {
+		t.Errorf("/none: %s", response.Status)
+	}
+}
+
+// TestOtherHostsAreRefused: a name of an attacker that resolves to this machine leads nowhere, also with the session.
+func TestOtherHostsAreRefused(t *testing.T) {
+	s := newServer(t)
+	cookie := login(t, s)
+	for host, want := range map[string]int{
+		address: http.StatusOK, "localhost:8088": http.StatusOK, "127.0.0.1": http.StatusMisdirectedRequest, "127.0.0.1:80": http.StatusMisdirectedRequest,
+		"evil.example:8088": http.StatusMisdirectedRequest, "": http.StatusMisdirectedRequest, "localhost:8088.evil.example": http.StatusMisdirectedRequest,
+	} {
+		for _, path := range []string{"/", "/api/explain?from=a&to=b"} {
+			if response := request(t, s, http.MethodGet, path, "", "Host: "+host, cookie); response.StatusCode != want {
+				t.Errorf("host %q, %s: %s, want %d", host, path, response.Status, want)
+			}
+		}
+	}
+}
+
+// TestOtherSitesAreRefused: a page of another port, or of the internet, uses no session and learns nothing.
+func TestOtherSitesAreRefused(t *testing.T) {
+	s := newServer(t)
+	cookie := login(t, s)
+	for site, want := range map[string]int{
+		"same-origin": http.StatusOK, "same-site": http.StatusForbidden, "cross-site": http.StatusForbidden, "none": http.StatusForbidden,
+	} {
+		response := request(t, s, http.MethodGet, "/api/explain?from=a&to=b", "", cookie, "Sec-Fetch-Site: "+site, "Origin: http://127.0.0.1:9")
+		if response.StatusCode != want {
+			t.Errorf("%s: %s, want %d", site, response.Status, want)
+		}
+		for header := range response.Header {
+			if strings.HasPrefix(header, "Access-Control-") {
+				t.Errorf("%s: the response has %s", site, header)
+			}
+		}
+	}
+}
+
+// TestEveryResponseIsProtected: also errors have the headers.
+func TestEveryResponseIsProtected(t *testing.T) {
+	s := newServer(t)
+	for _, path := range []string{"/", "/app.js", "/none", "/api/stream", "/api/explain"} {
+		for _, host := range []string{address, "evil.example"} {
+			header := request(t, s, http.MethodGet, path, "", "Host: "+host).Header
+			policy := header.Get("Content-Security-Policy")
+			if !strings.HasPrefix(policy, "default-src 'none'; ") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") ||
+				header.Get("X-Content-Type-Options") != "nosniff" || header.Get("Referrer-Policy") != "no-referrer" {
+				t.Errorf("%s at %s: %v", path, host, header)
+			}
+		}
+	}
+}
+
+// TestOnlyReading: no method but GET does anything, except for the exchange of the token.
+func TestOnlyReading(t *testing.T) {
+	s := newServer(t)
+	cookie := login(t, s)
+	for _, method := range []string{
+		http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodConnect, http.MethodTrace,
+	} {
+		for _, path := range []string{"/", "/app.js", "/api/stream", "/api/explain?from=a&to=b", "/api/other"} {
+			if response := request(t, s, method, path, "", cookie); response.StatusCode != http.StatusMethodNotAllowed {
+				t.Errorf("%s %s: %s", method, path, response.Status)
+			}
+		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	s := newServer(t)
+	cookie := login(t, s)
+	for query, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"from=rome/demo/a&to=10.2.0.5": {http.StatusOK, `{"from":"rome/demo/a","to":"10.2.0.5"}`},
+		"from=nobody&to=b":             {http.StatusUnprocessableEntity, "there is no pod nobody\n"},
+		"from=a":                       {http.StatusBadRequest, "want two ends, from and to, each [cluster/]namespace/pod or [cluster/]address\n"},
+	} {
+		response := request(t, s, http.MethodGet, "/api/explain?"+query, "", cookie)
+		if got := text(t, response); response.StatusCode != want.code || got != want.text {
+			t.Errorf("%s: %s, %s", query, response.Status, got)
+		}
+	}
+}
+
+// TestAddressesOfOtherMachines: the page is for this machine only.
+func TestAddressesOfOtherMachines(t *testing.T) {
+	for _, address := range []string{"0.0.0.0:80", "192.0.2.1:80", "localhost:80", ":80", "127.0.0.1"} {
+		if _, err := New(Options{Address: address}); err == nil || !strings.Contains(err.Error(), address) {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if _, err := New(Options{Address: "[::1]:80", Page: fstest.MapFS{}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// pipe is a response that a test reads while it is written.
+type pipe struct {
+	*io.PipeWriter
+	header http.Header
+}
+
+func (p pipe) Header() http.Header { return p.header }
+func (p pipe) WriteHeader(int)     {}
+func (p pipe) Flush()              {}
+
+// TestStream: first everything, then each change, to each browser what it does not have yet; a comment keeps the connection alive.
+func TestStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t)
+		cookie := strings.TrimPrefix(login(t, s), "Cookie: ")
+		documents := func(pods string) dashboard.Documents {
+			return dashboard.Documents{"cluster/rome": json.RawMessage(`1`), "pod/" + pods: json.RawMessage(`2`)}
+		}
+		s.options.Feed.Publish(documents("a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		reader, writer := io.Pipe()
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/stream", nil)
+		r.Host = address
+		r.Header.Set("Cookie", cookie)
+		response := pipe{writer, http.Header{}}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.ServeHTTP(response, r)
+			writer.Close()
+		}()
+		lines := bufio.NewScanner(reader)
+		next := func() string {
+			for lines.Scan() {
+				if lines.Text() != "" {
+					return lines.Text()
+				}
+			}
+			return "the end"
+		}
+		expect := func(want string) {
+			t.Helper()
+			if diff := cmp.Diff(want, next()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+		expect(`data: {"first":true,"set":{"cluster/rome":1,"pod/a":2}}`)
+		if response.header.Get("Content-Type") != "text/event-stream" {
+			t.Errorf("the type is %s", response.header.Get("Content-Type"))
+		}
+		s.options.Feed.Publish(documents("a")) // nothing has changed
+		s.options.Feed.Publish(documents("b"))
+		expect(`data: {"set":{"pod/b":2},"removed":["pod/a"]}`)
+		began := time.Now()
+		expect(": alive")
+		if time.Since(began) > keepAlive {
+			t.Errorf("the first comment comes after %s", time.Since(began))
+		}
+		cancel()
+		expect("the end")
+		<-done
+	})
+}

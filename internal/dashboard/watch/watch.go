@@ -1,0 +1,259 @@
+// Package watch follows the clusters of the dashboard. It watches their objects, diagnoses them after a change, measures the traffic of their
+// tunnels, and publishes the documents that result.
+package watch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/dashboard"
+)
+
+const (
+	// publishPause is the minimum time between two publications. Changes in between are published together.
+	publishPause = 200 * time.Millisecond
+	// probeEvery and probeTimeout bound the time until an API server that no longer responds is noticed. A watch alone would notice it after a
+	// minute.
+	probeEvery, probeTimeout = 5 * time.Second, 4 * time.Second
+	// diagnosisPause is the minimum time between two diagnoses. A diagnosis reads many objects.
+	diagnosisPause = 5 * time.Second
+	// diagnosisEvery is the maximum time between two diagnoses: certificates expire without a change of any object.
+	diagnosisEvery = 5 * time.Minute
+	// effort is how many times as long as a task took the next one is delayed, so that large clusters do not keep the program busy.
+	effort = 4
+)
+
+// Cluster is a cluster to follow.
+type Cluster struct {
+	ID, Version string
+	// Server is the URL of the API server. Namespace is the namespace of the installation.
+	Server, Namespace string
+	// Informers watch the objects. NewInformers makes them.
+	Informers cache.Cache
+	// Probe sends a request to the API server, and fails if it does not respond.
+	Probe func(context.Context) error
+	// Metrics reads the metrics that a pod serves at a port.
+	Metrics func(ctx context.Context, namespace, pod string, port int32) ([]byte, error)
+}
+
+// Options say what to follow.
+type Options struct {
+	// Clusters has the local cluster first.
+	Clusters []Cluster
+	// Diagnose returns what is wrong with the clusters.
+	Diagnose func(context.Context) []doctor.Finding
+	// Publish takes the documents whenever something has changed. It must not change them.
+	Publish func(dashboard.Documents)
+}
+
+// Run follows the clusters until the context ends. It fails if an informer can not be started.
+func Run(ctx context.Context, options Options) error {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watcher{
+		options: options, changed: make(chan struct{}, 1), suspect: make(chan struct{}, 1),
+		state: dashboard.State{History: map[dashboard.Tunnel]dashboard.History{}}, counters: map[dashboard.Tunnel]dashboard.Counters{},
+	}
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer cancel()
+	failed := make(chan error, len(options.Clusters))
+	for i := range options.Clusters {
+		c := &options.Clusters[i]
+		s := newStore(c)
+		w.stores = append(w.stores, s)
+		if err := w.follow(ctx, c, s); err != nil {
+			return fmt.Errorf("watching cluster %s: %w", c.ID, err)
+		}
+		tasks.Go(func() {
+			if err := c.Informers.Start(ctx); err != nil {
+				failed <- fmt.Errorf("watching cluster %s: %w", c.ID, err)
+			}
+		})
+		tasks.Go(func() {
+			if c.Informers.WaitForCacheSync(ctx) {
+				w.update(func() { s.cluster.Complete = true })
+			}
+		})
+	}
+	for i := range options.Clusters {
+		tasks.Go(func() { w.probe(ctx, &options.Clusters[i], w.stores[i]) })
+		tasks.Go(func() { w.traffic(ctx, &options.Clusters[i], w.stores[i]) })
+	}
+	tasks.Go(func() { w.diagnoses(ctx) })
+	notify(w.changed)
+	return w.publish(ctx, failed)
+}
+
+// watcher is the state of Run.
+type watcher struct {
+	options Options
+	// changed has an element if something is to be published, suspect if something is to be diagnosed.
+	changed, suspect chan struct{}
+
+	mu     sync.Mutex // guards the fields below, and the content of the stores
+	stores []*store
+	// state has the diagnosis and the history. Its clusters are filled from the stores.
+	state    dashboard.State
+	counters map[dashboard.Tunnel]dashboard.Counters
+}
+
+// notify puts an element into a channel that holds one, unless it has one.
+func notify(channel chan struct{}) {
+	select {
+	case channel <- struct{}{}:
+	default:
+	}
+}
+
+// sleep waits, and reports whether the context is still valid.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// update changes the state and has it published.
+func (w *watcher) update(change func()) {
+	w.mu.Lock()
+	change()
+	w.mu.Unlock()
+	notify(w.changed)
+}
+
+// follow puts the objects of a cluster into its store, as they change.
+func (w *watcher) follow(ctx context.Context, c *Cluster, s *store) error {
+	for _, kind := range s.kinds {
+		// The informer is not waited for: a server that does not respond must not keep the page from opening.
+		informer, err := c.Informers.GetInformer(ctx, kind.object(), cache.BlockUntilSynced(false))
+		if err != nil {
+			return err
+		}
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { w.put(kind, nil, object) },
+			UpdateFunc: func(before, after any) { w.put(kind, before, after) },
+			DeleteFunc: func(object any) {
+				if unknown, is := object.(toolscache.DeletedFinalStateUnknown); is {
+					object = unknown.Obj
+				}
+				if o, is := object.(client.Object); is {
+					w.update(func() { kind.remove(client.ObjectKeyFromObject(o)) })
+					notify(w.suspect)
+				}
+			},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put stores an object. A diagnosis follows if it may find something else now.
+func (w *watcher) put(kind kind, before, after any) {
+	object, is := after.(client.Object)
+	if !is {
+		return
+	}
+	w.update(func() { kind.put(object) })
+	if old, _ := before.(client.Object); significant(old, object) {
+		notify(w.suspect)
+	}
+}
+
+// publish publishes the documents whenever something has changed.
+func (w *watcher) publish(ctx context.Context, failed <-chan error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case <-w.changed:
+		}
+		began := time.Now()
+		w.options.Publish(dashboard.Compute(w.snapshot()))
+		if !sleep(ctx, max(publishPause, effort*time.Since(began))) {
+			return nil
+		}
+	}
+}
+
+// snapshot returns the whole state.
+func (w *watcher) snapshot() *dashboard.State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := w.state
+	out.Clusters = make([]dashboard.Cluster, 0, len(w.stores))
+	for _, s := range w.stores {
+		out.Clusters = append(out.Clusters, s.read())
+	}
+	for i := range out.Clusters {
+		c := &out.Clusters[i]
+		for j := range c.Peers {
+			tunnel := dashboard.Tunnel{Cluster: c.ID, Peer: c.Peers[j].Spec.ClusterID}
+			if connection := dashboard.ConnectionInUse(c, tunnel.Peer); connection != nil {
+				if point, measured := dashboard.RoundTrip(connection); measured {
+					history := w.state.History[tunnel]
+					history.RoundTrip = history.RoundTrip.With(point)
+					w.state.History[tunnel] = history
+				}
+			}
+		}
+	}
+	out.History = make(map[dashboard.Tunnel]dashboard.History, len(w.state.History))
+	for tunnel, history := range w.state.History {
+		out.History[tunnel] = history
+	}
+	return &out
+}
+
+// probe records whether the API server of a cluster responds.
+func (w *watcher) probe(ctx context.Context, c *Cluster, s *store) {
+	for {
+		bounded, cancel := context.WithTimeout(ctx, probeTimeout)
+		err := c.Probe(bounded)
+		cancel()
+		failure := ""
+		if err != nil {
+			failure = fmt.Sprintf("its API server %s does not respond to liqoctl: %v", c.Server, err)
+		}
+		if ctx.Err() == nil && failure != s.cluster.Failure { // only this function writes it
+			w.update(func() { s.cluster.Failure = failure })
+			notify(w.suspect)
+		}
+		if !sleep(ctx, probeEvery) {
+			return
+		}
+	}
+}
+
+// diagnoses diagnoses the clusters at the start, and after each change.
+func (w *watcher) diagnoses(ctx context.Context) {
+	for {
+		began := time.Now()
+		findings := w.options.Diagnose(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		w.update(func() { w.state.Findings, w.state.Diagnosed = findings, true })
+		if !sleep(ctx, max(diagnosisPause, effort*time.Since(began))) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.suspect:
+		case <-time.After(diagnosisEvery):
+		}
+	}
+}

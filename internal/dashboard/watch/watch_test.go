@@ -1,0 +1,373 @@
+package watch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/dashboard"
+	"liqo.io/liqo/internal/kube"
+)
+
+// world is a cluster whose informers the test feeds, and what was published.
+type world struct {
+	*testing.T
+	informers *informertest.FakeInformers
+
+	mu        sync.Mutex
+	published dashboard.Documents
+	// silent is what the API server says instead of responding. metrics are those of each gateway. diagnoses counts.
+	silent    error
+	metrics   string
+	diagnoses int
+}
+
+// run runs a test while its cluster is watched, on a clock of its own.
+func run(t *testing.T, test func(w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{T: t, informers: &informertest.FakeInformers{Scheme: kube.NewScheme()}}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- Run(ctx, Options{
+				Clusters: []Cluster{{
+					ID: "rome", Server: "https://rome", Namespace: "liqo", Informers: w.informers,
+					Probe: func(context.Context) error { return locked(w, func() error { return w.silent }) },
+					Metrics: func(_ context.Context, namespace, pod string, port int32) ([]byte, error) {
+						if at := fmt.Sprintf("%s/%s:%d", namespace, pod, port); at != "tenant/gw:8082" {
+							return nil, errors.New("nothing is at " + at)
+						}
+						return []byte(locked(w, func() string { return w.metrics })), nil
+					},
+				}},
+				Diagnose: func(context.Context) []doctor.Finding {
+					return locked(w, func() []doctor.Finding {
+						w.diagnoses++
+						return []doctor.Finding{{Cluster: "rome", Evidence: fmt.Sprint("diagnosis ", w.diagnoses)}}
+					})
+				},
+				Publish: func(documents dashboard.Documents) { locked(w, func() bool { w.published = documents; return true }) },
+			})
+		}()
+		synctest.Wait()
+		test(w)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func locked[T any](w *world, do func() T) T {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return do()
+}
+
+// wait lets time pass.
+func (w *world) wait(d time.Duration) {
+	time.Sleep(d) // of the bubble's clock
+	synctest.Wait()
+}
+
+// document is the text of a published document, or empty.
+func (w *world) document(key string) string {
+	return locked(w, func() string { return string(w.published[key]) })
+}
+
+// add, change and remove are what the API server tells of an object.
+func (w *world) add(objects ...client.Object) {
+	w.Helper()
+	for _, object := range objects {
+		informer, err := w.informers.FakeInformerFor(w.Context(), object)
+		if err != nil {
+			w.Fatal(err)
+		}
+		informer.Add(object)
+	}
+}
+
+func (w *world) change(before, after client.Object) {
+	w.Helper()
+	informer, err := w.informers.FakeInformerFor(w.Context(), after)
+	if err != nil {
+		w.Fatal(err)
+	}
+	informer.Update(before, after)
+}
+
+func (w *world) remove(object client.Object) {
+	w.Helper()
+	informer, err := w.informers.FakeInformerFor(w.Context(), object)
+	if err != nil {
+		w.Fatal(err)
+	}
+	informer.Delete(object)
+}
+
+func offloading() *offloadingv1beta1.NamespaceOffloading {
+	return &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "offloading"}}
+}
+
+func pod(node string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "a"}, Spec: corev1.PodSpec{NodeName: node}}
+}
+
+func milan() *corev1beta1.ForeignCluster {
+	return &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}}
+}
+
+func connection(state, latency string, at int64) *networkingv1beta1.Connection {
+	return &networkingv1beta1.Connection{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "gw", Labels: map[string]string{api.LabelRemoteClusterID: "milan"}},
+		Status: networkingv1beta1.ConnectionStatus{
+			Value: state, Latency: &networkingv1beta1.ConnectionLatency{Value: latency, Timestamp: metav1.Unix(at, 0)},
+		},
+	}
+}
+
+func gateway(port string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "gw", UID: "u", Labels: map[string]string{
+			networkingv1beta1.LabelActive: api.True, api.LabelRemoteClusterID: "milan",
+		}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: port, ContainerPort: 8082}}}}},
+	}
+}
+
+// TestDocumentsFollowTheCluster: what changes in the cluster is published within a second.
+func TestDocumentsFollowTheCluster(t *testing.T) {
+	run(t, func(w *world) {
+		w.wait(time.Second)
+		if cluster := w.document("cluster/rome"); !strings.Contains(cluster, `"given":true`) || strings.Contains(cluster, "reading") {
+			w.Errorf("the cluster is %s", cluster)
+		}
+		w.add(offloading(), pod(""))
+		w.wait(time.Second)
+		if w.document("pod/rome/demo/a") == "" {
+			w.Error("a new pod is not published within a second")
+		}
+		w.change(pod(""), pod("r1"))
+		w.wait(time.Second)
+		if got := w.document("pod/rome/demo/a"); !strings.Contains(got, `"node":"r1"`) {
+			w.Errorf("the pod that moved is %s", got)
+		}
+		w.remove(pod("r1"))
+		w.wait(time.Second)
+		if got := w.document("pod/rome/demo/a"); got != "" {
+			w.Errorf("the deleted pod is still there: %s", got)
+		}
+	})
+}
+
+// TestASilentServerIsNoticed: within twelve seconds, and when it responds again too.
+func TestASilentServerIsNoticed(t *testing.T) {
+	run(t, func(w *world) {
+		w.wait(time.Second)
+		locked(w, func() bool { w.silent = errors.New("no route to host"); return true })
+		w.wait(12 * time.Second)
+		got := w.document("cluster/rome")
+		if !strings.Contains(got, "https://rome does not respond to liqoctl: no route to host") || !strings.Contains(got, `"health":"fail"`) {
+			w.Errorf("a silent cluster is %s", got)
+		}
+		locked(w, func() bool { w.silent = nil; return true })
+		w.wait(12 * time.Second)
+		if got := w.document("cluster/rome"); strings.Contains(got, "does not respond") {
+			w.Errorf("a cluster that responds again is %s", got)
+		}
+	})
+}
+
+// TestDiagnosesFollowChanges: a diagnosis follows what it may depend on, neither each measurement nor each event, and never sooner than it may.
+func TestDiagnosesFollowChanges(t *testing.T) {
+	run(t, func(w *world) {
+		count := func() int { return locked(w, func() int { return w.diagnoses }) }
+		w.add(milan(), connection(networkingv1beta1.Connected, "1ms", 1))
+		w.wait(30 * time.Second)
+		began := count()
+		w.change(connection(networkingv1beta1.Connected, "1ms", 1), connection(networkingv1beta1.Connected, "9ms", 2))
+		w.add(&corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "e"}})
+		w.wait(30 * time.Second)
+		if count() != began {
+			w.Errorf("a measurement and an event lead to %d diagnoses", count()-began)
+		}
+		w.change(connection(networkingv1beta1.Connected, "9ms", 2), connection(networkingv1beta1.ConnectionError, "9ms", 2))
+		w.wait(time.Second)
+		if count() != began+1 {
+			w.Errorf("a broken tunnel leads to %d diagnoses within a second", count()-began)
+		}
+		if got := w.document("diagnosis"); !strings.Contains(got, fmt.Sprint("diagnosis ", began+1)) {
+			w.Errorf("published is %s", got)
+		}
+		for range 20 {
+			w.change(pod("r1"), pod("r2"))
+			w.wait(100 * time.Millisecond)
+		}
+		if count() > began+2 {
+			w.Errorf("changes within two seconds lead to %d diagnoses", count()-began-1)
+		}
+		w.wait(diagnosisEvery + time.Minute)
+		if count() < began+3 {
+			w.Error("without a change nothing is diagnosed for longer than that")
+		}
+	})
+}
+
+// TestRoundTripsAreKept: each measurement that the gateway reports is a point.
+func TestRoundTripsAreKept(t *testing.T) {
+	run(t, func(w *world) {
+		last := connection(networkingv1beta1.Connected, "1ms", 1)
+		w.add(milan(), last)
+		w.wait(time.Second)
+		for i := range int64(3) {
+			next := connection(networkingv1beta1.Connected, fmt.Sprintf("%dms", i+2), i+2)
+			w.change(last, next)
+			last = next
+			w.wait(time.Second)
+		}
+		if got := points(w, "roundTrips"); fmt.Sprint(got) != "[{1 0.001} {2 0.002} {3 0.003} {4 0.004}]" {
+			w.Errorf("round trips are %v", got)
+		}
+	})
+}
+
+// points decodes a series of the tunnel between milan and rome.
+func points(w *world, name string) []dashboard.Point {
+	w.Helper()
+	var document struct {
+		Tunnel map[string]json.RawMessage `json:"tunnel"`
+	}
+	if err := json.Unmarshal([]byte(w.document("peering/milan/rome")), &document); err != nil {
+		w.Fatal(err)
+	}
+	var out []dashboard.Point
+	if text := document.Tunnel[name]; text != nil {
+		if err := json.Unmarshal(text, &out); err != nil {
+			w.Fatal(err)
+		}
+	}
+	return out
+}
+
+// TestTrafficIsMeasured: from the counters of the active gateway, by the second. Why it is not known is said.
+func TestTrafficIsMeasured(t *testing.T) {
+	metrics := func(sent, received int) string {
+		return fmt.Sprintf("# TYPE liqo_peer_transmit_bytes_total counter\nliqo_peer_transmit_bytes_total{cluster_id=\"milan\",driver=\"wireguard\"} %d\n"+
+			"# TYPE liqo_peer_receive_bytes_total counter\nliqo_peer_receive_bytes_total{cluster_id=\"milan\",driver=\"wireguard\"} %d\n", sent, received)
+	}
+	run(t, func(w *world) {
+		w.add(milan(), connection(networkingv1beta1.Connected, "1ms", 1))
+		locked(w, func() bool { w.metrics = metrics(1000, 0); return true })
+		w.add(gateway("metrics"))
+		w.wait(trafficEvery + time.Second)
+		locked(w, func() bool { w.metrics = metrics(3000, 500); return true })
+		w.wait(trafficEvery)
+		back, forth := points(w, "backs"), points(w, "forths") // rome is B: what it sends goes back
+		if len(back) != 1 || back[0].Value != 200 || len(forth) != 1 || forth[0].Value != 50 {
+			w.Errorf("sent %v, received %v; want 200 and 50 bytes per second", back, forth)
+		}
+		locked(w, func() bool { w.metrics = "liqo_build_info 1\n"; return true })
+		w.wait(trafficEvery)
+		if got := w.document("peering/milan/rome"); !strings.Contains(got, "there is no liqo_peer_") {
+			w.Errorf("without the counters the peering is %s", got)
+		}
+		w.change(gateway("metrics"), gateway("health"))
+		w.wait(trafficEvery)
+		if got := w.document("peering/milan/rome"); !strings.Contains(got, "metrics.enabled=true turns them on") {
+			w.Errorf("without metrics the peering is %s", got)
+		}
+	})
+}
+
+// TestStrippedObjectsShowTheSame: what informers keep of objects is all that the page depends on.
+func TestStrippedObjectsShowTheSame(t *testing.T) {
+	large := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("3Gi")}
+	node := func(name string, labels map[string]string) corev1.Node {
+		return corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: map[string]string{"a": "b"}},
+			Spec:       corev1.NodeSpec{PodCIDR: "10.0.0.0/24", Unschedulable: name == "cordoned"},
+			Status: corev1.NodeStatus{Allocatable: large, Capacity: large, Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue, Message: "fine"},
+			}},
+		}
+	}
+	state := func() *dashboard.State {
+		c := dashboard.Cluster{ID: "rome", Namespace: "liqo", Complete: true}
+		c.Offloadings = []offloadingv1beta1.NamespaceOffloading{*offloading()}
+		c.VirtualNodes = []offloadingv1beta1.VirtualNode{{
+			ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "rome"}, // its own provider, so that free is shown
+		}}
+		c.Nodes = []corev1.Node{node("r1", nil), node("cordoned", nil), node("milan", map[string]string{
+			api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: "milan", "other": "label",
+		})}
+		for i, status := range []corev1.PodStatus{
+			{Phase: corev1.PodRunning, PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, Message: "m"}}},
+			{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}}},
+			{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "long"},
+			}}}},
+			{Phase: corev1.PodFailed, Reason: "Evicted", Message: "m"}, {Phase: corev1.PodSucceeded},
+		} {
+			p := *pod([]string{"r1", "", "milan", "r1", "milan"}[i])
+			p.Name, p.Status = fmt.Sprint("p", i), status
+			p.Spec.Containers = []corev1.Container{{Name: "c", Image: "image", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("100m"),
+			}}}}
+			c.Pods = append(c.Pods, p)
+		}
+		c.Events = []corev1.Event{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "e"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "demo", Name: "p0", UID: "u"},
+			Reason: "Why", Message: "what", Type: corev1.EventTypeWarning, Count: 3, LastTimestamp: metav1.Unix(5, 0), Source: corev1.EventSource{Component: "c"},
+		}}
+		return &dashboard.State{Clusters: []dashboard.Cluster{c}}
+	}
+	stripped := state()
+	c := &stripped.Clusters[0]
+	for i := range c.Pods {
+		c.Pods[i] = *strip[*corev1.Pod](t, stripPod, &c.Pods[i])
+	}
+	for i := range c.Nodes {
+		c.Nodes[i] = *strip[*corev1.Node](t, stripNode, &c.Nodes[i])
+	}
+	for i := range c.Events {
+		c.Events[i] = *strip[*corev1.Event](t, stripEvent, &c.Events[i])
+	}
+	if c.Pods[0].Spec.Containers != nil || c.Nodes[0].Annotations != nil || c.Events[0].Source.Component != "" {
+		t.Error("the objects are not stripped")
+	}
+	whole := dashboard.Compute(state())
+	for key, document := range dashboard.Diff(whole, dashboard.Compute(stripped)).Set {
+		t.Errorf("%s is %s of stripped objects, and %s of whole ones", key, document, whole[key])
+	}
+	kept := strip[*corev1.Pod](t, stripPod, gateway("metrics"))
+	if len(kept.Spec.Containers) != 1 || kept.Labels[api.LabelRemoteClusterID] != "milan" {
+		t.Errorf("the port or the peer of an active gateway is lost: %+v", kept)
+	}
+}
+
+// strip calls a transformation of the informers.
+func strip[T any](t *testing.T, transform func(any) (any, error), object T) T {
+	t.Helper()
+	out, err := transform(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.(T)
+}
