@@ -158,6 +158,7 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		Annotations:        opts.GlobalAnnotations,
 		VirtualKubeletPods: pods,
 		ConnectionSilence:  silentIntervals * opts.ConnectionUpdateInterval,
+		Networking:         opts.EnableNetworking,
 		Metrics:            opts.Metrics,
 	})
 }
