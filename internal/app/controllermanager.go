@@ -159,6 +159,7 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		VirtualKubeletPods: pods,
 		ConnectionSilence:  silentIntervals * opts.ConnectionUpdateInterval,
 		Networking:         opts.EnableNetworking,
+		Joins:              opts.joins,
 		Metrics:            opts.Metrics,
 	})
 }

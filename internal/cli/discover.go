@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"net/url"
-	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/discovery"
+	"liqo.io/liqo/internal/discovery/multicast"
 	"liqo.io/liqo/internal/discovery/query"
 	"liqo.io/liqo/internal/peering"
 )
@@ -33,10 +32,13 @@ func (a *app) discoverCommand() *cobra.Command {
 		Use:   "discover DOMAIN",
 		Short: "List the clusters that announce themselves in DNS",
 		Long: "List the clusters that a DNS domain announces as services of Liqo (DNS-SD): their IDs, and the addresses and fingerprints of their\n" +
-			"authentication services. It asks the DNS servers of this machine, and no cluster.\n\n" +
+			"authentication services. It asks the DNS servers of this machine, and no cluster. For the domain local it asks the hosts of the local\n" +
+			"networks of this machine (multicast DNS).\n\n" +
 			"Nothing of it is verified: who answers DNS can claim anything. A peering takes a token of the other cluster's administrator, and the\n" +
 			"fingerprint in that token decides which key is accepted.",
 		Example: example(`
+			# The clusters in the local network
+			%[1]s discover local
 			# The clusters in the records that generate dns-records prints
 			%[1]s discover clusters.example.org
 			# Ask a certain DNS server, for a program
@@ -54,6 +56,9 @@ func (a *app) discoverCommand() *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
+		if strings.TrimSuffix(strings.ToLower(args[0]), ".") == discovery.LocalDomain {
+			return a.discoverHere(ctx, &o)
+		}
 		return a.discover(ctx, args[0], &o)
 	}
 	return command
@@ -76,6 +81,24 @@ func (a *app) discover(ctx context.Context, domain string, o *discoverOptions) e
 		a.console().Warn("%v", problem)
 	}
 	return a.printClusters(clusters, domain, o)
+}
+
+// localWait is how long the hosts of the local networks may take to answer.
+const localWait = 3 * time.Second
+
+// discoverHere prints the clusters of the local networks of this machine.
+func (a *app) discoverHere(ctx context.Context, o *discoverOptions) error {
+	if o.server != "" {
+		return fmt.Errorf("--server %s does not go with the domain %s: the local networks have no server", o.server, discovery.LocalDomain)
+	}
+	clusters, problems, err := multicast.Discover(ctx, localWait)
+	if err != nil {
+		return err
+	}
+	for _, problem := range problems {
+		a.console().Warn("%v", problem)
+	}
+	return a.printClusters(clusters, "the local networks of this machine", o)
 }
 
 // printClusters prints discovered clusters as a table, or in the format of the flag.
@@ -150,7 +173,7 @@ func (c *cluster) printRecords(ctx context.Context, domain, address string, ttl 
 			return err
 		}
 	}
-	advertisement, err := advertise(c.id, address)
+	advertisement, err := discovery.Advertise(c.id, address)
 	if err != nil {
 		return err
 	}
@@ -179,28 +202,4 @@ func (c *cluster) doorFingerprint(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("reading data[%s] of Secret %s: %w", corev1.TLSCertKey, key, err)
 	}
 	return peering.Fingerprint(certificate.RawSubjectPublicKeyInfo), nil
-}
-
-// advertise returns the advertisement of a cluster whose authentication service has the URL.
-func advertise(id, address string) (*discovery.Advertisement, error) {
-	parsed, err := url.Parse(address)
-	if err != nil {
-		return nil, fmt.Errorf("reading the URL of the authentication service: %w", err)
-	}
-	port := uint64(443)
-	if text := parsed.Port(); text != "" {
-		if port, err = strconv.ParseUint(text, 10, 16); err != nil {
-			return nil, fmt.Errorf("reading the port of %s: %w", address, err)
-		}
-	}
-	out := &discovery.Advertisement{ID: id, Port: uint16(port)}
-	if ip, err := netip.ParseAddr(parsed.Hostname()); err == nil {
-		if err := discovery.CheckAddress(ip, nil); err != nil {
-			return nil, fmt.Errorf("others can't use %s: %w", address, err)
-		}
-		out.Addresses = []netip.Addr{ip}
-		return out, nil
-	}
-	out.Host = parsed.Hostname()
-	return out, nil
 }

@@ -11,16 +11,24 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
 )
 
 // TestCommandsAndWishesAgree: a command that ends a peering takes back the ForeignCluster's Yes, one that establishes it the No, and nothing else is changed.
 func TestCommandsAndWishesAgree(t *testing.T) {
 	yes, no, auto := corev1beta1.PeeringYes, corev1beta1.PeeringNo, corev1beta1.PeeringAuto
-	for _, row := range []struct{ is, from, to, want corev1beta1.PeeringWish }{
-		{yes, yes, no, no}, {auto, yes, no, auto}, {"", yes, no, ""}, {no, no, auto, auto}, {yes, no, auto, yes},
+	for _, row := range []struct {
+		is, from, to, want corev1beta1.PeeringWish
+		joined             bool
+	}{
+		{yes, yes, no, no, true}, {yes, yes, no, no, false}, {auto, yes, no, auto, false}, {"", yes, no, "", false}, {auto, yes, no, no, true},
+		{no, no, auto, auto, false}, {yes, no, auto, yes, false}, {auto, no, auto, auto, true},
 	} {
 		foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
 		foreign.Spec.ClusterID, foreign.Spec.OutgoingPeeringEnabled = "milan", row.is
+		if row.joined {
+			foreign.Finalizers = []string{peering.FinalizerOutgoing}
+		}
 		c := &cluster{
 			WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(foreign).Build(), Console: console.New(io.Discard, io.Discard, false),
 		}

@@ -84,13 +84,25 @@ func Instances(domain string, records []Record) []string {
 // another cluster; the problems say what and why. If several services claim the same cluster ID with different content, all of them are left
 // out: one of them is false.
 func Assemble(domain string, records []Record, own []netip.Prefix) (clusters []Cluster, problems []error) {
-	claims := map[string][]Cluster{}
+	var all []Cluster
 	for _, instance := range Instances(domain, records) {
 		cluster, err := read(instance, records, own)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("service %q: %w", instance, err))
 			continue
 		}
+		all = append(all, cluster)
+	}
+	clusters, contradictions := Merge(all)
+	problems = append(problems, contradictions...)
+	slices.SortFunc(problems, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+	return clusters, problems
+}
+
+// Merge returns each cluster once, sorted by ID. If claims about one cluster ID differ, all of them are left out, and a problem says so.
+func Merge(all []Cluster) (clusters []Cluster, problems []error) {
+	claims := map[string][]Cluster{}
+	for _, cluster := range all {
 		claims[cluster.ID] = append(claims[cluster.ID], cluster)
 	}
 	for id, all := range claims {
@@ -102,7 +114,6 @@ func Assemble(domain string, records []Record, own []netip.Prefix) (clusters []C
 		clusters = append(clusters, all[0])
 	}
 	slices.SortFunc(clusters, func(a, b Cluster) int { return cmp.Compare(a.ID, b.ID) })
-	slices.SortFunc(problems, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return clusters, problems
 }
 

@@ -308,3 +308,27 @@ func TestQueries(t *testing.T) {
 		t.Error("a name that is too long")
 	}
 }
+
+// TestAdvertisedAddresses: the URL of the authentication service becomes the address, or the host name, and the port that others find.
+func TestAdvertisedAddresses(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://198.51.100.7":        "443 liqo-auth-milan.example.org. 198.51.100.7",
+		"https://198.51.100.7:30443":  "30443 liqo-auth-milan.example.org. 198.51.100.7",
+		"https://[2001:db8::7]:30443": "30443 liqo-auth-milan.example.org. 2001:db8::7",
+		"https://lb.example.net:8443": "8443 lb.example.net.",
+	} {
+		advertisement, err := Advertise("milan", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := ZoneText(advertisement.Records("example.org"))
+		for word := range strings.FieldsSeq(want) {
+			if !strings.Contains(text, " "+word) {
+				t.Errorf("%s: no %q in\n%s", address, word, text)
+			}
+		}
+	}
+	if _, err := Advertise("milan", "https://127.0.0.1:30443"); err == nil {
+		t.Error("nobody else reaches 127.0.0.1")
+	}
+}

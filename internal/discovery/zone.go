@@ -3,6 +3,8 @@ package discovery
 import (
 	"fmt"
 	"net/netip"
+	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -19,6 +21,31 @@ type Advertisement struct {
 	Fingerprint string
 	// TTL is for how many seconds the records are valid.
 	TTL uint32
+}
+
+// Advertise returns the advertisement of a cluster whose authentication service has the URL, without a TTL.
+func Advertise(id, address string) (*Advertisement, error) {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("reading the URL of the authentication service: %w", err)
+	}
+	port := uint64(443)
+	if text := parsed.Port(); text != "" {
+		if port, err = strconv.ParseUint(text, 10, 16); err != nil {
+			return nil, fmt.Errorf("reading the port of %s: %w", address, err)
+		}
+	}
+	out := &Advertisement{ID: id, Port: uint16(port)} //nolint:gosec // 16 bits were read
+	ip, err := netip.ParseAddr(parsed.Hostname())
+	if err != nil {
+		out.Host = parsed.Hostname()
+		return out, nil //nolint:nilerr // it is a host name
+	}
+	if err := CheckAddress(ip, nil); err != nil {
+		return nil, fmt.Errorf("others can't use %s: %w", address, err)
+	}
+	out.Addresses = []netip.Addr{ip}
+	return out, nil
 }
 
 // Records returns the records that announce the cluster in a domain: PTR, SRV and TXT, and those of the addresses.

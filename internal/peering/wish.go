@@ -25,6 +25,8 @@ type Wish struct {
 	ForeignCluster *corev1beta1.ForeignCluster
 	// Own is the ID of this cluster, Namespace the namespace of the installation.
 	Own, Namespace string
+	// Joins is whether this cluster peers by itself with the cluster, if it is discovered. A token decides whether that is possible.
+	Joins bool
 	// NamespaceTaken is whether the default name of the tenant namespace belongs to another namespace.
 	NamespaceTaken bool
 	// Token is the content of the token Secret; nil when there is none. It is only needed until this cluster has an identity.
@@ -92,10 +94,28 @@ func PlanWish(f *Facts) Plan {
 		return f.peer()
 	case fc.Spec.OutgoingPeeringEnabled == corev1beta1.PeeringNo:
 		return f.unpeer()
+	case f.Wish.discovered() && f.Wish.Joins && (held || !f.uses()): // a peering that others established is theirs
+		return f.join()
 	default:
 		return Plan{}
 	}
 }
+
+// discovered reports whether the address of the peer comes from a DNS response. Nobody vouches for it then.
+func (w *Wish) discovered() bool {
+	return w.ForeignCluster.Labels[corev1beta1.LabelDiscoveryType] != ""
+}
+
+// join plans towards a peering with a discovered cluster. Without a token for that cluster nothing is done, and that is no error.
+func (f *Facts) join() Plan {
+	plan := f.peer()
+	if plan.Condition.Reason == reasonTokenMissing {
+		plan.Condition.Status = corev1beta1.StatusNone
+	}
+	return plan
+}
+
+const reasonTokenMissing = "TokenMissing"
 
 // lost reports whether an administrator declared the peer unreachable for good.
 func (w *Wish) lost() bool { return w.ForeignCluster.Annotations[AnnotationUnreachable] == api.True }
@@ -121,6 +141,11 @@ func (f *Facts) peer() Plan {
 		return plan.refused("NamespaceTaken", "namespace %s exists and is not labelled as the tenant namespace of cluster %s: label it %s=%s and %s=%s, or rename it",
 			api.TenantNamespace(id), id, api.LabelTenantNamespace, api.True, api.LabelRemoteClusterID, id)
 	case namespace == "":
+		// An address that leads nowhere, such as that of a cluster that does not exist, takes no namespace.
+		if _, reason, err := w.terms(); err != nil {
+			plan.Poll = true
+			return plan.refused(reason, "%v", err)
+		}
 		plan.Create = []Object{newTenantNamespace(id)}
 		return plan.pending("CreatingNamespace", "creating the tenant namespace %s", api.TenantNamespace(id))
 	}
@@ -197,7 +222,7 @@ func (w *Wish) terms() (content map[string][]byte, reason string, err error) {
 	}
 	text := strings.TrimSpace(string(w.Token))
 	if text == "" {
-		return nil, "TokenMissing", fmt.Errorf("%s is missing or empty: put the token of cluster %s there, which %s", secret, spec.ClusterID, cure)
+		return nil, reasonTokenMissing, fmt.Errorf("%s is missing or empty: put the token of cluster %s there, which %s", secret, spec.ClusterID, cure)
 	}
 	token, err := ParseToken(text)
 	switch {
@@ -207,6 +232,10 @@ func (w *Wish) terms() (content map[string][]byte, reason string, err error) {
 		return nil, "TokenExpired", fmt.Errorf("%s: %w", secret, ErrTokenExpired)
 	case token.Consumer != "" && token.Consumer != w.Own:
 		return nil, "TokenInvalid", fmt.Errorf("%s: the token is for cluster %s, and this is %s", secret, token.Consumer, w.Own)
+	case len(token.Pin) == 0 && w.discovered():
+		// Whoever answers a DNS query could have a certificate that the system trusts, and take the token.
+		return nil, "TokenWithoutFingerprint", fmt.Errorf("%s: the token has no fingerprint of the provider's key, and the address in spec.foreignAuthUrl "+
+			"was discovered, so nobody vouches for it: ask for a token without --trusted-certificate", secret)
 	}
 	content[InvitationTokenKey] = []byte(text)
 	return content, "", nil

@@ -339,3 +339,54 @@ func TestStateOfAWish(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestAutoJoinTakesAToken: a discovered cluster that may be joined is joined with a token that has its fingerprint, and only then. Until there is such a token,
+// nothing is created, however many clusters announce themselves. A peering that others established stays theirs.
+func TestAutoJoinTakesAToken(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*Facts)
+		reason string // empty: nothing is planned
+		status corev1beta1.ConditionStatus
+		writes int
+	}{
+		"joins":              {func(*Facts) {}, "CreatingNamespace", corev1beta1.StatusPending, 1},
+		"no token":           {func(f *Facts) { f.Wish.Token = nil }, "TokenMissing", corev1beta1.StatusNone, 0},
+		"not one of those":   {func(f *Facts) { f.Wish.Joins = false }, "", "", 0},
+		"not discovered":     {func(f *Facts) { f.Wish.ForeignCluster.Labels = nil }, "", "", 0},
+		"peered by others":   {func(f *Facts) { f.Identity = &authv1beta1.Identity{} }, "", "", 0},
+		"without an address": {func(f *Facts) { f.Wish.ForeignCluster.Spec.ForeignAuthURL = "" }, "AddressMissing", corev1beta1.StatusError, 0},
+		"no fingerprint": {func(f *Facts) {
+			other := doorToken
+			other.Pin = nil
+			f.Wish.Token = []byte(other.Text(doorSecret))
+		}, "TokenWithoutFingerprint", corev1beta1.StatusError, 0},
+	} {
+		f := wishing(corev1beta1.PeeringAuto)
+		f.Wish.ForeignCluster.Labels, f.Wish.Joins = map[string]string{corev1beta1.LabelDiscoveryType: corev1beta1.DiscoveredLAN}, true
+		row.change(f)
+		plan := PlanWish(f)
+		if len(plan.Create) != row.writes || plan.Held || plan.Invitation != nil || len(plan.Delete) > 0 {
+			t.Errorf("%s: it acts: %+v", name, plan)
+		}
+		if got := plan.Condition; (got == nil) != (row.reason == "") || got != nil && (got.Reason != row.reason || got.Status != row.status) {
+			t.Errorf("%s: %+v, want %s %s", name, got, row.status, row.reason)
+		}
+	}
+	// From there on it is the peering that Yes makes, until the cluster is no longer one of those.
+	f := wishing(corev1beta1.PeeringAuto)
+	f.Wish.ForeignCluster.Labels, f.Wish.Joins = map[string]string{corev1beta1.LabelDiscoveryType: corev1beta1.DiscoveredLAN}, true
+	crt := newHolder(t, Ed25519).certificate(t, ControlPlaneSubject("rome"), time.Hour)
+	plan := settle(t, f, rand.New(rand.NewPCG(3, 1)), crt) //nolint:gosec // reproducible worlds
+	if plan.Condition.Status != corev1beta1.StatusEstablished || len(f.Wish.ForeignCluster.Finalizers) != 1 {
+		t.Errorf("%+v, %v", plan.Condition, f.Wish.ForeignCluster.Finalizers)
+	}
+	// A discovered cluster that is asked for takes a fingerprint too.
+	f = wishing(corev1beta1.PeeringYes)
+	f.Wish.ForeignCluster.Labels = map[string]string{corev1beta1.LabelDiscoveryType: corev1beta1.DiscoveredDNS}
+	other := doorToken
+	other.Pin = nil
+	f.Wish.Token = []byte(other.Text(doorSecret))
+	if plan := PlanWish(f); plan.Condition.Reason != "TokenWithoutFingerprint" || len(plan.Create) > 0 {
+		t.Errorf("%+v", plan)
+	}
+}

@@ -127,12 +127,24 @@ type PeeringWish string
 
 // Values of a PeeringWish.
 const (
-	// PeeringAuto leaves the peering to others: to liqoctl, or to whoever applies the objects of the peering.
+	// PeeringAuto establishes the peering if the peer was discovered and the cluster joins such peers by itself. Otherwise it leaves the peering
+	// to others: to liqoctl, or to whoever applies the objects of the peering.
 	PeeringAuto PeeringWish = "Auto"
 	// PeeringNo ends the peering.
 	PeeringNo PeeringWish = "No"
 	// PeeringYes establishes the peering.
 	PeeringYes PeeringWish = "Yes"
+)
+
+// LabelDiscoveryType (on a ForeignCluster) is how the peer was discovered. Only discovery sets it.
+const LabelDiscoveryType = "discovery.liqo.io/discovery-type"
+
+// Values of LabelDiscoveryType.
+const (
+	// DiscoveredLAN means that the peer announced itself in the local network (multicast DNS).
+	DiscoveredLAN = "LAN"
+	// DiscoveredDNS means that a DNS domain lists the peer.
+	DiscoveredDNS = "DNS"
 )
 
 // Secret with the token for a peer's authentication service, in the namespace of the installation.
@@ -149,9 +161,9 @@ type ForeignClusterSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterID is immutable: create another ForeignCluster for another cluster"
 	ClusterID string `json:"clusterID"`
-	// OutgoingPeeringEnabled establishes (Yes) or ends (No) the use of the peer's resources by this cluster. Auto leaves a peering as it is.
-	// Yes needs foreignAuthUrl, and a token in key token of Secret remote-token-<clusterID> in the namespace of the installation, unless this
-	// cluster has an identity in the peer already.
+	// OutgoingPeeringEnabled establishes (Yes) or ends (No) the use of the peer's resources by this cluster. Auto leaves a peering as it is,
+	// unless this cluster joins discovered peers by itself. Yes needs foreignAuthUrl, and a token in key token of Secret
+	// remote-token-<clusterID> in the namespace of the installation, unless this cluster has an identity in the peer already.
 	// +kubebuilder:default=Auto
 	OutgoingPeeringEnabled PeeringWish `json:"outgoingPeeringEnabled,omitempty"`
 	// ForeignAuthURL is the URL of the peer's authentication service: https://host[:port].
@@ -161,6 +173,9 @@ type ForeignClusterSpec struct {
 	// ForeignProxyURL is the URL of an HTTP CONNECT proxy in front of the peer's API server, if there is one.
 	// +kubebuilder:validation:MaxLength=512
 	ForeignProxyURL string `json:"foreignProxyUrl,omitempty"`
+	// TTL is for how many seconds the announcement of a discovered peer is valid. Discovery sets it.
+	// +kubebuilder:validation:Minimum=0
+	TTL int32 `json:"ttl,omitempty"`
 }
 
 // ForeignClusterStatus is the whole state of a peering. Liqo recomputes all of it at every reconciliation.

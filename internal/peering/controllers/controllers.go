@@ -54,6 +54,8 @@ type Options struct {
 	ConnectionSilence time.Duration
 	// Networking is whether this cluster has the networking module, so that a peering that a ForeignCluster asks for includes a network.
 	Networking bool
+	// Joins reports whether this cluster peers by itself with a discovered cluster for which it has a token; nil for none.
+	Joins func(clusterID string) bool
 	// Metrics is where the metrics about peers are registered; nil for none.
 	Metrics prometheus.Registerer
 
@@ -143,7 +145,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		{"replication", (&replication{client: c, own: opts.ClusterID, links: links}).setup},
 		{"foreign cluster", (&foreignClusters{
 			client: c, reader: mgr.GetAPIReader(), events: events, own: opts.ClusterID, namespace: opts.Namespace, connects: opts.Networking,
-			links: links, now: opts.Now, silence: opts.ConnectionSilence,
+			joins: opts.Joins, links: links, now: opts.Now, silence: opts.ConnectionSilence,
 		}).setup},
 		// Virtual kubelets.
 		{"serving certificates", (&servingCertificates{client: c, pods: opts.VirtualKubeletPods, now: opts.Now}).setup},

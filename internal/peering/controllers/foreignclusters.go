@@ -41,6 +41,8 @@ type foreignClusters struct {
 	own    string
 	// namespace is the namespace of the installation.
 	namespace string
+	// joins reports whether this cluster peers by itself with a discovered cluster.
+	joins func(clusterID string) bool
 	// connects is whether this cluster can have tunnels to peers.
 	connects bool
 	links    *links

@@ -57,7 +57,8 @@ func secretOfWish(o client.Object) string {
 // wish reads what the next step of a ForeignCluster depends on besides the facts.
 func (r *foreignClusters) wish(ctx context.Context, facts *peering.Facts, fc *corev1beta1.ForeignCluster) (*peering.Wish, error) {
 	w := &peering.Wish{ForeignCluster: fc, Own: r.own, Namespace: r.namespace, Now: r.now()}
-	asks := fc.Spec.OutgoingPeeringEnabled == corev1beta1.PeeringYes || fc.Spec.OutgoingPeeringEnabled == corev1beta1.PeeringNo
+	w.Joins = fc.Labels[corev1beta1.LabelDiscoveryType] != "" && r.joins != nil && r.joins(fc.Spec.ClusterID)
+	asks := fc.Spec.OutgoingPeeringEnabled == corev1beta1.PeeringYes || fc.Spec.OutgoingPeeringEnabled == corev1beta1.PeeringNo || w.Joins
 	if !asks && !slices.Contains(fc.Finalizers, peering.FinalizerOutgoing) {
 		return w, nil
 	}
@@ -83,7 +84,7 @@ func (r *foreignClusters) wish(ctx context.Context, facts *peering.Facts, fc *co
 			w.Kubeconfig = secret
 		}
 	}
-	if fc.Spec.OutgoingPeeringEnabled != corev1beta1.PeeringYes || fc.DeletionTimestamp != nil {
+	if fc.Spec.OutgoingPeeringEnabled == corev1beta1.PeeringNo || fc.DeletionTimestamp != nil {
 		return w, nil
 	}
 	return w, r.wishToPeer(ctx, facts, w)
