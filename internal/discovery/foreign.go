@@ -21,8 +21,9 @@ type Changes struct {
 // Compare returns the changes to ForeignClusters after the clusters of one way of discovery (LabelDiscoveryType) were found. own is the ID of
 // this cluster.
 //
-// A ForeignCluster that somebody else created is never changed. One that discovery created follows the announced address, and is deleted when
-// the cluster is announced no longer, unless it is in use or asks for something.
+// A ForeignCluster that somebody else created is never changed. One that discovery created follows the announced address, until it asks for
+// something: its address is then that of whoever made it ask. It is deleted when the cluster is announced no longer, unless it is in use or asks
+// for something.
 func Compare(found []Cluster, existing []corev1beta1.ForeignCluster, way, own string) Changes {
 	var out Changes
 	kept := 0
@@ -38,7 +39,7 @@ func Compare(found []Cluster, existing []corev1beta1.ForeignCluster, way, own st
 		case at < 0 && kept < maxDiscovered:
 			kept++
 			out.Create = append(out.Create, newForeignCluster(&cluster, way))
-		case at >= 0 && existing[at].Labels[corev1beta1.LabelDiscoveryType] == way && existing[at].DeletionTimestamp == nil &&
+		case at >= 0 && existing[at].Labels[corev1beta1.LabelDiscoveryType] == way && existing[at].DeletionTimestamp == nil && !asks(&existing[at]) &&
 			!slices.Contains(cluster.URLs, existing[at].Spec.ForeignAuthURL):
 			changed := existing[at].DeepCopy()
 			changed.Spec.ForeignAuthURL, changed.Spec.TTL = cluster.URLs[0], seconds(cluster.TTL)
@@ -71,6 +72,10 @@ func seconds(d time.Duration) int32 { return int32(d / time.Second) } //nolint:g
 // inUse reports whether a ForeignCluster has a peering or asks for one.
 func inUse(fc *corev1beta1.ForeignCluster) bool {
 	modules := &fc.Status.Modules
-	return len(fc.Finalizers) > 0 || modules.Authentication.Enabled || modules.Networking.Enabled || modules.Offloading.Enabled ||
-		fc.Spec.OutgoingPeeringEnabled == corev1beta1.PeeringYes || fc.Spec.OutgoingPeeringEnabled == corev1beta1.PeeringNo
+	return len(fc.Finalizers) > 0 || modules.Authentication.Enabled || modules.Networking.Enabled || modules.Offloading.Enabled || asks(fc)
+}
+
+// asks reports whether somebody made a ForeignCluster ask for a peering, or for its end.
+func asks(fc *corev1beta1.ForeignCluster) bool {
+	return fc.Spec.OutgoingPeeringEnabled == corev1beta1.PeeringYes || fc.Spec.OutgoingPeeringEnabled == corev1beta1.PeeringNo
 }

@@ -68,8 +68,8 @@ func TestTheCacheIsBounded(t *testing.T) {
 	}
 }
 
-// TestAnswers: a host answers what it was asked, once, with what the sender would ask for next; a resolver that knows nothing of multicast DNS gets its ID and
-// its question back, and short TTLs.
+// TestAnswers: a host answers what it was asked, once, with what the sender would ask for next; a resolver that knows nothing of multicast DNS
+// gets its ID and its question back, and short TTLs.
 func TestAnswers(t *testing.T) {
 	records := milan().Records(LocalDomain)
 	ask := func(kind Type, name string, unicast bool) *Message {
@@ -107,8 +107,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestForeignClustersShowWhatIsFound: a found cluster gets one, its address follows, and its end takes it back. ForeignClusters of others, of another way of
-// discovery, and those in use stay as they are.
+// TestForeignClustersShowWhatIsFound: a found cluster gets one, its address follows, and its end takes it back. ForeignClusters of others, of
+// another way of discovery, and those in use stay as they are.
 func TestForeignClustersShowWhatIsFound(t *testing.T) {
 	const here, there = "https://198.51.100.7:443", "https://203.0.113.7:443"
 	found := func(id string, urls ...string) Cluster { return Cluster{ID: id, URLs: urls, TTL: 90 * time.Second} }
@@ -128,12 +128,15 @@ func TestForeignClustersShowWhatIsFound(t *testing.T) {
 		existing []corev1beta1.ForeignCluster
 		want     string
 	}{
-		"a new one":           {[]Cluster{found("milan", here)}, nil, "create milan " + here},
-		"this very cluster":   {[]Cluster{found("rome", here)}, nil, ""},
-		"known":               {[]Cluster{found("milan", there, here)}, []corev1beta1.ForeignCluster{existing("milan", lan, here, nil)}, ""},
-		"moved":               {[]Cluster{found("milan", there)}, []corev1beta1.ForeignCluster{existing("milan", lan, here, nil)}, "update milan " + there},
-		"of somebody else":    {[]Cluster{found("milan", there)}, []corev1beta1.ForeignCluster{existing("milan", "", here, nil)}, ""},
-		"of another way":      {[]Cluster{found("milan", there)}, []corev1beta1.ForeignCluster{existing("milan", dns, here, nil)}, ""},
+		"a new one":         {[]Cluster{found("milan", here)}, nil, "create milan " + here},
+		"this very cluster": {[]Cluster{found("rome", here)}, nil, ""},
+		"known":             {[]Cluster{found("milan", there, here)}, []corev1beta1.ForeignCluster{existing("milan", lan, here, nil)}, ""},
+		"moved":             {[]Cluster{found("milan", there)}, []corev1beta1.ForeignCluster{existing("milan", lan, here, nil)}, "update milan " + there},
+		"of somebody else":  {[]Cluster{found("milan", there)}, []corev1beta1.ForeignCluster{existing("milan", "", here, nil)}, ""},
+		"of another way":    {[]Cluster{found("milan", there)}, []corev1beta1.ForeignCluster{existing("milan", dns, here, nil)}, ""},
+		"moved and asked for": {[]Cluster{found("milan", there)}, []corev1beta1.ForeignCluster{existing("milan", lan, here, func(fc *corev1beta1.ForeignCluster) {
+			fc.Spec.OutgoingPeeringEnabled = corev1beta1.PeeringYes
+		})}, ""},
 		"gone":                {nil, []corev1beta1.ForeignCluster{existing("milan", lan, here, nil)}, "delete milan " + here},
 		"gone in another way": {nil, []corev1beta1.ForeignCluster{existing("milan", dns, here, nil), existing("turin", "", here, nil)}, ""},
 		"gone and in use": {nil, []corev1beta1.ForeignCluster{existing("milan", lan, here, func(fc *corev1beta1.ForeignCluster) {
