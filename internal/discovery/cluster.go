@@ -82,11 +82,12 @@ func Instances(domain string, records []Record) []string {
 
 // Assemble reads the clusters of a domain from its records, sorted by ID. own are the ranges of this cluster. It leaves out what can't be
 // another cluster; the problems say what and why. If several services claim the same cluster ID with different content, all of them are left
-// out: one of them is false.
+// out: one of them is false. So is a service in the local network with several hosts or addresses: there, anybody can add one, and a cluster
+// announces one.
 func Assemble(domain string, records []Record, own []netip.Prefix) (clusters []Cluster, problems []error) {
 	var all []Cluster
 	for _, instance := range Instances(domain, records) {
-		cluster, err := read(instance, records, own)
+		cluster, err := read(instance, records, own, strings.Trim(domain, ".") == LocalDomain)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("service %q: %w", instance, err))
 			continue
@@ -121,9 +122,10 @@ func same(a, b *Cluster) bool {
 	return a.ID == b.ID && a.Fingerprint == b.Fingerprint && slices.Equal(a.URLs, b.URLs)
 }
 
-// read reads one service.
-func read(instance string, records []Record, own []netip.Prefix) (Cluster, error) {
-	service, text := best(instance, records), []Record(nil)
+// read reads one service. single is whether it has one host with one address.
+func read(instance string, records []Record, own []netip.Prefix, single bool) (Cluster, error) {
+	service, services := best(instance, records)
+	var text []Record
 	for _, record := range records {
 		known := slices.ContainsFunc(text, func(t Record) bool { return slices.Equal(t.Text, record.Text) })
 		if record.Type == TXT && record.Name == instance && record.TTL > 0 && !known {
@@ -135,6 +137,8 @@ func read(instance string, records []Record, own []netip.Prefix) (Cluster, error
 		return Cluster{}, errors.New("it has no SRV record")
 	case service.Target == "." || service.Port == 0:
 		return Cluster{}, errors.New("its SRV record says that there is no service")
+	case single && services > 1:
+		return Cluster{}, fmt.Errorf("it has %d SRV records: at least one is false, and none is used", services)
 	case len(text) != 1:
 		return Cluster{}, fmt.Errorf("it has %d TXT records, want one", len(text))
 	}
@@ -153,7 +157,11 @@ func read(instance string, records []Record, own []netip.Prefix) (Cluster, error
 			cluster.Fingerprint, keyFingerprint)
 	}
 	var refused error
-	for _, address := range addresses(service.Target, records) {
+	all := addresses(service.Target, records)
+	if single && len(all) > 1 {
+		return Cluster{}, fmt.Errorf("its host %q has %d addresses: at least one is false, and none is used", service.Target, len(all))
+	}
+	for _, address := range all {
 		if err := CheckAddress(address, own); err != nil {
 			refused = err
 			continue
@@ -169,19 +177,19 @@ func read(instance string, records []Record, own []netip.Prefix) (Cluster, error
 	return cluster, nil
 }
 
-// best returns the SRV record that clients prefer: that of the lowest priority, then of the highest weight.
-func best(instance string, records []Record) *Record {
-	var first *Record
+// best returns the SRV record that clients prefer, that of the lowest priority, then of the highest weight, and how many there are.
+func best(instance string, records []Record) (first *Record, count int) {
 	for i := range records {
 		record := &records[i]
 		if record.Type != SRV || record.Name != instance || record.TTL == 0 {
 			continue
 		}
+		count++
 		if first == nil || prefer(record, first) < 0 {
 			first = record
 		}
 	}
-	return first
+	return first, count
 }
 
 func prefer(a, b *Record) int {

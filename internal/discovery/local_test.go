@@ -13,6 +13,13 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 )
 
+// local is milan with one address.
+func local() *Advertisement {
+	one := milan()
+	one.Addresses = one.Addresses[1:]
+	return one
+}
+
 var start = time.Unix(1_800_000_000, 0)
 
 // TestAnnouncementsExpire: a cluster counts until the TTL of its records is over, each announcement begins it anew, and a goodbye ends it.
@@ -25,7 +32,7 @@ func TestAnnouncementsExpire(t *testing.T) {
 		}
 		return len(clusters)
 	}
-	records := milan().Records(LocalDomain)
+	records := local().Records(LocalDomain)
 	cache.Add(LocalDomain, records, start)
 	if known(0) != 1 || known(89*time.Second) != 1 || !cache.Expires().Equal(start.Add(90*time.Second)) {
 		t.Errorf("announced: %d, %d, until %s", known(0), known(89*time.Second), cache.Expires())
@@ -169,5 +176,26 @@ func TestForeignClustersShowWhatIsFound(t *testing.T) {
 	}
 	if got := Compare(many, []corev1beta1.ForeignCluster{existing("x0", lan, here, nil)}, lan, "rome"); len(got.Create) != maxDiscovered-1 {
 		t.Errorf("%d were created", len(got.Create))
+	}
+}
+
+// TestNobodyJoinsAnAnnouncement: in the local network, a host that adds a host or an address of its own to the announcement of another one is
+// not used, and neither is the announcement. In a domain, a cluster may have several.
+func TestNobodyJoinsAnAnnouncement(t *testing.T) {
+	honest := local()
+	for name, added := range map[string]func(string) Record{
+		"a host": func(domain string) Record {
+			return Record{Name: "milan." + ServiceName(domain), Type: SRV, TTL: 90, Weight: 9, Target: "liqo-auth-milan." + domain + ".", Port: 444}
+		},
+		"an address": func(domain string) Record {
+			return Record{Name: "liqo-auth-milan." + domain + ".", Type: A, TTL: 90, Address: netip.MustParseAddr("192.0.2.66")}
+		},
+	} {
+		if clusters, problems := Assemble(LocalDomain, append(honest.Records(LocalDomain), added(LocalDomain)), nil); len(clusters) > 0 || len(problems) != 1 {
+			t.Errorf("%s: %+v, %v", name, clusters, problems)
+		}
+		if clusters, problems := Assemble(domain, append(honest.Records(domain), added(domain)), nil); len(clusters) != 1 || len(problems) > 0 {
+			t.Errorf("%s in a domain: %+v, %v", name, clusters, problems)
+		}
 	}
 }
