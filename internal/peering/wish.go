@@ -280,14 +280,26 @@ func (f *Facts) useProvider(plan Plan, namespace string) Plan {
 	return plan.pending("WaitingForResources", "%s", message)
 }
 
+// negotiated reports whether a network object was created for a NetworkRequest. Others belong to an administrator of this cluster.
+func negotiated(o metav1.Object) bool {
+	return o.GetLabels()[networkingv1beta1.LabelNegotiated] == api.True ||
+		slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.Kind == "NetworkRequest" })
+}
+
 // administered reports whether an administrator of this cluster created a gateway: the network is the administrator's then.
 func (f *NetworkFacts) administered() bool {
-	negotiated := func(o metav1.Object) bool {
-		return o.GetLabels()[networkingv1beta1.LabelNegotiated] == api.True ||
-			slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.Kind == "NetworkRequest" })
+	gateways := append(objects(f.Servers), objects(f.Clients)...)
+	return slices.ContainsFunc(gateways, func(o Object) bool { return o.GetDeletionTimestamp() == nil && !negotiated(o) })
+}
+
+// requested returns a network object that was created for a NetworkRequest; nil if there is none.
+func (f *NetworkFacts) requested() Object {
+	for _, o := range append(append(objects(f.Configurations), objects(f.Servers)...), objects(f.Clients)...) {
+		if negotiated(o) {
+			return o
+		}
 	}
-	return slices.ContainsFunc(f.Servers, func(o networkingv1beta1.GatewayServer) bool { return o.DeletionTimestamp == nil && !negotiated(&o) }) ||
-		slices.ContainsFunc(f.Clients, func(o networkingv1beta1.GatewayClient) bool { return o.DeletionTimestamp == nil && !negotiated(&o) })
+	return nil
 }
 
 // unpeer plans towards the end of the peering, in the order in which the peer can still clean up: resources, network, identity. Nothing is
@@ -295,11 +307,14 @@ func (f *NetworkFacts) administered() bool {
 func (f *Facts) unpeer() Plan {
 	w, plan := f.Wish, Plan{Held: true}
 	id := w.ForeignCluster.Spec.ClusterID
-	if !f.uses() {
-		return Plan{}.with(corev1beta1.StatusNone, "NotPeered", "this cluster uses nothing of cluster %s", id)
-	}
 	leaving := func(reason, format string, args ...any) Plan {
 		return plan.with(corev1beta1.StatusDisconnecting, reason, format, args...)
+	}
+	if left := f.Network.requested(); !f.uses() && f.Tenant == nil && left != nil { // garbage collection deletes it after the last request
+		return leaving("ReleasingNetwork", "waiting for the network with cluster %s to be deleted: %s/%s", id, left.GetNamespace(), left.GetName())
+	}
+	if !f.uses() {
+		return Plan{}.with(corev1beta1.StatusNone, "NotPeered", "this cluster uses nothing of cluster %s", id)
 	}
 	granted := f.Identity != nil && len(f.Identity.Spec.AuthParams.SignedCRT) > 0
 	if granted && !w.lost() && (f.APIServer == nil || !f.APIServer.Up) {

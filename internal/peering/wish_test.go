@@ -214,6 +214,26 @@ func TestNothingIsReleasedOutOfReach(t *testing.T) {
 	}
 }
 
+// TestTheNetworkGoesToo: a peering has ended when its network is deleted, unless the peer uses it too, or an administrator created it.
+func TestTheNetworkGoesToo(t *testing.T) {
+	requested := []networkingv1beta1.Configuration{{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{networkingv1beta1.LabelNegotiated: api.True}}}}
+	for name, row := range map[string]struct {
+		change func(*Facts)
+		held   bool
+	}{
+		"requested":              {func(f *Facts) { f.Network.Configurations = requested }, true},
+		"of an administrator":    {func(f *Facts) { f.Network.Configurations = []networkingv1beta1.Configuration{{}} }, false},
+		"requested by the peer":  {func(f *Facts) { f.Network.Configurations, f.Tenant = requested, &authv1beta1.Tenant{} }, false},
+		"nothing is left of it ": {func(*Facts) {}, false},
+	} {
+		f := wishing(corev1beta1.PeeringNo)
+		row.change(f)
+		if plan := PlanWish(f); plan.Held != row.held || len(plan.Delete) > 0 || (plan.Condition.Status == corev1beta1.StatusDisconnecting) != row.held {
+			t.Errorf("%s: %+v, %+v", name, plan, plan.Condition)
+		}
+	}
+}
+
 // TestAutoTouchesNothing: a ForeignCluster that asks for nothing changes no peering, and shows no condition about one.
 func TestAutoTouchesNothing(t *testing.T) {
 	for _, wish := range []corev1beta1.PeeringWish{"", corev1beta1.PeeringAuto} {
