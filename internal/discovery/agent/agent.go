@@ -64,6 +64,8 @@ type Agent struct {
 	limit   *rate.Limiter
 	// found are the clusters that the ForeignClusters show, by way of discovery.
 	found map[string][]discovery.Cluster
+	// began is when the agent began to look.
+	began time.Time
 	// told is the last state that was logged, by topic.
 	told map[string]string
 }
@@ -83,6 +85,7 @@ func New(o Options) (*Agent, error) {
 
 // Run looks for clusters until ctx ends. Then it takes the announcement back.
 func (a *Agent) Run(ctx context.Context) error {
+	a.began = time.Now()
 	packets := make(chan *multicast.Packet, 64)
 	if a.group != nil {
 		defer a.group.Close()
@@ -258,6 +261,9 @@ func (a *Agent) apply(ctx context.Context, way string, found []discovery.Cluster
 		return fmt.Errorf("listing ForeignClusters: %w", err)
 	}
 	changes := discovery.Compare(found, list.Items, way, a.ClusterID)
+	if time.Since(a.began) < a.TTL { // a new process has not heard everybody yet
+		changes.Delete = nil
+	}
 	var failed []error
 	for i := range changes.Create {
 		fc := &changes.Create[i]

@@ -46,6 +46,12 @@ func TestForeignClustersFollowTheAnnouncements(t *testing.T) {
 	if _, err := read(); err != nil {
 		t.Errorf("another way of discovery took it: %v", err)
 	}
+	a.began = time.Now()
+	a.sync(t.Context(), corev1beta1.DiscoveredLAN, nil, nil, true)
+	if _, err := read(); err != nil {
+		t.Errorf("a new process has not heard it yet: %v", err)
+	}
+	a.began = time.Now().Add(-a.TTL)
 	a.sync(t.Context(), corev1beta1.DiscoveredLAN, nil, nil, true)
 	if _, err := read(); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("it is no longer announced: %v", err)
