@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -65,7 +64,7 @@ func (r *foreignClusters) setup(mgr ctrl.Manager) error {
 		Watches(&networkingv1beta1.GatewayClient{}, byClusterID(byLabel)).
 		Watches(&networkingv1beta1.Connection{}, byClusterID(byLabel)).
 		Watches(&networkingv1beta1.NetworkRequest{}, byClusterID(byLabel)).
-		Watches(&offloadingv1beta1.NamespaceMap{}, byClusterID(byLabel), builder.WithPredicates(deletions)).
+		Watches(&offloadingv1beta1.NamespaceMap{}, byClusterID(byLabel), deletions()).
 		Watches(&corev1.Secret{}, byClusterID(secretOfWish), only(func(o client.Object) bool { return secretOfWish(o) != "" })).
 		WatchesRawSource(r.links.peers.source()).
 		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {

@@ -11,8 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
@@ -34,14 +32,6 @@ import (
 
 // pollToken is the time until the token Secret of a peer is read again. The cache holds no Secret without labels of Liqo.
 const pollToken = 10 * time.Second
-
-// deletions passes the deletion of objects only.
-var deletions = predicate.Funcs{
-	CreateFunc:  func(event.CreateEvent) bool { return false },
-	UpdateFunc:  func(event.UpdateEvent) bool { return false },
-	DeleteFunc:  func(event.DeleteEvent) bool { return true },
-	GenericFunc: func(event.GenericEvent) bool { return false },
-}
 
 // secretOfWish returns the ID of the cluster whose peering depends on a Secret: on its token, an invitation, or a control-plane kubeconfig.
 func secretOfWish(o client.Object) string {
