@@ -26,7 +26,9 @@ func run() error {
 	verbose := flags.Bool("verbose", false, "log what is waited for, too")
 	applyCRDs := flags.Bool("apply-crds", false, "only bring the custom resource definitions to this version, and end")
 	var opts app.ControllerManagerOptions
+	var discovery app.DiscoveryOptions
 	opts.AddFlags(flags)
+	discovery.AddFlags(flags)
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return fmt.Errorf("reading flags: %w", err)
 	}
@@ -42,6 +44,9 @@ func run() error {
 	}
 	if *applyCRDs {
 		return app.ApplyDefinitions(ctrl.SetupSignalHandler(), cfg)
+	}
+	if discovery.Enabled {
+		return app.Discovery(ctrl.SetupSignalHandler(), cfg, &opts, &discovery)
 	}
 	return app.ControllerManager(ctrl.SetupSignalHandler(), cfg, &opts)
 }

@@ -158,6 +158,8 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		Annotations:        opts.GlobalAnnotations,
 		VirtualKubeletPods: pods,
 		ConnectionSilence:  silentIntervals * opts.ConnectionUpdateInterval,
+		Networking:         opts.EnableNetworking,
+		Joins:              opts.joins,
 		Metrics:            opts.Metrics,
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/netip"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,6 +86,8 @@ type ControllerManagerOptions struct {
 	AuthAddress string
 	// AuthPlain makes the authentication service serve HTTP without TLS.
 	AuthPlain bool
+	// AutoJoin are name patterns of the discovered clusters that this cluster peers with by itself, if it has a token for them.
+	AutoJoin []string
 	// WebhookPort is the listening port of the webhooks, WebhookService the Service in front of it.
 	WebhookPort    int
 	WebhookService string
@@ -151,6 +154,7 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	flags.IntVar(&o.Replicas, "replicas", 1, "number of replicas of this program; more than one elect a leader")
 	flags.BoolVar(&o.AuthPlain, "auth-plain", false, "serve HTTP without TLS at the authentication service, for a proxy in front of it that ends TLS")
 	flags.StringVar(&o.AuthAddress, "auth-address", ":5000", "address of the authentication service, for peers that share no kubeconfig; off when empty")
+	flags.Func("auto-join", "IDs of discovered clusters to peer with by itself where there is a token for them, * stands for anything: lab-*,...; none when empty", patterns(&o.AutoJoin))
 	flags.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhooks")
 	flags.StringVar(&o.WebhookService, "webhook-service", "liqo-controller-manager-webhook", "Service in front of the webhooks")
 	flags.StringVar(&o.HealthAddress, "health-address", ":8081", "address of /healthz and /readyz")
@@ -196,6 +200,14 @@ func (o *ControllerManagerOptions) algorithm() peering.Algorithm {
 		return peering.RSA2048
 	}
 	return peering.Ed25519
+}
+
+// joins reports whether a discovered cluster is one of those that this cluster peers with by itself.
+func (o *ControllerManagerOptions) joins(clusterID string) bool {
+	return slices.ContainsFunc(o.AutoJoin, func(pattern string) bool {
+		matches, err := path.Match(pattern, clusterID)
+		return err == nil && matches
+	})
 }
 
 // amounts returns a parser for amounts of resources.

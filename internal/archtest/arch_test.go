@@ -38,6 +38,7 @@ var pure = []string{
 	"internal/dataplane",
 	"internal/network",
 	"internal/storage",
+	"internal/discovery",
 	"internal/install",
 	"internal/cli/doctor",
 	"internal/dashboard",
@@ -50,6 +51,7 @@ var pureMayImport = []string{
 	"k8s.io/apimachinery/",
 	"k8s.io/component-helpers/resource",
 	"k8s.io/utils/ptr",
+	"golang.org/x/net/dns/dnsmessage", // the format of DNS messages, without any input or output
 	"sigs.k8s.io/yaml",
 }
 
@@ -75,12 +77,12 @@ var layers = []struct {
 	{"api", 0},
 	{"internal/version", 0}, {"internal/keep", 0}, {"internal/metrics", 0},
 	{"internal/peering", 1}, {"internal/offload", 1}, {"internal/offload/kinds", 1},
-	{"internal/ipam", 1}, {"internal/dataplane", 1}, {"internal/network", 1}, {"internal/storage", 1},
+	{"internal/ipam", 1}, {"internal/dataplane", 1}, {"internal/network", 1}, {"internal/storage", 1}, {"internal/discovery", 1},
 	{"internal/kube", 2}, {"internal/remote", 2},
 	{"internal/dataplane/kernel", 2}, {"internal/dataplane/fake", 2}, {"internal/dataplane/conformance", 2},
 	{"internal/ipam/controllers", 3}, {"internal/network/controllers", 3}, {"internal/network/facts", 3}, {"internal/dataplane/agent", 3}, {"internal/gateway", 3}, {"internal/proxy", 3},
 	{"internal/peering/controllers", 3}, {"internal/peering/webhook", 3}, {"internal/peering/door", 3},
-	{"internal/storage/controllers", 3},
+	{"internal/storage/controllers", 3}, {"internal/discovery/query", 3}, {"internal/discovery/multicast", 3}, {"internal/discovery/agent", 3},
 	{"internal/offload/controllers", 3}, {"internal/offload/webhook", 3}, {"internal/offload/reflect", 3}, {"internal/offload/node", 3},
 	{"charts", 0}, {"internal/install", 3}, {"internal/cli", 4}, {"internal/dashboard", 4},
 	{"internal/app", 4},
@@ -89,7 +91,7 @@ var layers = []struct {
 }
 
 // concerns must not import one another: they meet through API objects only.
-var concerns = []string{"internal/peering", "internal/offload", "internal/install", "internal/network", "internal/storage"}
+var concerns = []string{"internal/peering", "internal/offload", "internal/install", "internal/network", "internal/storage", "internal/discovery"}
 
 // bannedNames say nothing about what is inside.
 var bannedNames = []string{"utils", "util", "common", "helpers", "helper", "types", "consts", "constants", "getters", "misc", "base", "shared"}

@@ -28,7 +28,7 @@ func (a *app) generateCommand() *cobra.Command {
 			# Run in rome, to be applied in milan
 			%[1]s generate configuration > rome.yaml`),
 	}, a.generateConfigurationCommand(), a.generatePublicKeyCommand(), a.generateTenantCommand(), a.generateIdentityCommand(), a.generatePeeringUserCommand(),
-		a.generatePeerCommandCommand())
+		a.generatePeerCommandCommand(), a.generateDNSRecordsCommand())
 }
 
 // addPeerFlag registers the required flag with the cluster ID of the peer.

@@ -12,6 +12,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -179,6 +180,9 @@ func (h *handshake) credentials(ctx context.Context) (publicKey, request []byte,
 
 // identity stores the granted credentials in an Identity in the local cluster, and waits until its kubeconfig exists.
 func (h *handshake) identity(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	if err := h.local.replaceWish(ctx, h.remote.id, corev1beta1.PeeringNo, corev1beta1.PeeringAuto); err != nil {
+		return err
+	}
 	step := h.local.Start("Storing the identity")
 	defer step.End()
 	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: h.consumer, Name: authv1beta1.IdentityControlPlanePrefix + h.remote.id}}

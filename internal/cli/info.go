@@ -210,6 +210,9 @@ func (c *cluster) localInfo(ctx context.Context) (*localInfo, error) {
 	}
 	info.Peerings.Peers = []peerSummary{}
 	for _, peer := range foreign.Items {
+		if doctor.Former(&peer) && peer.Labels[corev1beta1.LabelDiscoveryType] != "" {
+			continue // a discovered cluster is no peer
+		}
 		summary := peerSummary{ClusterID: peer.Spec.ClusterID, Role: peer.Status.Role}
 		summary.NetworkingStatus, _ = statusOf(peer.Status.Modules.Networking)
 		summary.AuthenticationStatus, _ = authenticationOf(&peer)

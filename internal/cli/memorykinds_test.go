@@ -67,7 +67,7 @@ func (m *memory) discover(r *http.Request) *http.Response {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if body := m.discovered[r.URL.Path]; body != nil && len(m.without) == 0 {
-		return discovery(body)
+		return discoveryDocument(body)
 	}
 	groups := map[string]*discoveryv2.APIGroupDiscovery{}
 	for _, key := range slices.Sorted(maps.Keys(m.kinds)) {
@@ -105,10 +105,10 @@ func (m *memory) discover(r *http.Request) *http.Response {
 	if len(m.without) == 0 {
 		m.discovered[r.URL.Path] = body
 	}
-	return discovery(body)
+	return discoveryDocument(body)
 }
 
-func discovery(body []byte) *http.Response {
+func discoveryDocument(body []byte) *http.Response {
 	response := answer(http.StatusOK, nil)
 	response.Header.Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 	response.Body = io.NopCloser(bytes.NewReader(body))

@@ -16,6 +16,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
@@ -244,6 +245,9 @@ func (c *cluster) withoutRefusal(ctx context.Context, step *console.Step, namesp
 
 // letIn creates the Identity that the controllers complete with the Invitation, and waits until its kubeconfig exists.
 func (c *cluster) letIn(ctx context.Context, step *console.Step, namespace, provider string) error {
+	if err := c.replaceWish(ctx, provider, corev1beta1.PeeringNo, corev1beta1.PeeringAuto); err != nil {
+		return err
+	}
 	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName(provider)}}
 	if _, err := c.ensure(ctx, identity, func() error {
 		setLabel(identity, api.LabelRemoteClusterID, provider)

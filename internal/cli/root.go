@@ -148,7 +148,7 @@ func (a *app) command() *cobra.Command {
 	}
 	add(groupInstall, a.installCommand(), a.uninstallCommand(), a.versionCommand(), a.infoCommand(), a.statusCommand(), a.doctorCommand(), a.dashboardCommand(),
 		a.testCommand())
-	add(groupPeer, a.peerCommand(), a.unpeerCommand(), a.networkCommand(), a.authenticateCommand(), a.unauthenticateCommand(), a.forceCommand())
+	add(groupPeer, a.peerCommand(), a.unpeerCommand(), a.networkCommand(), a.authenticateCommand(), a.unauthenticateCommand(), a.forceCommand(), a.discoverCommand())
 	add(groupOffload, a.offloadCommand(), a.unoffloadCommand())
 	add(groupAdmission, a.cordonCommand(), a.uncordonCommand(), a.drainCommand(), a.activateCommand())
 	root.AddCommand(a.createCommand(), a.generateCommand(), a.getCommand(), a.deleteCommand(), a.docsCommand(), a.optionsCommand())

@@ -13,6 +13,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 )
@@ -146,8 +147,12 @@ func (p *pair) oneWay(ctx context.Context) error {
 	return nil
 }
 
-// giveBack deletes the ResourceSlices of a provider, and then the remaining VirtualNodes.
+// giveBack deletes the ResourceSlices of a provider, and then the remaining VirtualNodes. A ForeignCluster that asks for the peering no longer
+// does.
 func (c *cluster) giveBack(ctx context.Context, provider, namespace string) error {
+	if err := c.replaceWish(ctx, provider, corev1beta1.PeeringYes, corev1beta1.PeeringNo); err != nil {
+		return err
+	}
 	if err := c.giveUpNodes(ctx, provider, namespace); err != nil {
 		return err
 	}

@@ -139,7 +139,7 @@ var (
 	PeerCondition = &Definition{
 		Name: "liqo_peer_condition", Type: Gauge, Labels: []string{labelCluster, "condition", "status"},
 		Help:     "Always 1. The labels are a condition of the ForeignCluster of a peer and its present status.",
-		Programs: []string{ControllerManager}, Series: "up to 10 per peer",
+		Programs: []string{ControllerManager}, Series: "up to 11 per peer",
 	}
 	PeerAPIServerReachable = &Definition{
 		Name: "liqo_peer_api_server_reachable", Type: Gauge, Labels: []string{labelCluster},

@@ -31,6 +31,8 @@ type Facts struct {
 	Network NetworkFacts
 	// APIServer is the outcome of the probe of the remote API server; nil when there is no probe, or no outcome yet.
 	APIServer *Probe
+	// Wish is what the ForeignCluster asks for; nil while it does not exist.
+	Wish *Wish
 }
 
 // Probe is the outcome of probing a remote API server.
@@ -91,6 +93,9 @@ func CompileForeignCluster(f *Facts, previous *corev1beta1.ForeignClusterStatus,
 	case f.Identity != nil: // the last known condition stays until the probe has an outcome
 		status.Conditions = slices.DeleteFunc(slices.Clone(previous.Conditions), func(c corev1beta1.Condition) bool { return c.Type != corev1beta1.APIServerStatus })
 	}
+	if condition := PlanWish(f).Condition; condition != nil {
+		status.Conditions = append(status.Conditions, *condition)
+	}
 	stamp(status.Conditions, previous.Conditions, now)
 	stamp(status.Modules.Networking.Conditions, previous.Modules.Networking.Conditions, now)
 	stamp(status.Modules.Authentication.Conditions, previous.Modules.Authentication.Conditions, now)
@@ -113,7 +118,7 @@ func (f *Facts) tenantNamespace() string {
 		holders = append(holders, configuration.Namespace)
 	}
 	for _, holder := range holders {
-		if slices.ContainsFunc(f.TenantNamespaces, func(n corev1.Namespace) bool { return n.Name == holder }) {
+		if InNamespaces(f.TenantNamespaces, holder) {
 			return holder
 		}
 	}

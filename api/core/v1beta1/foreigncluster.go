@@ -17,11 +17,13 @@ const (
 )
 
 // ConditionType is the aspect of a peering that a condition of a ForeignCluster describes.
-// +kubebuilder:validation:Enum=APIServerStatus;NetworkConnectionStatus;NetworkGatewayServerStatus;NetworkGatewayClientStatus;NetworkGatewayPresence;NetworkConfigurationStatus;AuthIdentityControlPlaneStatus;AuthTenantStatus;OffloadingVirtualNodeStatus;OffloadingNodeStatus
+// +kubebuilder:validation:Enum=OutgoingPeering;APIServerStatus;NetworkConnectionStatus;NetworkGatewayServerStatus;NetworkGatewayClientStatus;NetworkGatewayPresence;NetworkConfigurationStatus;AuthIdentityControlPlaneStatus;AuthTenantStatus;OffloadingVirtualNodeStatus;OffloadingNodeStatus
 type ConditionType string
 
 // Condition types of a ForeignCluster.
 const (
+	// OutgoingPeering describes what became of spec.outgoingPeeringEnabled.
+	OutgoingPeering                ConditionType = "OutgoingPeering"
 	APIServerStatus                ConditionType = "APIServerStatus"
 	NetworkConfigurationStatus     ConditionType = "NetworkConfigurationStatus"
 	NetworkGatewayPresence         ConditionType = "NetworkGatewayPresence"
@@ -35,18 +37,19 @@ const (
 )
 
 // ConditionStatus is the state that a condition of a ForeignCluster reports.
-// +kubebuilder:validation:Enum=None;Pending;Established;Error;Ready;NotReady;SomeNotReady
+// +kubebuilder:validation:Enum=None;Pending;Established;Disconnecting;Error;Ready;NotReady;SomeNotReady
 type ConditionStatus string
 
 // Condition states of a ForeignCluster.
 const (
-	StatusNone         ConditionStatus = "None"
-	StatusPending      ConditionStatus = "Pending"
-	StatusEstablished  ConditionStatus = "Established"
-	StatusError        ConditionStatus = "Error"
-	StatusReady        ConditionStatus = "Ready"
-	StatusNotReady     ConditionStatus = "NotReady"
-	StatusSomeNotReady ConditionStatus = "SomeNotReady"
+	StatusNone          ConditionStatus = "None"
+	StatusPending       ConditionStatus = "Pending"
+	StatusEstablished   ConditionStatus = "Established"
+	StatusDisconnecting ConditionStatus = "Disconnecting"
+	StatusError         ConditionStatus = "Error"
+	StatusReady         ConditionStatus = "Ready"
+	StatusNotReady      ConditionStatus = "NotReady"
+	StatusSomeNotReady  ConditionStatus = "SomeNotReady"
 )
 
 // Condition describes one aspect of the state of a peering.
@@ -118,12 +121,61 @@ type Summary struct {
 	Authentication Phase `json:"authentication,omitempty"`
 }
 
-// ForeignClusterSpec identifies the peer.
+// PeeringWish states whether this cluster is to use the resources of a peer.
+// +kubebuilder:validation:Enum=Auto;No;Yes
+type PeeringWish string
+
+// Values of a PeeringWish.
+const (
+	// PeeringAuto establishes the peering if the peer was discovered and the cluster joins such peers by itself. Otherwise it leaves the peering
+	// to others: to liqoctl, or to whoever applies the objects of the peering.
+	PeeringAuto PeeringWish = "Auto"
+	// PeeringNo ends the peering.
+	PeeringNo PeeringWish = "No"
+	// PeeringYes establishes the peering.
+	PeeringYes PeeringWish = "Yes"
+)
+
+// LabelDiscoveryType (on a ForeignCluster) is how the peer was discovered. Only discovery sets it.
+const LabelDiscoveryType = "discovery.liqo.io/discovery-type"
+
+// Values of LabelDiscoveryType.
+const (
+	// DiscoveredLAN means that the peer announced itself in the local network (multicast DNS).
+	DiscoveredLAN = "LAN"
+	// DiscoveredDNS means that a DNS domain lists the peer.
+	DiscoveredDNS = "DNS"
+)
+
+// Secret with the token for a peer's authentication service, in the namespace of the installation.
+const (
+	// TokenSecretPrefix precedes the peer's cluster ID in the name of the Secret.
+	TokenSecretPrefix = "remote-token-"
+	// TokenSecretKey is the key of the token.
+	TokenSecretKey = "token"
+)
+
+// ForeignClusterSpec identifies the peer, and states whether this cluster is to use its resources.
 type ForeignClusterSpec struct {
 	// ClusterID is the cluster ID of the peer.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterID is immutable: create another ForeignCluster for another cluster"
 	ClusterID string `json:"clusterID"`
+	// OutgoingPeeringEnabled establishes (Yes) or ends (No) the use of the peer's resources by this cluster. Auto leaves a peering as it is,
+	// unless this cluster joins discovered peers by itself. Yes needs foreignAuthUrl, and a token in key token of Secret
+	// remote-token-<clusterID> in the namespace of the installation, unless this cluster has an identity in the peer already.
+	// +kubebuilder:default=Auto
+	OutgoingPeeringEnabled PeeringWish `json:"outgoingPeeringEnabled,omitempty"`
+	// ForeignAuthURL is the URL of the peer's authentication service: https://host[:port].
+	// +kubebuilder:validation:Pattern=`^https://`
+	// +kubebuilder:validation:MaxLength=512
+	ForeignAuthURL string `json:"foreignAuthUrl,omitempty"`
+	// ForeignProxyURL is the URL of an HTTP CONNECT proxy in front of the peer's API server, if there is one.
+	// +kubebuilder:validation:MaxLength=512
+	ForeignProxyURL string `json:"foreignProxyUrl,omitempty"`
+	// TTL is for how many seconds the announcement of a discovered peer is valid. Discovery sets it.
+	// +kubebuilder:validation:Minimum=0
+	TTL int32 `json:"ttl,omitempty"`
 }
 
 // ForeignClusterStatus is the whole state of a peering. Liqo recomputes all of it at every reconciliation.
@@ -143,6 +195,7 @@ type ForeignClusterStatus struct {
 
 // ForeignCluster represents a peer of this cluster. Its name is the peer's cluster ID.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.outgoingPeeringEnabled) || self.spec.outgoingPeeringEnabled == 'Auto' || self.metadata.name == self.spec.clusterID",message="metadata.name must be the same as spec.clusterID: outgoingPeeringEnabled Yes and No are about the cluster of that ID"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=fc,categories=liqo

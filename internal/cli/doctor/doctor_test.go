@@ -262,6 +262,24 @@ func TestSick(t *testing.T) {
 			c.Peers[0].Status.Modules.Networking.Conditions[0].Status = corev1beta1.StatusNotReady
 		},
 			"fail rome, peerings: milan: NetworkConnectionStatus is NotReady, R: m\n", "liqoctl info peer milan"},
+		"a peering that is asked for in vain": {func(c *Cluster, _ *Facts) {
+			c.Peers[0].Status.Conditions = append(c.Peers[0].Status.Conditions, corev1beta1.Condition{
+				Type: corev1beta1.OutgoingPeering, Status: corev1beta1.StatusError, Reason: "TokenMissing", Message: "m",
+			})
+		}, "fail rome, peerings: milan: OutgoingPeering is Error, TokenMissing: m\n", "liqoctl info peer milan"},
+		"a peering that nobody asks for": {func(c *Cluster, _ *Facts) {
+			c.Peers[0].Status.Conditions = append(c.Peers[0].Status.Conditions, corev1beta1.Condition{
+				Type: corev1beta1.OutgoingPeering, Status: corev1beta1.StatusNone, Reason: "NotPeered", Message: "m",
+			})
+		}, "", ""},
+		"a first peering that is asked for in vain": {func(c *Cluster, _ *Facts) {
+			c.Peers = append(c.Peers, corev1beta1.ForeignCluster{
+				Spec: corev1beta1.ForeignClusterSpec{ClusterID: "turin", OutgoingPeeringEnabled: corev1beta1.PeeringYes},
+				Status: corev1beta1.ForeignClusterStatus{Role: corev1beta1.RoleUnknown, ObservedGeneration: 1, Conditions: []corev1beta1.Condition{
+					{Type: corev1beta1.OutgoingPeering, Status: corev1beta1.StatusError, Reason: "AddressMissing", Message: "m"},
+				}},
+			})
+		}, "fail rome, peerings: turin: OutgoingPeering is Error, AddressMissing: m\n", "liqoctl info peer turin"},
 		"a tunnel that is down": {func(c *Cluster, _ *Facts) {
 			c.Connections[0].Status = networkingv1beta1.ConnectionStatus{Value: "Error", Conditions: ready("Silent")}
 		},

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -188,13 +189,18 @@ func accesses(r *report) {
 // formerPeers reports the ForeignClusters that are left over from peerings that were removed.
 func formerPeers(r *report) {
 	for i := range r.Peers {
-		if former := &r.Peers[i]; Former(former) {
+		if former := &r.Peers[i]; Former(former) && former.Spec.OutgoingPeeringEnabled != corev1beta1.PeeringYes {
 			r.check = "former peer " + former.Spec.ClusterID
 			left := "its ForeignCluster"
 			if namespace := former.Status.TenantNamespace.Local; namespace != "" {
 				left += " and the tenant namespace " + namespace
 			}
 			r.about(partCondition, former.Spec.ClusterID)
+			if way := former.Labels[corev1beta1.LabelDiscoveryType]; way != "" {
+				r.check = "discovered cluster " + former.Spec.ClusterID
+				r.add(OK, "", "it was discovered (%s) at %s, and is not peered", way, former.Spec.ForeignAuthURL)
+				continue
+			}
 			r.add(OK, "", "the peering was undone; what is left is %s", left)
 		}
 	}
@@ -205,7 +211,7 @@ func peerings(r *report) {
 	var fine []string
 	for i := range r.Peers {
 		peer := &r.Peers[i]
-		if Former(peer) {
+		if Former(peer) && peer.Spec.OutgoingPeeringEnabled != corev1beta1.PeeringYes {
 			continue
 		}
 		type one struct {
@@ -230,7 +236,8 @@ func peerings(r *report) {
 		}
 		bad := 0
 		for _, condition := range conditions {
-			if condition.Status == corev1beta1.StatusReady || condition.Status == corev1beta1.StatusEstablished {
+			// None is the state of a peering that nobody wants.
+			if slices.Contains([]corev1beta1.ConditionStatus{corev1beta1.StatusReady, corev1beta1.StatusEstablished, corev1beta1.StatusNone}, condition.Status) {
 				continue
 			}
 			bad++

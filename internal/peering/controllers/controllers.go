@@ -52,6 +52,10 @@ type Options struct {
 	VirtualKubeletPods cache.Cache
 	// ConnectionSilence is the time without a report after which the working tunnel of a gateway counts as lost; 90 seconds when 0.
 	ConnectionSilence time.Duration
+	// Networking is whether this cluster has the networking module, so that a peering that a ForeignCluster asks for includes a network.
+	Networking bool
+	// Joins reports whether this cluster peers by itself with a discovered cluster for which it has a token; nil for none.
+	Joins func(clusterID string) bool
 	// Metrics is where the metrics about peers are registered; nil for none.
 	Metrics prometheus.Registerer
 
@@ -139,7 +143,10 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		// The other cluster.
 		{"link", (&linkSecrets{client: c, links: links}).setup},
 		{"replication", (&replication{client: c, own: opts.ClusterID, links: links}).setup},
-		{"foreign cluster", (&foreignClusters{client: c, own: opts.ClusterID, links: links, now: opts.Now, silence: opts.ConnectionSilence}).setup},
+		{"foreign cluster", (&foreignClusters{
+			client: c, reader: mgr.GetAPIReader(), events: events, own: opts.ClusterID, namespace: opts.Namespace, connects: opts.Networking,
+			joins: opts.Joins, links: links, now: opts.Now, silence: opts.ConnectionSilence,
+		}).setup},
 		// Virtual kubelets.
 		{"serving certificates", (&servingCertificates{client: c, pods: opts.VirtualKubeletPods, now: opts.Now}).setup},
 	} {

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -23,19 +24,28 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;gatewayservers;gatewayclients;connections;networkrequests,verbs=get;list;watch
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list;watch
 
-// foreignClusters maintains one ForeignCluster for each consumer and provider of this cluster. It creates ForeignClusters and recompiles
-// their status. It never deletes one: the record of a former peer stays until an administrator deletes it.
+// foreignClusters maintains one ForeignCluster for each consumer and provider of this cluster. It creates ForeignClusters, carries out what
+// they ask for, and recompiles their status. It never deletes one: the record of a former peer stays until an administrator deletes it.
 type foreignClusters struct {
 	client client.Client
+	// reader reads from the API server what the cache does not hold.
+	reader client.Reader
+	events events.EventRecorder
 	own    string
-	links  *links
-	now    func() time.Time
+	// namespace is the namespace of the installation.
+	namespace string
+	// joins reports whether this cluster peers by itself with a discovered cluster.
+	joins func(clusterID string) bool
+	// connects is whether this cluster can have tunnels to peers.
+	connects bool
+	links    *links
+	now      func() time.Time
 	// silence is the time without a report after which a working tunnel counts as lost.
 	silence time.Duration
 }
@@ -54,6 +64,8 @@ func (r *foreignClusters) setup(mgr ctrl.Manager) error {
 		Watches(&networkingv1beta1.GatewayClient{}, byClusterID(byLabel)).
 		Watches(&networkingv1beta1.Connection{}, byClusterID(byLabel)).
 		Watches(&networkingv1beta1.NetworkRequest{}, byClusterID(byLabel)).
+		Watches(&offloadingv1beta1.NamespaceMap{}, byClusterID(byLabel), deletions()).
+		Watches(&corev1.Secret{}, byClusterID(secretOfWish), only(func(o client.Object) bool { return secretOfWish(o) != "" })).
 		WatchesRawSource(r.links.peers.source()).
 		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			again, err := r.reconcile(ctx, req.Name)
@@ -100,10 +112,22 @@ func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) (time
 	if facts.Identity != nil {
 		facts.APIServer = r.links.probe(facts.Identity.Namespace, r.now())
 	}
+	if facts.Wish, err = r.wish(ctx, facts, fc); err != nil {
+		return 0, err
+	}
+	plan := peering.PlanWish(facts)
 	status := peering.CompileForeignCluster(facts, &fc.Status, fc.Generation, metav1.NewTime(r.now()))
+	r.announceWish(fc, plan.Condition)
 	before := fc.DeepCopy()
 	fc.Status = status
-	return facts.Again(r.now()), kube.PatchStatus(ctx, r.client, fc, before)
+	if err := kube.PatchStatus(ctx, r.client, fc, before); err != nil {
+		return 0, err
+	}
+	again := facts.Again(r.now())
+	if plan.Poll && (again == 0 || again > pollToken) {
+		again = pollToken
+	}
+	return again, r.carryOut(ctx, fc, &plan)
 }
 
 // gather reads all facts about a cluster, from caches only.

@@ -14,6 +14,7 @@ const budget = 10 * time.Minute
 func TestStories(t *testing.T) {
 	w := story.New(t, story.Plan{Budget: budget, Prefix: "doors-", Strangers: true})
 	w.Tell(t, "outofband", outOfBand)
+	w.Tell(t, "wish", wish)
 	w.Tell(t, "inband", inBand)
 	w.Tell(t, "user", peeringUser)
 	w.Tell(t, "router", behindRouter)

@@ -1,0 +1,87 @@
+package app
+
+import (
+	"flag"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"liqo.io/liqo/internal/peering"
+)
+
+// discoveryFlags are the options that flags lead to.
+func discoveryFlags(args ...string) (*ControllerManagerOptions, *DiscoveryOptions, error) {
+	flags := flag.NewFlagSet("controller-manager", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	manager, discovery := &ControllerManagerOptions{}, &DiscoveryOptions{}
+	manager.AddFlags(flags)
+	discovery.AddFlags(flags)
+	return manager, discovery, flags.Parse(args)
+}
+
+// TestWhoIsJoined: nobody by default, and otherwise those that a pattern names.
+func TestWhoIsJoined(t *testing.T) {
+	for _, row := range []struct {
+		flag, cluster string
+		want          bool
+	}{
+		{"", "milan", false}, {"--auto-join=", "milan", false}, {"--auto-join=*", "milan", true}, {"--auto-join=lab-*,milan", "milan", true},
+		{"--auto-join=lab-*,milan", "lab-7", true}, {"--auto-join=lab-*", "milan", false},
+	} {
+		manager, _, err := discoveryFlags(strings.Fields(row.flag)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := manager.joins(row.cluster); got != row.want {
+			t.Errorf("%s: %s is joined: %t", row.flag, row.cluster, got)
+		}
+	}
+	if _, _, err := discoveryFlags("--auto-join=[a"); err == nil {
+		t.Error("a pattern that is none")
+	}
+}
+
+// TestDiscoveryOptionsAreChecked: each problem names its flag.
+func TestDiscoveryOptionsAreChecked(t *testing.T) {
+	_, good, err := discoveryFlags("--discovery", "--discovery-domains=clusters.example.org, lab.example.org", "--discovery-ttl=60s")
+	if err != nil || good.Validate() != nil || !good.Enabled {
+		t.Errorf("%+v: %v, %v", good, err, good.Validate())
+	}
+	if diff := cmp.Diff([]string{"clusters.example.org", "lab.example.org"}, good.Domains); diff != "" {
+		t.Errorf("domains (-want +got):\n%s", diff)
+	}
+	_, bad, err := discoveryFlags("--discovery", "--discovery-ttl=1s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"--discovery-browse", "--discovery-ttl"} {
+		if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%v does not name %s", err, word)
+		}
+	}
+	if _, _, err := discoveryFlags("--discovery-domains=https://example.org"); err == nil {
+		t.Error("a domain that is none")
+	}
+}
+
+// TestAnnouncedURL: it is the one that generate peer-command prints.
+func TestAnnouncedURL(t *testing.T) {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorService}, Spec: corev1.ServiceSpec{
+		Ports: []corev1.ServicePort{{Port: 443, NodePort: 30443}},
+	}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Status: corev1.NodeStatus{
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.7.1"}},
+	}}
+	c := fake.NewClientBuilder().WithObjects(service, node).Build()
+	if got, err := authenticationURL(t.Context(), c, "liqo"); err != nil || got != "https://192.168.7.1:30443" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := authenticationURL(t.Context(), c, "other"); err == nil || !strings.Contains(err.Error(), "other/liqo-auth") {
+		t.Errorf("no Service: %v", err)
+	}
+}

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/discovery"
+	"liqo.io/liqo/internal/discovery/multicast"
+	"liqo.io/liqo/internal/discovery/query"
+	"liqo.io/liqo/internal/peering"
+)
+
+// discoverOptions holds the flags of discover.
+type discoverOptions struct {
+	server  string
+	timeout time.Duration
+	output  outputFlag
+}
+
+func (a *app) discoverCommand() *cobra.Command {
+	var o discoverOptions
+	command := &cobra.Command{
+		Use:   "discover DOMAIN",
+		Short: "List the clusters that announce themselves in DNS",
+		Long: "List the clusters that a DNS domain announces as services of Liqo (DNS-SD): their IDs, and the addresses and fingerprints of their\n" +
+			"authentication services. It asks the DNS servers of this machine, and no cluster. For the domain local it asks the hosts of the local\n" +
+			"networks of this machine (multicast DNS).\n\n" +
+			"Nothing of it is verified: who answers DNS can claim anything. A peering takes a token of the other cluster's administrator, and the\n" +
+			"fingerprint in that token decides which key is accepted.",
+		Example: example(`
+			# The clusters in the local network
+			%[1]s discover local
+			# The clusters in the records that generate dns-records prints
+			%[1]s discover clusters.example.org
+			# Ask a certain DNS server, for a program
+			%[1]s discover clusters.example.org --server 192.0.2.53 -o json`),
+		Args:              exactlyOne("the DNS domain"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := command.Flags()
+	flags.StringVar(&o.server, "server", "", "DNS server to ask, host[:port] (default: those of this machine)")
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "Maximum time for the whole command")
+	o.output.add(flags, "Print the clusters for programs")
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := errors.Join(o.output.validate(), discovery.CheckDomain(args[0])); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+		defer cancel()
+		if strings.TrimSuffix(strings.ToLower(args[0]), ".") == discovery.LocalDomain {
+			return a.discoverHere(ctx, &o)
+		}
+		return a.discover(ctx, args[0], &o)
+	}
+	return command
+}
+
+// discover prints the clusters of a domain.
+func (a *app) discover(ctx context.Context, domain string, o *discoverOptions) error {
+	servers := []string{query.ServerAddress(o.server)}
+	if o.server == "" {
+		var err error
+		if servers, err = query.SystemServers(ctx); err != nil {
+			return fmt.Errorf("%w with --server", err)
+		}
+	}
+	clusters, problems, err := (&query.Servers{Addresses: servers}).Discover(ctx, domain, nil)
+	if err != nil {
+		return err
+	}
+	for _, problem := range problems {
+		a.console().Warn("%v", problem)
+	}
+	return a.printClusters(clusters, domain, o)
+}
+
+// localWait is how long the hosts of the local networks may take to answer.
+const localWait = 3 * time.Second
+
+// discoverHere prints the clusters of the local networks of this machine.
+func (a *app) discoverHere(ctx context.Context, o *discoverOptions) error {
+	if o.server != "" {
+		return fmt.Errorf("--server %s does not go with the domain %s: the local networks have no server", o.server, discovery.LocalDomain)
+	}
+	clusters, problems, err := multicast.Discover(ctx, localWait)
+	if err != nil {
+		return err
+	}
+	for _, problem := range problems {
+		a.console().Warn("%v", problem)
+	}
+	return a.printClusters(clusters, "the local networks of this machine", o)
+}
+
+// printClusters prints discovered clusters as a table, or in the format of the flag.
+func (a *app) printClusters(clusters []discovery.Cluster, where string, o *discoverOptions) error {
+	if o.output.format != "" {
+		return write(a.console().Out(), append([]discovery.Cluster{}, clusters...), o.output.format)
+	}
+	if len(clusters) == 0 {
+		a.console().Info("No cluster is announced in %s", where)
+		return nil
+	}
+	table := tabwriter.NewWriter(a.console().Out(), 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "CLUSTER ID\tAUTHENTICATION SERVICE\tFINGERPRINT")
+	for _, cluster := range clusters {
+		for _, address := range cluster.URLs {
+			fmt.Fprintf(table, "%s\t%s\t%s\n", cluster.ID, address, orDefault(cluster.Fingerprint, "-"))
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("writing the clusters: %w", err)
+	}
+	a.console().Info("Nothing of this is verified. To peer with one, its administrator runs: liqoctl generate peer-command")
+	return nil
+}
+
+func (a *app) generateDNSRecordsCommand() *cobra.Command {
+	var ttl, timeout time.Duration
+	var address string
+	command := &cobra.Command{
+		Use:   "dns-records DOMAIN",
+		Short: "Print the DNS records that announce this cluster",
+		Long: "Print the records by which others find this cluster in a DNS domain (DNS-SD), as lines of a zone file. They hold no secret: the\n" +
+			"cluster ID, the address of the authentication service, and the fingerprint of its key.",
+		Example: example(`
+			# For the administrator of the zone; liqoctl discover clusters.example.org then lists this cluster
+			%[1]s generate dns-records clusters.example.org`),
+		Args:              exactlyOne("the DNS domain"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := discovery.CheckDomain(args[0]); err != nil {
+				return err
+			}
+			if ttl < time.Second || ttl > time.Hour {
+				return fmt.Errorf("--ttl %s: want 1s to 1h", ttl)
+			}
+			if address != "" {
+				if err := peering.CheckDoorURL(address); err != nil {
+					return fmt.Errorf("--auth-url: %w", err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			local, err := a.installed(ctx)
+			if err != nil {
+				return err
+			}
+			return local.printRecords(ctx, args[0], address, ttl)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&address, "auth-url", "", "URL of the authentication service, where others reach it at another one than that of its Service")
+	flags.DurationVar(&ttl, "ttl", 90*time.Second, "For how long others may keep the records")
+	addTimeout(flags, &timeout)
+	return command
+}
+
+// printRecords prints the records that announce the cluster in a domain.
+func (c *cluster) printRecords(ctx context.Context, domain, address string, ttl time.Duration) error {
+	if address == "" {
+		var err error
+		if address, err = c.doorURL(ctx, false); err != nil {
+			return err
+		}
+	}
+	advertisement, err := discovery.Advertise(c.id, address)
+	if err != nil {
+		return err
+	}
+	advertisement.TTL = uint32(ttl / time.Second) //nolint:gosec // at most an hour
+	if advertisement.Fingerprint, err = c.doorFingerprint(ctx); err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(c.Out(), discovery.ZoneText(advertisement.Records(domain)))
+	return err
+}
+
+// doorFingerprint returns the fingerprint of the key of the authentication service. It is empty, with a warning, if there is no key yet.
+func (c *cluster) doorFingerprint(ctx context.Context) (string, error) {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: c.namespace, Name: peering.DoorCertificate}
+	err := c.Get(ctx, key, secret)
+	if apierrors.IsNotFound(err) {
+		c.Warn("The records have no fingerprint: the authentication service has not written its certificate, Secret %s, yet", key)
+		return "", nil
+	}
+	if err != nil {
+		return "", c.error(fmt.Errorf("reading Secret %s: %w", key, err))
+	}
+	certificate, err := peering.Certificate(secret.Data[corev1.TLSCertKey])
+	if err != nil {
+		return "", fmt.Errorf("reading data[%s] of Secret %s: %w", corev1.TLSCertKey, key, err)
+	}
+	return peering.Fingerprint(certificate.RawSubjectPublicKeyInfo), nil
+}

@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/peering"
+)
+
+// replaceWish changes spec.outgoingPeeringEnabled of a peer's ForeignCluster from one value to another, if it has that value. With
+// Yes as the value, that includes a peer that the cluster joined by itself. Otherwise the controllers would undo what the command does:
+// re-establish a peering that it ends, or end one that it establishes.
+func (c *cluster) replaceWish(ctx context.Context, peer string, from, to corev1beta1.PeeringWish) error {
+	foreign := &corev1beta1.ForeignCluster{}
+	err := c.Get(ctx, client.ObjectKey{Name: peer}, foreign)
+	if client.IgnoreNotFound(err) != nil {
+		return c.error(fmt.Errorf("reading ForeignCluster %s: %w", peer, err))
+	}
+	is := foreign.Spec.OutgoingPeeringEnabled
+	joined := from == corev1beta1.PeeringYes && is != to && slices.Contains(foreign.Finalizers, peering.FinalizerOutgoing) // by itself, after discovery
+	if err != nil || foreign.DeletionTimestamp != nil || is != from && !joined {
+		return nil
+	}
+	before := foreign.DeepCopy()
+	foreign.Spec.OutgoingPeeringEnabled = to
+	if err := c.Patch(ctx, foreign, client.MergeFrom(before)); err != nil {
+		return c.error(fmt.Errorf("setting spec.outgoingPeeringEnabled of ForeignCluster %s to %s: %w", peer, to, err))
+	}
+	c.Did("ForeignCluster %s: spec.outgoingPeeringEnabled is %s now, instead of %s; change it in the manifest too, if it comes from one", peer, to, is)
+	return nil
+}

@@ -1,0 +1,194 @@
+// Package query asks DNS servers, and the hosts of the local network, for the records that announce clusters.
+package query
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"liqo.io/liqo/internal/discovery"
+)
+
+const (
+	// patience is the time for the response of one server to one query.
+	patience = 2 * time.Second
+	// dnsPort is the port of DNS servers.
+	dnsPort = "53"
+)
+
+// Servers asks DNS servers for clusters, as resolvers do: the first server that answers counts.
+type Servers struct {
+	// Addresses of the servers: host:port.
+	Addresses []string
+}
+
+// SystemServers returns the DNS servers that this system is configured with.
+func SystemServers(ctx context.Context) ([]string, error) {
+	var found []string
+	// The resolver of the standard library reads the configuration of every system, and tells it only by the servers that it calls.
+	resolver := net.Resolver{PreferGo: true, Dial: func(_ context.Context, _, address string) (net.Conn, error) {
+		if !slices.Contains(found, address) {
+			found = append(found, address)
+		}
+		return nil, errors.New("only the address is wanted")
+	}}
+	_, _ = resolver.LookupTXT(ctx, "liqo.invalid.") // it can't succeed
+	if len(found) == 0 {
+		return nil, errors.New("this system is configured with no DNS server: name one")
+	}
+	return found, nil
+}
+
+// ServerAddress adds the port of DNS servers to an address without a port.
+func ServerAddress(text string) string {
+	if _, _, err := net.SplitHostPort(text); err == nil {
+		return text
+	}
+	return net.JoinHostPort(text, dnsPort)
+}
+
+// Discover returns the clusters that a domain lists, as discovery.Assemble does. own are the ranges of this cluster.
+func (s *Servers) Discover(ctx context.Context, domain string, own []netip.Prefix) (clusters []discovery.Cluster, problems []error, err error) {
+	listed, err := s.ask(ctx, discovery.ServiceName(domain), discovery.PTR)
+	if err != nil {
+		return nil, nil, err
+	}
+	records, hosts := listed, map[string]bool{}
+	for _, instance := range discovery.Instances(domain, listed) {
+		for _, kind := range []discovery.Type{discovery.SRV, discovery.TXT} {
+			found, err := s.ask(ctx, instance, kind)
+			if err != nil {
+				problems = append(problems, err)
+				continue
+			}
+			records = append(records, found...)
+			for i := range found {
+				if kind == discovery.SRV && found[i].Target != "." {
+					hosts[found[i].Target] = true
+				}
+			}
+		}
+	}
+	for host := range hosts {
+		for _, kind := range []discovery.Type{discovery.A, discovery.AAAA} {
+			found, err := s.ask(ctx, host, kind)
+			if err != nil {
+				problems = append(problems, err)
+				continue
+			}
+			records = append(records, found...)
+		}
+	}
+	clusters, refused := discovery.Assemble(domain, records, own)
+	return clusters, append(problems, refused...), nil
+}
+
+// ask returns the records of a name from the first server that answers.
+func (s *Servers) ask(ctx context.Context, name string, kind discovery.Type) ([]discovery.Record, error) {
+	var failed []error
+	for _, server := range s.Addresses {
+		records, err := askServer(ctx, server, name, kind)
+		if err == nil {
+			return records, nil
+		}
+		failed = append(failed, fmt.Errorf("asking DNS server %s for %s: %w", server, name, err))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if len(failed) == 0 {
+		return nil, fmt.Errorf("asking for %s: there is no DNS server to ask", name)
+	}
+	return nil, errors.Join(failed...)
+}
+
+// askServer asks by UDP, and by TCP if the response does not fit.
+func askServer(ctx context.Context, server, name string, kind discovery.Type) ([]discovery.Record, error) {
+	var random [2]byte
+	if _, err := io.ReadFull(rand.Reader, random[:]); err != nil {
+		return nil, fmt.Errorf("reading random bytes: %w", err)
+	}
+	id := binary.BigEndian.Uint16(random[:])
+	question, err := discovery.Query(id, name, kind, false)
+	if err != nil {
+		return nil, err
+	}
+	for _, network := range []string{"udp", "tcp"} {
+		message, err := exchange(ctx, network, server, question, id)
+		if err != nil {
+			return nil, err
+		}
+		if message.Truncated {
+			continue
+		}
+		records, err := message.AnswersTo(id, name, kind)
+		for i := range records {
+			records[i].TTL = max(records[i].TTL, 1) // a server says 0 for what must not be cached, and it is valid now
+		}
+		return records, err
+	}
+	return nil, errors.New("the response is truncated")
+}
+
+// exchange sends a query and returns the first message with its ID that the server sends back in time.
+func exchange(ctx context.Context, network, server string, question []byte, id uint16) (*discovery.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, server)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, err
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if network == "tcp" {
+		return overTCP(conn, question)
+	}
+	if _, err := conn.Write(question); err != nil {
+		return nil, err
+	}
+	buffer := make([]byte, discovery.MaxMessage+1)
+	for {
+		n, err := conn.Read(buffer)
+		if err != nil {
+			return nil, err
+		}
+		// A message that can't be read, or has another ID, may be forged: the answer may still come.
+		if message, err := discovery.Parse(buffer[:n]); err == nil && message.Response && message.ID == id {
+			return message, nil
+		}
+	}
+}
+
+// overTCP exchanges messages with their length in front (RFC 1035, section 4.2.2).
+func overTCP(conn net.Conn, question []byte) (*discovery.Message, error) {
+	framed := binary.BigEndian.AppendUint16(nil, uint16(len(question))) //nolint:gosec // a query is short
+	if _, err := conn.Write(append(framed, question...)); err != nil {
+		return nil, err
+	}
+	var size [2]byte
+	if _, err := io.ReadFull(conn, size[:]); err != nil {
+		return nil, err
+	}
+	length := int(binary.BigEndian.Uint16(size[:]))
+	if length > discovery.MaxMessage {
+		return nil, fmt.Errorf("the response has %d bytes, at most %d are read", length, discovery.MaxMessage)
+	}
+	data := make([]byte, length)
+	if _, err := io.ReadFull(conn, data); err != nil {
+		return nil, err
+	}
+	return discovery.Parse(data)
+}

@@ -1,0 +1,74 @@
+package installer
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// TestDiscoveryHasFewRights: nothing of it is there unless it is asked for; it is in the network of a node for multicast only, and may write
+// ForeignClusters and nothing else. The controller manager joins nobody by default.
+func TestDiscoveryHasFewRights(t *testing.T) {
+	for _, object := range render(t, minimal) {
+		if object.GetName() == "liqo-discovery" {
+			t.Errorf("%s liqo-discovery is there by default", object.GetKind())
+		}
+	}
+	for text, host := range map[string]bool{
+		"discovery: {config: {clusterID: rome, enableDiscovery: true}}":                 true,
+		"discovery: {config: {clusterID: rome, enableAdvertisement: true}}":             true,
+		"discovery: {config: {clusterID: rome, domains: [clusters.example.org]}}":       false,
+		"discovery: {config: {clusterID: rome, enableDiscovery: true, domains: [a.b]}}": true,
+	} {
+		objects := render(t, text)
+		spec, _, err := unstructured.NestedMap(find(t, objects, "Deployment", "liqo-discovery").Object, "spec", "template", "spec")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if spec["hostNetwork"] != nil != host || spec["serviceAccountName"] != "liqo-discovery" {
+			t.Errorf("%s: hostNetwork %v, account %v", text, spec["hostNetwork"], spec["serviceAccountName"])
+		}
+		var rights []string
+		for _, kind := range []string{"ClusterRole", "Role"} {
+			for _, object := range objects {
+				if object.GetKind() != kind || object.GetName() != "liqo-discovery" {
+					continue
+				}
+				rules, _, _ := unstructured.NestedSlice(object.Object, "rules")
+				for _, rule := range rules {
+					resources, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resources")
+					verbs, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "verbs")
+					for _, verb := range verbs {
+						if verb != "get" && verb != "list" {
+							rights = append(rights, verb+" "+resources[0])
+						}
+					}
+				}
+			}
+		}
+		slices.Sort(rights)
+		if diff := cmp.Diff([]string{"create foreignclusters", "delete foreignclusters", "patch foreignclusters"}, rights); diff != "" {
+			t.Errorf("%s: what it may write (-want +got):\n%s", text, diff)
+		}
+		find(t, objects, "ValidatingAdmissionPolicy", "liqo-discovery")
+		find(t, objects, "ValidatingAdmissionPolicyBinding", "liqo-discovery")
+	}
+	for text, want := range map[string]string{
+		minimal: "", "discovery: {config: {clusterID: rome, autojoin: true}}": "--auto-join=*",
+		"discovery: {config: {clusterID: rome, autojoin: true, autojoinClusters: [lab-*, milan]}}": "--auto-join=lab-*,milan",
+	} {
+		manager := find(t, render(t, text), "Deployment", "liqo-controller-manager")
+		containers, _, err := unstructured.NestedSlice(manager.Object, "spec", "template", "spec", "containers")
+		if err != nil {
+			t.Fatal(err)
+		}
+		args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+		got := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--auto-join") })
+		if (got >= 0) != (want != "") || want != "" && args[got] != want {
+			t.Errorf("%s: %v, want %q", text, args, want)
+		}
+	}
+}

@@ -1,0 +1,355 @@
+package peering
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+)
+
+// FinalizerOutgoing keeps a ForeignCluster that asked for a peering (spec.outgoingPeeringEnabled) until that peering has ended.
+const FinalizerOutgoing = "foreigncluster.liqo.io/outgoing-peering"
+
+// Wish holds a ForeignCluster, which asks for a peering or for its end, and what the next step depends on besides the other Facts.
+type Wish struct {
+	// ForeignCluster asks by its spec, and by its deletion.
+	ForeignCluster *corev1beta1.ForeignCluster
+	// Own is the ID of this cluster, Namespace the namespace of the installation.
+	Own, Namespace string
+	// Joins is whether this cluster peers by itself with the cluster, if it is discovered. A token decides whether that is possible.
+	Joins bool
+	// NamespaceTaken is whether the default name of the tenant namespace belongs to another namespace.
+	NamespaceTaken bool
+	// Token is the content of the token Secret; nil when there is none. It is only needed until this cluster has an identity.
+	Token []byte
+	// Invitation is the Secret that the enrollment uses, Kubeconfig that of the control-plane Identity; nil when there is none.
+	Invitation, Kubeconfig *corev1.Secret
+	// Requests are this cluster's requests for a network with the peer.
+	Requests []networkingv1beta1.NetworkRequest
+	// Mapped is whether namespaces of this cluster still have a remote namespace in the peer.
+	Mapped bool
+	// Connectable is whether this cluster can have a tunnel to a peer.
+	Connectable bool
+	// NodeTaken names the node of this cluster with the name that the virtual node would get; empty when there is none.
+	NodeTaken string
+	// Now is the current time.
+	Now time.Time
+}
+
+// Plan is the next step towards what a ForeignCluster asks for. Its parts are carried out in the order of the fields.
+type Plan struct {
+	// Held is whether the ForeignCluster has FinalizerOutgoing. It gets the finalizer before the other parts, and loses it after them.
+	Held bool
+	// Create lists objects that are missing.
+	Create []Object
+	// Invitation is the invitation with its new content; nil when it stays as it is.
+	Invitation *corev1.Secret
+	// Resign is the kubeconfig Secret that gets AnnotationResign; nil when none does.
+	Resign *corev1.Secret
+	// Delete lists objects to be deleted.
+	Delete []Object
+	// Poll is whether the plan depends on the token Secret, which no watch reports.
+	Poll bool
+	// Condition reports the state; nil for a ForeignCluster that asks for nothing.
+	Condition *corev1beta1.Condition
+}
+
+// with returns the plan with its condition.
+func (p Plan) with(status corev1beta1.ConditionStatus, reason, format string, args ...any) Plan {
+	p.Condition = &corev1beta1.Condition{Type: corev1beta1.OutgoingPeering, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
+	return p
+}
+
+func (p Plan) refused(reason, format string, args ...any) Plan {
+	return p.with(corev1beta1.StatusError, reason, format, args...)
+}
+
+func (p Plan) pending(reason, format string, args ...any) Plan {
+	return p.with(corev1beta1.StatusPending, reason, format, args...)
+}
+
+// PlanWish returns the next step towards what the ForeignCluster asks for. Once a step was carried out, the facts lead to the following
+// one. When the peering is as it should be, the plan only has a condition.
+func PlanWish(f *Facts) Plan {
+	if f.Wish == nil {
+		return Plan{}
+	}
+	fc := f.Wish.ForeignCluster
+	held := slices.Contains(fc.Finalizers, FinalizerOutgoing)
+	switch {
+	case fc.DeletionTimestamp != nil && held:
+		return f.unpeer()
+	case fc.DeletionTimestamp != nil:
+		return Plan{}
+	case fc.Spec.OutgoingPeeringEnabled == corev1beta1.PeeringYes:
+		return f.peer()
+	case fc.Spec.OutgoingPeeringEnabled == corev1beta1.PeeringNo:
+		return f.unpeer()
+	case f.Wish.discovered() && f.Wish.Joins && (held || !f.uses()): // a peering that others established is theirs
+		return f.join()
+	default:
+		return Plan{}
+	}
+}
+
+// discovered reports whether the address of the peer comes from a DNS response. Nobody vouches for it then.
+func (w *Wish) discovered() bool {
+	return w.ForeignCluster.Labels[corev1beta1.LabelDiscoveryType] != ""
+}
+
+// join plans towards a peering with a discovered cluster. Without a token for that cluster nothing is done, and that is no error.
+func (f *Facts) join() Plan {
+	plan := f.peer()
+	if plan.Condition.Reason == reasonTokenMissing {
+		plan.Condition.Status = corev1beta1.StatusNone
+	}
+	return plan
+}
+
+const reasonTokenMissing = "TokenMissing"
+
+// lost reports whether an administrator declared the peer unreachable for good.
+func (w *Wish) lost() bool { return w.ForeignCluster.Annotations[AnnotationUnreachable] == api.True }
+
+// uses reports whether this cluster has anything of the peer, which only the end of the peering gives back.
+func (f *Facts) uses() bool {
+	return f.Identity != nil || f.Wish.Kubeconfig != nil || len(f.Asked)+len(f.VirtualNodes)+len(f.Wish.Requests) > 0
+}
+
+// peer plans towards a peering: tenant namespace, identity, then network and resources.
+func (f *Facts) peer() Plan {
+	w, plan := f.Wish, Plan{Held: f.uses()}
+	id := w.ForeignCluster.Spec.ClusterID
+	namespace := f.tenantNamespace()
+	switch {
+	case w.ForeignCluster.Name != id:
+		return plan.refused("NameDiffers", "metadata.name is %q and spec.clusterID is %q: give the ForeignCluster the name %s", w.ForeignCluster.Name, id, id)
+	case id == w.Own:
+		return plan.refused("OwnClusterID", "spec.clusterID is %q, this very cluster: a cluster can't peer with itself", id)
+	case w.lost():
+		return plan.refused("DeclaredUnreachable", "annotation %s declares the cluster unreachable for good: remove it to peer again", AnnotationUnreachable)
+	case namespace == "" && w.NamespaceTaken:
+		return plan.refused("NamespaceTaken", "namespace %s exists and is not labelled as the tenant namespace of cluster %s: label it %s=%s and %s=%s, or rename it",
+			api.TenantNamespace(id), id, api.LabelTenantNamespace, api.True, api.LabelRemoteClusterID, id)
+	case namespace == "":
+		// An address that leads nowhere, such as that of a cluster that does not exist, takes no namespace.
+		if _, reason, err := w.terms(); err != nil {
+			plan.Poll = true
+			return plan.refused(reason, "%v", err)
+		}
+		plan.Create = []Object{newTenantNamespace(id)}
+		return plan.pending("CreatingNamespace", "creating the tenant namespace %s", api.TenantNamespace(id))
+	}
+	if slices.ContainsFunc(f.TenantNamespaces, func(n corev1.Namespace) bool { return n.Name == namespace && n.DeletionTimestamp != nil }) {
+		return plan.pending("NamespaceDeleting", "waiting for namespace %s of an earlier peering to be deleted", namespace)
+	}
+	if f.Identity == nil || len(f.Identity.Spec.AuthParams.SignedCRT) == 0 || f.Identity.DeletionTimestamp != nil {
+		return f.enroll(plan, namespace)
+	}
+	if trouble := identityTrouble(f.Identity, f.APIServer, metav1.NewTime(w.Now)); trouble != "" {
+		return plan.pending("IdentityNotReady", "%s", trouble)
+	}
+	return f.useProvider(plan, namespace)
+}
+
+// enroll plans towards an identity in the peer. The controller of Identities enrolls this cluster with the invitation.
+func (f *Facts) enroll(plan Plan, namespace string) Plan {
+	w, identity := f.Wish, f.Identity
+	id := w.ForeignCluster.Spec.ClusterID
+	switch {
+	case identity == nil && w.Kubeconfig != nil:
+		return plan.pending("EarlierPeering", "waiting for Secret %s/%s of an earlier peering to be deleted", namespace, w.Kubeconfig.Name)
+	case identity != nil && identity.DeletionTimestamp != nil:
+		return plan.pending("EarlierPeering", "waiting for Identity %s/%s of an earlier peering to be deleted", identity.Namespace, identity.Name)
+	}
+	plan.Poll = true
+	given := w.Invitation != nil && !invitedByWish(w.Invitation)
+	var content map[string][]byte
+	if !given {
+		var reason string
+		var err error
+		if content, reason, err = w.terms(); err != nil {
+			return plan.refused(reason, "%v", err)
+		}
+	}
+	if identity == nil {
+		plan.Held = true
+		plan.Create = []Object{newIdentity(namespace, id)}
+		return plan.pending("Enrolling", "creating the Identity %s/%s", namespace, ControlPlaneIdentityName(id))
+	}
+	if !given && (w.Invitation == nil || !sameContent(w.Invitation.Data, content)) {
+		plan.Invitation = newInvitation(identity, content)
+		return plan.pending("Enrolling", "writing the address and the token to Secret %s/%s", identity.Namespace, InvitationSecret)
+	}
+	where := fmt.Sprintf("Secret %s/%s", w.Namespace, corev1beta1.TokenSecretPrefix+id)
+	if given {
+		where = fmt.Sprintf("Secret %s/%s", identity.Namespace, InvitationSecret)
+	}
+	ready := meta.FindStatusCondition(identity.Status.Conditions, "Ready")
+	if ready != nil && strings.HasPrefix(ready.Reason, "Invitation") {
+		return plan.refused(ready.Reason, "the token in %s does not admit this cluster: %s", where, ready.Message)
+	}
+	return plan.pending("Enrolling", "Identity %s/%s is not granted yet%s", identity.Namespace, identity.Name, because(identity.Status.Conditions))
+}
+
+// terms returns the content of the invitation: address and token. The error names the field or Secret that is missing or wrong.
+func (w *Wish) terms() (content map[string][]byte, reason string, err error) {
+	spec := &w.ForeignCluster.Spec
+	secret := fmt.Sprintf("Secret %s/%s, data.%s", w.Namespace, corev1beta1.TokenSecretPrefix+spec.ClusterID, corev1beta1.TokenSecretKey)
+	const cure = "liqoctl generate peer-command, run in that cluster, prints"
+	if spec.ForeignAuthURL == "" {
+		return nil, "AddressMissing", fmt.Errorf("spec.foreignAuthUrl is empty: set it to the URL of the authentication service of cluster %s, which %s",
+			spec.ClusterID, cure)
+	}
+	if err := CheckDoorURL(spec.ForeignAuthURL); err != nil {
+		return nil, "AddressInvalid", fmt.Errorf("spec.foreignAuthUrl: %w", err)
+	}
+	content = map[string][]byte{InvitationURLKey: []byte(spec.ForeignAuthURL)}
+	if proxy := spec.ForeignProxyURL; proxy != "" {
+		if err := CheckProxyURL(proxy); err != nil {
+			return nil, "ProxyInvalid", fmt.Errorf("spec.foreignProxyUrl is %w", err)
+		}
+		content[InvitationProxyKey] = []byte(proxy)
+	}
+	text := strings.TrimSpace(string(w.Token))
+	if text == "" {
+		return nil, reasonTokenMissing, fmt.Errorf("%s is missing or empty: put the token of cluster %s there, which %s", secret, spec.ClusterID, cure)
+	}
+	token, err := ParseToken(text)
+	switch {
+	case err != nil:
+		return nil, "TokenInvalid", fmt.Errorf("%s: %w", secret, err)
+	case w.Now.After(token.Expires):
+		return nil, "TokenExpired", fmt.Errorf("%s: %w", secret, ErrTokenExpired)
+	case token.Consumer != "" && token.Consumer != w.Own:
+		return nil, "TokenInvalid", fmt.Errorf("%s: the token is for cluster %s, and this is %s", secret, token.Consumer, w.Own)
+	case len(token.Pin) == 0 && w.discovered():
+		// Whoever answers a DNS query could have a certificate that the system trusts, and take the token.
+		return nil, "TokenWithoutFingerprint", fmt.Errorf("%s: the token has no fingerprint of the provider's key, and the address in spec.foreignAuthUrl "+
+			"was discovered, so nobody vouches for it: ask for a token without --trusted-certificate", secret)
+	}
+	content[InvitationTokenKey] = []byte(text)
+	return content, "", nil
+}
+
+// useProvider plans towards a network and resources, for a cluster that has an identity in the peer.
+func (f *Facts) useProvider(plan Plan, namespace string) Plan {
+	w := f.Wish
+	id := w.ForeignCluster.Spec.ClusterID
+	if w.Connectable && len(w.Requests) == 0 && !f.Network.administered() {
+		plan.Create = append(plan.Create, newNetworkRequest(namespace, id))
+	}
+	used := append(objects(f.Asked), objects(f.VirtualNodes)...)
+	if len(used) > 0 && !slices.ContainsFunc(used, func(o Object) bool { return o.GetDeletionTimestamp() == nil }) {
+		return plan.pending("EarlierPeering", "waiting for %s/%s of an earlier peering to be deleted", used[0].GetNamespace(), used[0].GetName())
+	}
+	if len(used) == 0 {
+		if w.NodeTaken != "" {
+			return plan.refused("NodeNameTaken", "%s, and the virtual node of cluster %s would have the same name: create a ResourceSlice of another name for it "+
+				"(liqoctl create resourceslice NAME --remote-cluster-id %s)", w.NodeTaken, id, id)
+		}
+		plan.Create = append(plan.Create, newResourceSlice(namespace, id))
+	}
+	if len(plan.Create) > 0 {
+		return plan.pending("AskingForResources", "asking cluster %s for resources", id)
+	}
+	module := offloaded(f)
+	message := ""
+	for _, condition := range module.Conditions {
+		if condition.Status != corev1beta1.StatusReady && message == "" {
+			message = condition.Message
+		}
+	}
+	switch {
+	case f.APIServer != nil && !f.APIServer.Up:
+		return plan.refused("ProviderUnreachable", "the API server of cluster %s does not answer: %s", id, f.APIServer.Message)
+	case phaseOf(module, corev1beta1.OffloadingVirtualNodeStatus, corev1beta1.OffloadingNodeStatus) == corev1beta1.PhaseEstablished:
+		return plan.with(corev1beta1.StatusEstablished, "PeeringEstablished", "cluster %s is peered", id)
+	case message == "":
+		message = "waiting for the virtual node"
+	}
+	return plan.pending("WaitingForResources", "%s", message)
+}
+
+// negotiated reports whether a network object was created for a NetworkRequest. Others belong to an administrator of this cluster.
+func negotiated(o metav1.Object) bool {
+	return o.GetLabels()[networkingv1beta1.LabelNegotiated] == api.True ||
+		slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.Kind == "NetworkRequest" })
+}
+
+// administered reports whether an administrator of this cluster created a gateway: the network is the administrator's then.
+func (f *NetworkFacts) administered() bool {
+	gateways := append(objects(f.Servers), objects(f.Clients)...)
+	return slices.ContainsFunc(gateways, func(o Object) bool { return o.GetDeletionTimestamp() == nil && !negotiated(o) })
+}
+
+// requested returns a network object that was created for a NetworkRequest; nil if there is none.
+func (f *NetworkFacts) requested() Object {
+	for _, o := range append(append(objects(f.Configurations), objects(f.Servers)...), objects(f.Clients)...) {
+		if negotiated(o) {
+			return o
+		}
+	}
+	return nil
+}
+
+// unpeer plans towards the end of the peering, in the order in which the peer can still clean up: resources, network, identity. Nothing is
+// deleted while the peer does not answer: its pods could not be stopped, and would run twice once they are replaced.
+func (f *Facts) unpeer() Plan {
+	w, plan := f.Wish, Plan{Held: true}
+	id := w.ForeignCluster.Spec.ClusterID
+	leaving := func(reason, format string, args ...any) Plan {
+		return plan.with(corev1beta1.StatusDisconnecting, reason, format, args...)
+	}
+	if left := f.Network.requested(); !f.uses() && f.Tenant == nil && left != nil { // garbage collection deletes it after the last request
+		return leaving("ReleasingNetwork", "waiting for the network with cluster %s to be deleted: %s/%s", id, left.GetNamespace(), left.GetName())
+	}
+	if !f.uses() {
+		return Plan{}.with(corev1beta1.StatusNone, "NotPeered", "this cluster uses nothing of cluster %s", id)
+	}
+	granted := f.Identity != nil && len(f.Identity.Spec.AuthParams.SignedCRT) > 0
+	if granted && !w.lost() && (f.APIServer == nil || !f.APIServer.Up) {
+		why := "it has not answered yet"
+		if f.APIServer != nil {
+			why = f.APIServer.Message
+		}
+		return leaving("ProviderUnreachable", "waiting for the API server of cluster %s, whose pods can't be stopped otherwise: %s. "+
+			"If that cluster is gone for good: liqoctl force unpeer %s", id, why, id)
+	}
+	// A ResourceSlice is deleted as soon as its VirtualNode is being deleted. The pods have left the peer only when the VirtualNode is deleted.
+	for _, stage := range []struct {
+		kind string
+		all  []Object
+	}{
+		{"ResourceSlice", objects(f.Asked)}, {"VirtualNode", objects(f.VirtualNodes)}, {"NetworkRequest", objects(w.Requests)},
+	} {
+		if len(stage.all) == 0 {
+			continue
+		}
+		for _, object := range stage.all {
+			if object.GetDeletionTimestamp() == nil {
+				plan.Delete = append(plan.Delete, object)
+			}
+		}
+		return leaving("ReleasingResources", "waiting for %s %s/%s to be deleted", stage.kind, stage.all[0].GetNamespace(), stage.all[0].GetName())
+	}
+	switch {
+	case w.Mapped:
+		return leaving("ReleasingResources", "waiting for the remote namespaces in cluster %s to be deleted", id)
+	case f.Identity == nil || f.Identity.DeletionTimestamp != nil:
+		return leaving("Resigning", "waiting for cluster %s to be told that the peering has ended", id)
+	}
+	if w.Kubeconfig != nil && w.Kubeconfig.Annotations[AnnotationResign] != api.True {
+		plan.Resign = w.Kubeconfig
+	}
+	plan.Delete = []Object{f.Identity}
+	return leaving("Resigning", "deleting the Identity %s/%s", f.Identity.Namespace, f.Identity.Name)
+}

@@ -1,0 +1,412 @@
+package peering
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// wishing returns the facts about a ForeignCluster milan of cluster rome that asks for a peering, and that nothing was done for yet.
+func wishing(wish corev1beta1.PeeringWish) *Facts {
+	return &Facts{Wish: &Wish{
+		ForeignCluster: &corev1beta1.ForeignCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "milan"},
+			Spec:       corev1beta1.ForeignClusterSpec{ClusterID: "milan", OutgoingPeeringEnabled: wish, ForeignAuthURL: "https://192.0.2.7"},
+		},
+		Own: "rome", Namespace: "liqo", Token: []byte(doorToken.Text(doorSecret)), Connectable: true, Now: then,
+	}}
+}
+
+// obey carries out a plan as the controller does.
+func obey(f *Facts, plan *Plan) {
+	w := f.Wish
+	if plan.Held && !slices.Contains(w.ForeignCluster.Finalizers, FinalizerOutgoing) {
+		w.ForeignCluster.Finalizers = append(w.ForeignCluster.Finalizers, FinalizerOutgoing)
+	}
+	for _, object := range plan.Create {
+		switch o := object.(type) {
+		case *corev1.Namespace:
+			f.TenantNamespaces = append(f.TenantNamespaces, *o)
+		case *authv1beta1.Identity:
+			f.Identity = o
+		case *networkingv1beta1.NetworkRequest:
+			w.Requests = append(w.Requests, *o)
+		case *authv1beta1.ResourceSlice:
+			f.Asked = append(f.Asked, *o)
+		}
+	}
+	if plan.Invitation != nil {
+		w.Invitation = plan.Invitation
+	}
+	if plan.Resign != nil {
+		w.Kubeconfig.Annotations = map[string]string{AnnotationResign: api.True}
+	}
+	for _, object := range plan.Delete {
+		object.SetDeletionTimestamp(&metav1.Time{Time: then})
+	}
+	if !plan.Held {
+		w.ForeignCluster.Finalizers = nil
+	}
+}
+
+// others are the steps of other controllers and of the peer. Each does something only if it is its turn.
+func others(crt []byte) []func(*Facts) {
+	gone := func(o metav1.Object) bool { return o.GetDeletionTimestamp() != nil }
+	return []func(*Facts){
+		func(f *Facts) { // the peer grants an identity
+			if f.Identity != nil && !gone(f.Identity) && f.Wish.Invitation != nil {
+				f.Identity.Spec.AuthParams.SignedCRT = crt
+			}
+		},
+		func(f *Facts) { // its kubeconfig is written, and the API server of the peer answers
+			if f.Identity != nil && len(f.Identity.Spec.AuthParams.SignedCRT) > 0 && !gone(f.Identity) {
+				f.Identity.Status.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: "k"}
+				if f.Wish.Kubeconfig == nil {
+					f.Wish.Kubeconfig = &corev1.Secret{}
+				}
+				f.APIServer = &Probe{Up: true}
+			}
+		},
+		func(f *Facts) { // a slice becomes a virtual node, with remote namespaces
+			for i := range f.Asked {
+				if !gone(&f.Asked[i]) && len(f.VirtualNodes) == 0 {
+					f.VirtualNodes, f.Wish.Mapped = []offloadingv1beta1.VirtualNode{runningNode("milan")}, true
+					f.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Status: corev1.NodeStatus{
+						Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+					}}}
+				}
+			}
+		},
+		func(f *Facts) { // what is deleted goes, and a virtual node follows its slice
+			if slices.ContainsFunc(f.Asked, func(o authv1beta1.ResourceSlice) bool { return gone(&o) }) {
+				for i := range f.VirtualNodes {
+					f.VirtualNodes[i].DeletionTimestamp = &metav1.Time{Time: then}
+				}
+				f.Asked = nil
+				return
+			}
+			f.Wish.Requests = slices.DeleteFunc(f.Wish.Requests, func(o networkingv1beta1.NetworkRequest) bool { return gone(&o) })
+			f.VirtualNodes = slices.DeleteFunc(f.VirtualNodes, func(o offloadingv1beta1.VirtualNode) bool { return gone(&o) })
+		},
+		func(f *Facts) { // the last virtual node takes the remote namespaces with it
+			f.Wish.Mapped = f.Wish.Mapped && len(f.VirtualNodes) > 0
+		},
+		func(f *Facts) { // the Identity goes, with its invitation; then the peer is told, and the kubeconfig goes
+			switch {
+			case f.Identity != nil && gone(f.Identity):
+				f.Identity, f.Wish.Invitation, f.APIServer = nil, nil, nil
+			case f.Identity == nil && f.Wish.Kubeconfig != nil && f.Wish.Kubeconfig.Annotations[AnnotationResign] == api.True:
+				f.Wish.Kubeconfig = nil
+			}
+		},
+	}
+}
+
+func runningNode(name string) offloadingv1beta1.VirtualNode {
+	return offloadingv1beta1.VirtualNode{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: name},
+		Status: offloadingv1beta1.VirtualNodeStatus{Conditions: []offloadingv1beta1.VirtualNodeCondition{
+			{Type: "VirtualKubelet", Status: offloadingv1beta1.VirtualNodeRunning}, {Type: "Node", Status: offloadingv1beta1.VirtualNodeRunning},
+		}},
+	}
+}
+
+// settle lets everybody act in a random order until nobody has anything to do, and returns the last plan.
+func settle(t *testing.T, f *Facts, random *rand.Rand, crt []byte) Plan {
+	t.Helper()
+	for range 40 {
+		for _, i := range random.Perm(len(others(crt)) + 1) {
+			if i < len(others(crt)) {
+				others(crt)[i](f)
+				continue
+			}
+			plan := PlanWish(f)
+			if diff := cmp.Diff(plan, PlanWish(f)); diff != "" {
+				t.Fatalf("the same facts lead to another plan (-first +second):\n%s", diff)
+			}
+			obey(f, &plan)
+		}
+	}
+	plan := PlanWish(f)
+	if len(plan.Create)+len(plan.Delete) > 0 || plan.Invitation != nil || plan.Resign != nil {
+		t.Fatalf("it does not settle: %+v", plan)
+	}
+	return plan
+}
+
+// TestWishLaws: in whatever order everybody acts, Yes ends as one peering with one of each object, No and the deletion of the ForeignCluster
+// leave nothing, and the wish can change at any moment.
+func TestWishLaws(t *testing.T) {
+	crt := newHolder(t, Ed25519).certificate(t, ControlPlaneSubject("rome"), time.Hour)
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible worlds
+		f := wishing(corev1beta1.PeeringYes)
+		check := func() {
+			t.Helper()
+			f.Wish.ForeignCluster.Spec.OutgoingPeeringEnabled = corev1beta1.PeeringYes
+			plan := settle(t, f, random, crt)
+			got := fmt.Sprint(plan.Condition.Status, " ", plan.Held, len(f.TenantNamespaces), len(f.Asked), len(f.VirtualNodes), len(f.Wish.Requests),
+				f.Wish.ForeignCluster.Finalizers)
+			if want := "Established true 1 1 1 1 [" + FinalizerOutgoing + "]"; got != want {
+				t.Fatalf("seed %d: %s, want %s", seed, got, want)
+			}
+		}
+		left := func(after string) {
+			t.Helper()
+			settle(t, f, random, crt)
+			objects := len(f.Asked) + len(f.VirtualNodes) + len(f.Wish.Requests) + len(f.Wish.ForeignCluster.Finalizers)
+			if f.Identity != nil || f.Wish.Kubeconfig != nil || f.Wish.Invitation != nil || f.Wish.Mapped || objects > 0 {
+				t.Fatalf("seed %d: left after %s: %+v %+v", seed, after, f, f.Wish)
+			}
+		}
+		check()
+		f.Wish.ForeignCluster.Spec.OutgoingPeeringEnabled = corev1beta1.PeeringNo
+		left("No")
+		// A change of mind half way.
+		f.Wish.ForeignCluster.Spec.OutgoingPeeringEnabled = corev1beta1.PeeringYes
+		for range random.IntN(20) {
+			others(crt)[random.IntN(len(others(crt)))](f)
+			plan := PlanWish(f)
+			obey(f, &plan)
+		}
+		f.Wish.ForeignCluster.Spec.OutgoingPeeringEnabled = corev1beta1.PeeringNo
+		for range random.IntN(20) {
+			others(crt)[random.IntN(len(others(crt)))](f)
+			plan := PlanWish(f)
+			obey(f, &plan)
+		}
+		check()
+		f.Wish.ForeignCluster.DeletionTimestamp = &metav1.Time{Time: then}
+		left("the deletion")
+	}
+}
+
+// TestNothingIsReleasedOutOfReach: while the peer does not answer, nothing is deleted; pods there would run twice. A peer that is declared
+// lost is not waited for.
+func TestNothingIsReleasedOutOfReach(t *testing.T) {
+	crt := newHolder(t, Ed25519).certificate(t, ControlPlaneSubject("rome"), time.Hour)
+	for name, probe := range map[string]*Probe{"down": {Message: "i/o timeout"}, "not asked yet": nil} {
+		f := wishing(corev1beta1.PeeringYes)
+		settle(t, f, rand.New(rand.NewPCG(1, 1)), crt) //nolint:gosec // reproducible worlds
+		f.Wish.ForeignCluster.Spec.OutgoingPeeringEnabled, f.APIServer = corev1beta1.PeeringNo, probe
+		plan := PlanWish(f)
+		if len(plan.Delete) > 0 || plan.Resign != nil || !plan.Held || plan.Condition.Status != corev1beta1.StatusDisconnecting ||
+			!strings.Contains(plan.Condition.Message, "force unpeer milan") {
+			t.Errorf("%s: %+v, %+v", name, plan, plan.Condition)
+		}
+		f.Wish.ForeignCluster.Annotations = map[string]string{AnnotationUnreachable: api.True}
+		if plan := PlanWish(f); len(plan.Delete) == 0 {
+			t.Errorf("%s, declared lost: %+v", name, plan)
+		}
+	}
+}
+
+// TestTheNetworkGoesToo: a peering has ended when its network is deleted, unless the peer uses it too, or an administrator created it.
+func TestTheNetworkGoesToo(t *testing.T) {
+	requested := []networkingv1beta1.Configuration{{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{networkingv1beta1.LabelNegotiated: api.True}}}}
+	for name, row := range map[string]struct {
+		change func(*Facts)
+		held   bool
+	}{
+		"requested":              {func(f *Facts) { f.Network.Configurations = requested }, true},
+		"of an administrator":    {func(f *Facts) { f.Network.Configurations = []networkingv1beta1.Configuration{{}} }, false},
+		"requested by the peer":  {func(f *Facts) { f.Network.Configurations, f.Tenant = requested, &authv1beta1.Tenant{} }, false},
+		"nothing is left of it ": {func(*Facts) {}, false},
+	} {
+		f := wishing(corev1beta1.PeeringNo)
+		row.change(f)
+		if plan := PlanWish(f); plan.Held != row.held || len(plan.Delete) > 0 || (plan.Condition.Status == corev1beta1.StatusDisconnecting) != row.held {
+			t.Errorf("%s: %+v, %+v", name, plan, plan.Condition)
+		}
+	}
+}
+
+// TestAutoTouchesNothing: a ForeignCluster that asks for nothing changes no peering, and shows no condition about one.
+func TestAutoTouchesNothing(t *testing.T) {
+	for _, wish := range []corev1beta1.PeeringWish{"", corev1beta1.PeeringAuto} {
+		f := wishing(wish)
+		f.Identity, f.Asked = &authv1beta1.Identity{}, []authv1beta1.ResourceSlice{{}}
+		if diff := cmp.Diff(Plan{}, PlanWish(f)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", wish, diff)
+		}
+	}
+}
+
+// TestWishesAreRefused: what can't lead to a peering creates nothing, and the condition names the field or the Secret, and the cure.
+func TestWishesAreRefused(t *testing.T) {
+	token := func(change func(*Token)) func(*Facts) {
+		return func(f *Facts) {
+			other := doorToken
+			change(&other)
+			f.Wish.Token = []byte(other.Text(doorSecret))
+		}
+	}
+	namespaced := func(change func(*Facts)) func(*Facts) {
+		return func(f *Facts) {
+			f.TenantNamespaces = []corev1.Namespace{*newTenantNamespace("milan")}
+			change(f)
+		}
+	}
+	spec := func(change func(*corev1beta1.ForeignClusterSpec)) func(*Facts) {
+		return namespaced(func(f *Facts) { change(&f.Wish.ForeignCluster.Spec) })
+	}
+	granted := func(change func(*Facts)) func(*Facts) {
+		return namespaced(func(f *Facts) {
+			f.Identity = newIdentity("liqo-tenant-milan", "milan")
+			f.Identity.Spec.AuthParams.SignedCRT = newHolder(t, Ed25519).certificate(t, ControlPlaneSubject("rome"), time.Hour)
+			f.Identity.Status.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: "k"}
+			change(f)
+		})
+	}
+	for name, row := range map[string]struct {
+		change func(*Facts)
+		reason string
+		words  []string
+	}{
+		"another name": {func(f *Facts) { f.Wish.ForeignCluster.Name = "turin" }, "NameDiffers", []string{"metadata.name", "turin", "milan"}},
+		"itself":       {func(f *Facts) { f.Wish.Own = "milan" }, "OwnClusterID", []string{"spec.clusterID", "milan"}},
+		"declared lost": {func(f *Facts) {
+			f.Wish.ForeignCluster.Annotations = map[string]string{AnnotationUnreachable: api.True}
+		}, "DeclaredUnreachable", []string{AnnotationUnreachable}},
+		"a taken namespace": {func(f *Facts) { f.Wish.NamespaceTaken = true }, "NamespaceTaken",
+			[]string{"liqo-tenant-milan", api.LabelTenantNamespace}},
+		"no address": {spec(func(s *corev1beta1.ForeignClusterSpec) { s.ForeignAuthURL = "" }), "AddressMissing",
+			[]string{"spec.foreignAuthUrl", "generate peer-command"}},
+		"no encryption": {spec(func(s *corev1beta1.ForeignClusterSpec) { s.ForeignAuthURL = "http://x" }), "AddressInvalid",
+			[]string{"spec.foreignAuthUrl", "http://x"}},
+		"a false proxy": {spec(func(s *corev1beta1.ForeignClusterSpec) { s.ForeignProxyURL = "proxy:80" }), "ProxyInvalid",
+			[]string{"spec.foreignProxyUrl", "proxy:80"}},
+		"no token": {namespaced(func(f *Facts) { f.Wish.Token = nil }), "TokenMissing",
+			[]string{"liqo/remote-token-milan", "data.token", "generate peer-command"}},
+		"an empty token":    {namespaced(func(f *Facts) { f.Wish.Token = []byte(" \n") }), "TokenMissing", []string{"data.token"}},
+		"no token of Liqo":  {namespaced(func(f *Facts) { f.Wish.Token = []byte("deadbeef") }), "TokenInvalid", []string{"liqo/remote-token-milan"}},
+		"a token of others": {namespaced(token(func(t *Token) { t.Consumer = "turin" })), "TokenInvalid", []string{"turin", "rome"}},
+		"an expired token":  {namespaced(token(func(t *Token) { t.Expires = then.Add(-time.Hour) })), "TokenExpired", []string{"generate peer-command"}},
+		"a refused token": {namespaced(func(f *Facts) {
+			f.Identity = newIdentity("liqo-tenant-milan", "milan")
+			f.Identity.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "InvitationRefused", Message: "the token is spent"}}
+			content, _, err := f.Wish.terms()
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.Wish.Invitation = newInvitation(f.Identity, content)
+		}), "InvitationRefused", []string{"liqo/remote-token-milan", "the token is spent"}},
+		"a node of its name": {granted(func(f *Facts) { f.Wish.NodeTaken = "Node milan exists in this cluster" }), "NodeNameTaken",
+			[]string{"Node milan", "create resourceslice"}},
+	} {
+		f := wishing(corev1beta1.PeeringYes)
+		row.change(f)
+		plan := PlanWish(f)
+		if row.reason != "NodeNameTaken" && len(plan.Create) > 0 || plan.Invitation != nil || len(plan.Delete) > 0 {
+			t.Errorf("%s: it acts: %+v", name, plan)
+		}
+		if plan.Condition == nil || plan.Condition.Status != corev1beta1.StatusError || plan.Condition.Reason != row.reason {
+			t.Errorf("%s: condition %+v, want reason %s", name, plan.Condition, row.reason)
+			continue
+		}
+		for _, word := range row.words {
+			if !strings.Contains(plan.Condition.Message, word) {
+				t.Errorf("%s: %q does not name %q", name, plan.Condition.Message, word)
+			}
+		}
+		if strings.Contains(plan.Condition.Message, "liqo1.") {
+			t.Errorf("%s: the token is in the condition", name)
+		}
+	}
+}
+
+// TestInvitationsOfOthersStay: an invitation that the peer left, or that an administrator created, is used and never changed. A network of an
+// administrator stays.
+func TestInvitationsOfOthersStay(t *testing.T) {
+	f := wishing(corev1beta1.PeeringYes)
+	f.Wish.ForeignCluster.Spec.ForeignAuthURL, f.Wish.Token = "", nil
+	f.TenantNamespaces = []corev1.Namespace{*newTenantNamespace("milan")}
+	f.Wish.Invitation = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Tenant"}}}}
+	f.Network.Clients = []networkingv1beta1.GatewayClient{{}}
+	if plan := PlanWish(f); len(plan.Create) != 1 || plan.Invitation != nil {
+		t.Fatalf("%+v", plan)
+	}
+	crt := newHolder(t, Ed25519).certificate(t, ControlPlaneSubject("rome"), time.Hour)
+	plan := settle(t, f, rand.New(rand.NewPCG(2, 1)), crt) //nolint:gosec // reproducible worlds
+	if plan.Condition.Status != corev1beta1.StatusEstablished || len(f.Wish.Requests) > 0 {
+		t.Errorf("%+v, requests %d", plan.Condition, len(f.Wish.Requests))
+	}
+}
+
+// TestStateOfAWish: the ForeignCluster shows the condition, with the time of its last change.
+func TestStateOfAWish(t *testing.T) {
+	f := wishing(corev1beta1.PeeringYes)
+	status := CompileForeignCluster(f, &corev1beta1.ForeignClusterStatus{}, 1, at(0))
+	if len(status.Conditions) != 1 || status.Conditions[0].Type != corev1beta1.OutgoingPeering || status.Conditions[0].Status != corev1beta1.StatusPending {
+		t.Fatalf("%+v", status.Conditions)
+	}
+	f.Wish.NamespaceTaken = true
+	later := CompileForeignCluster(f, &status, 1, at(time.Hour))
+	if got := later.Conditions[0]; got.Status != corev1beta1.StatusError || !got.LastTransitionTime.Equal(new(at(time.Hour))) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestAutoJoinTakesAToken: a discovered cluster that may be joined is joined with a token that has its fingerprint, and only then. Until there is such a token,
+// nothing is created, however many clusters announce themselves. A peering that others established stays theirs.
+func TestAutoJoinTakesAToken(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*Facts)
+		reason string // empty: nothing is planned
+		status corev1beta1.ConditionStatus
+		writes int
+	}{
+		"joins":              {func(*Facts) {}, "CreatingNamespace", corev1beta1.StatusPending, 1},
+		"no token":           {func(f *Facts) { f.Wish.Token = nil }, "TokenMissing", corev1beta1.StatusNone, 0},
+		"not one of those":   {func(f *Facts) { f.Wish.Joins = false }, "", "", 0},
+		"not discovered":     {func(f *Facts) { f.Wish.ForeignCluster.Labels = nil }, "", "", 0},
+		"peered by others":   {func(f *Facts) { f.Identity = &authv1beta1.Identity{} }, "", "", 0},
+		"without an address": {func(f *Facts) { f.Wish.ForeignCluster.Spec.ForeignAuthURL = "" }, "AddressMissing", corev1beta1.StatusError, 0},
+		"no fingerprint": {func(f *Facts) {
+			other := doorToken
+			other.Pin = nil
+			f.Wish.Token = []byte(other.Text(doorSecret))
+		}, "TokenWithoutFingerprint", corev1beta1.StatusError, 0},
+	} {
+		f := wishing(corev1beta1.PeeringAuto)
+		f.Wish.ForeignCluster.Labels, f.Wish.Joins = map[string]string{corev1beta1.LabelDiscoveryType: corev1beta1.DiscoveredLAN}, true
+		row.change(f)
+		plan := PlanWish(f)
+		if len(plan.Create) != row.writes || plan.Held || plan.Invitation != nil || len(plan.Delete) > 0 {
+			t.Errorf("%s: it acts: %+v", name, plan)
+		}
+		if got := plan.Condition; (got == nil) != (row.reason == "") || got != nil && (got.Reason != row.reason || got.Status != row.status) {
+			t.Errorf("%s: %+v, want %s %s", name, got, row.status, row.reason)
+		}
+	}
+	// From there on it is the peering that Yes makes, until the cluster is no longer one of those.
+	f := wishing(corev1beta1.PeeringAuto)
+	f.Wish.ForeignCluster.Labels, f.Wish.Joins = map[string]string{corev1beta1.LabelDiscoveryType: corev1beta1.DiscoveredLAN}, true
+	crt := newHolder(t, Ed25519).certificate(t, ControlPlaneSubject("rome"), time.Hour)
+	plan := settle(t, f, rand.New(rand.NewPCG(3, 1)), crt) //nolint:gosec // reproducible worlds
+	if plan.Condition.Status != corev1beta1.StatusEstablished || len(f.Wish.ForeignCluster.Finalizers) != 1 {
+		t.Errorf("%+v, %v", plan.Condition, f.Wish.ForeignCluster.Finalizers)
+	}
+	// A discovered cluster that is asked for takes a fingerprint too.
+	f = wishing(corev1beta1.PeeringYes)
+	f.Wish.ForeignCluster.Labels = map[string]string{corev1beta1.LabelDiscoveryType: corev1beta1.DiscoveredDNS}
+	other := doorToken
+	other.Pin = nil
+	f.Wish.Token = []byte(other.Text(doorSecret))
+	if plan := PlanWish(f); plan.Condition.Reason != "TokenWithoutFingerprint" || len(plan.Create) > 0 {
+		t.Errorf("%+v", plan)
+	}
+}
