@@ -38,6 +38,7 @@ var pure = []string{
 	"internal/dataplane",
 	"internal/network",
 	"internal/storage",
+	"internal/storage/move",
 	"internal/install",
 	"internal/cli/doctor",
 }
@@ -48,6 +49,7 @@ var pureMayImport = []string{
 	"k8s.io/api/",
 	"k8s.io/apimachinery/",
 	"k8s.io/component-helpers/resource",
+	"k8s.io/component-helpers/scheduling/corev1",
 	"k8s.io/utils/ptr",
 	"sigs.k8s.io/yaml",
 }
@@ -79,7 +81,7 @@ var layers = []struct {
 	{"internal/dataplane/kernel", 2}, {"internal/dataplane/fake", 2}, {"internal/dataplane/conformance", 2},
 	{"internal/ipam/controllers", 3}, {"internal/network/controllers", 3}, {"internal/network/facts", 3}, {"internal/dataplane/agent", 3}, {"internal/gateway", 3}, {"internal/proxy", 3},
 	{"internal/peering/controllers", 3}, {"internal/peering/webhook", 3}, {"internal/peering/door", 3},
-	{"internal/storage/controllers", 3},
+	{"internal/storage/controllers", 3}, {"internal/storage/move", 1}, {"internal/storage/mover", 3},
 	{"internal/offload/controllers", 3}, {"internal/offload/webhook", 3}, {"internal/offload/reflect", 3}, {"internal/offload/node", 3},
 	{"charts", 0}, {"internal/install", 3}, {"internal/cli", 4},
 	{"internal/app", 4},
