@@ -4,7 +4,7 @@ SHELL := /bin/bash -o pipefail
 MAKEFLAGS += --no-print-directory
 
 # The version is a name for these very sources, so that an image tag never means two things. A release sets it: make build VERSION=v1.0.0
-SOURCES := git ls-files -co --exclude-standard -- '*.go' go.mod go.sum charts api internal/dashboard/page/dist | sort
+SOURCES := git ls-files -co --exclude-standard -- '*.go' go.mod go.sum tools/restic charts api internal/dashboard/page/dist | sort
 ifndef VERSION # taken once: sources that change during a build must not give its parts different versions
 VERSION := v0.1.0-$(shell $(SOURCES) | xargs -r sha1sum 2>/dev/null | sha1sum | cut -c1-12)
 endif
@@ -67,6 +67,10 @@ images: components binaries ## OCI archives of our components in bin/images.
 	@for c in $(IMAGES); do $(BIN)/playground build-image --name $(REGISTRY)/$$c:$(VERSION) --output $(BIN)/images/$$c.tar \
 		--entrypoint /$$c --user 65532 $(BIN)/$$c:/$$c $$([ $$c = gateway ] && echo $(BIN)/keep:/keep) \
 		$(if $(CA_BUNDLE),$(CA_BUNDLE):/etc/ssl/certs/ca-certificates.crt:644); done
+	@# What liqoctl move volume runs, as root: it reads all files, and gives them their owners.
+	@cd tools/restic && go build -ldflags '-s -w' -o $(BIN)/ github.com/restic/restic/cmd/restic github.com/restic/rest-server/cmd/rest-server
+	@$(BIN)/playground build-image --name $(REGISTRY)/volume-mover:$(VERSION) --output $(BIN)/images/volume-mover.tar --entrypoint /volume-mover \
+		$(BIN)/volume-mover:/volume-mover $(BIN)/restic:/restic $(BIN)/rest-server:/rest-server
 	@# What liqoctl test network runs, as root: it serves port 80.
 	@cd playground && $(GOBUILD) -o $(BIN)/testserver ./testserver
 	@$(BIN)/playground build-image --name $(REGISTRY)/testserver:$(VERSION) --output $(BIN)/images/testserver.tar --entrypoint /testserver \

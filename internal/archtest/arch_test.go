@@ -39,6 +39,7 @@ var pure = []string{
 	"internal/network",
 	"internal/storage",
 	"internal/discovery",
+	"internal/storage/move",
 	"internal/install",
 	"internal/cli/doctor",
 	"internal/dashboard",
@@ -50,6 +51,7 @@ var pureMayImport = []string{
 	"k8s.io/api/",
 	"k8s.io/apimachinery/",
 	"k8s.io/component-helpers/resource",
+	"k8s.io/component-helpers/scheduling/corev1",
 	"k8s.io/utils/ptr",
 	"golang.org/x/net/dns/dnsmessage", // the format of DNS messages, without any input or output
 	"sigs.k8s.io/yaml",
@@ -83,6 +85,7 @@ var layers = []struct {
 	{"internal/ipam/controllers", 3}, {"internal/network/controllers", 3}, {"internal/network/facts", 3}, {"internal/dataplane/agent", 3}, {"internal/gateway", 3}, {"internal/proxy", 3},
 	{"internal/peering/controllers", 3}, {"internal/peering/webhook", 3}, {"internal/peering/door", 3},
 	{"internal/storage/controllers", 3}, {"internal/discovery/query", 3}, {"internal/discovery/multicast", 3}, {"internal/discovery/agent", 3},
+	{"internal/storage/controllers", 3}, {"internal/storage/move", 1}, {"internal/storage/mover", 3},
 	{"internal/offload/controllers", 3}, {"internal/offload/webhook", 3}, {"internal/offload/reflect", 3}, {"internal/offload/node", 3},
 	{"charts", 0}, {"internal/install", 3}, {"internal/cli", 4}, {"internal/dashboard", 4},
 	{"internal/app", 4},

@@ -99,6 +99,7 @@ var lawTable = map[string]lawRow{
 	"status peer":            {command: "status peer milan" + lawOne, state: "peered"},
 	"doctor":                 {command: "doctor" + lawBoth, state: "peered", code: 1},
 	"dashboard":              {exempt: "it runs until it is interrupted"},
+	"move volume":            {exempt: "pods copy its data, which no world in memory does: see TestMoveVolume"},
 	"test network":           {exempt: "x"},
 	"install":                {exempt: "x"},
 	"uninstall":              {exempt: "x"},

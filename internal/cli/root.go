@@ -149,7 +149,7 @@ func (a *app) command() *cobra.Command {
 	add(groupInstall, a.installCommand(), a.uninstallCommand(), a.versionCommand(), a.infoCommand(), a.statusCommand(), a.doctorCommand(), a.dashboardCommand(),
 		a.testCommand())
 	add(groupPeer, a.peerCommand(), a.unpeerCommand(), a.networkCommand(), a.authenticateCommand(), a.unauthenticateCommand(), a.forceCommand(), a.discoverCommand())
-	add(groupOffload, a.offloadCommand(), a.unoffloadCommand())
+	add(groupOffload, a.offloadCommand(), a.unoffloadCommand(), a.moveCommand())
 	add(groupAdmission, a.cordonCommand(), a.uncordonCommand(), a.drainCommand(), a.activateCommand())
 	root.AddCommand(a.createCommand(), a.generateCommand(), a.getCommand(), a.deleteCommand(), a.docsCommand(), a.optionsCommand())
 	a.completeFlags(root)

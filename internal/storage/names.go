@@ -45,6 +45,10 @@ const (
 	annotationRefused = "storage.liqo.io/refused-at"
 )
 
+// AnnotationMove, on a claim, holds its virtual volume back: the backing claim is created, and pods wait until its data is complete. Its value is the name of
+// the volume that the data comes from. On a virtual volume, the annotation has the record of the move of its data, see package move.
+const AnnotationMove = "storage.liqo.io/move"
+
 // annotationEphemeral ("true"), on a virtual volume, says that its data lives as long as a pod.
 const annotationEphemeral = "storage.liqo.io/ephemeral"
 
@@ -136,14 +140,14 @@ func Uses(pod *corev1.Pod, claim string) bool {
 	return false
 }
 
-// ephemeral tells whether a claim was created for a generic ephemeral volume of a pod. The pod's copy in a provider has a claim of its own.
-func ephemeral(claim *corev1.PersistentVolumeClaim) bool {
+// Ephemeral tells whether a claim was created for a generic ephemeral volume of a pod. The pod's copy in a provider has a claim of its own.
+func Ephemeral(claim *corev1.PersistentVolumeClaim) bool {
 	owner := metav1.GetControllerOf(claim)
 	return owner != nil && owner.APIVersion == "v1" && owner.Kind == "Pod"
 }
 
-// clusterOf returns the provider of a virtual node, empty for a node of this cluster.
-func clusterOf(node *corev1.Node) string {
+// ProviderOf returns the cluster ID of the provider of a virtual node, empty for a node of this cluster.
+func ProviderOf(node *corev1.Node) string {
 	if node.Labels[api.LabelType] != api.TypeVirtualNode {
 		return ""
 	}

@@ -265,7 +265,7 @@ func (s *State) pending() Step {
 		return Step{Why: "waiting for the first pod of the claim to be scheduled"}
 	case s.Node == nil:
 		return Step{Why: "node " + node + " does not exist"}
-	case clusterOf(s.Node) != s.Place.Cluster:
+	case ProviderOf(s.Node) != s.Place.Cluster:
 		return s.unused("the pod of the claim is scheduled in another cluster")
 	case s.Claim.DeletionTimestamp != nil:
 		return Step{Why: "the claim is being deleted"}
@@ -284,13 +284,16 @@ func (s *State) pending() Step {
 		return refuse("the volume of PersistentVolumeClaim %s in %s is lost: delete this claim and create it again", s.backingName(), s.where())
 	case s.Place.Cluster == "" && !s.bound():
 		return s.reselect(node)
+	case s.Claim.Annotations[AnnotationMove] != "":
+		return refuse("the data of the claim is being moved to node %s: if liqoctl has ended, run liqoctl move volume %s --namespace %s --target-node %s again",
+			node, s.Claim.Name, s.Claim.Namespace, node)
 	default:
 		return s.createVolume("its backing claim exists")
 	}
 }
 
 // backedByPod tells whether the data is in a claim that belongs to the copy of the claim's pod in a provider.
-func (s *State) backedByPod() bool { return s.Place.Cluster != "" && ephemeral(s.Claim) }
+func (s *State) backedByPod() bool { return s.Place.Cluster != "" && Ephemeral(s.Claim) }
 
 func (s *State) createVolume(why string) Step {
 	if s.Volume != nil {

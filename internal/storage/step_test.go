@@ -308,6 +308,28 @@ func TestForeignClaimsAreLeftAlone(t *testing.T) {
 	}
 }
 
+// TestAClaimThatIsMovedWaitsForItsData: its backing claim is created at the target, but no pod can use it before the annotation is gone.
+func TestAClaimThatIsMovedWaitsForItsData(t *testing.T) {
+	for place, node := range map[string]string{"here": "n1", "there": "milan"} {
+		s := at(map[string]Place{"here": here(), "there": there()}[place], claim(node))
+		s.Claim.Annotations[AnnotationMove] = "pvc-u0"
+		s.Backing = created(t, s)
+		s.Backing.Status.Phase, s.Backing.Spec.VolumeName = corev1.ClaimBound, "real"
+		s.BackingVolume = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "real"}}
+		if step := Next(s); step.Action != Nothing || !strings.Contains(step.Refused, "liqoctl move volume "+claimName+" --namespace shop --target-node "+node) {
+			t.Errorf("%s: %s: %+v", place, step.Action, step)
+		}
+		delete(s.Claim.Annotations, AnnotationMove)
+		if step := Next(s); step.Action != CreateVolume {
+			t.Errorf("%s, with the data: %s: %s", place, step.Action, step.Why)
+		}
+		s.Claim.Annotations[AnnotationMove], s.Claim = "pvc-u0", nil
+		if step := Next(s); step.Action != DeleteBacking {
+			t.Errorf("%s, given up: %s: %s", place, step.Action, step.Why)
+		}
+	}
+}
+
 // TestARefusedNodeIsSelectedAgain: a driver that can't create the volume for a node has the scheduler select again, also the same node.
 func TestARefusedNodeIsSelectedAgain(t *testing.T) {
 	s := at(here(), claim("n1"))

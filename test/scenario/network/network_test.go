@@ -36,6 +36,7 @@ func TestStories(t *testing.T) {
 	w.Tell(t, "nodes", nodes)
 	w.Tell(t, "keys", keys)
 	w.Tell(t, "nat", nat)
+	w.Tell(t, "move", move)
 	w.Tell(t, "command", command)
 	w.Tell(t, "disconnect", disconnect)
 	w.Tell(t, "leave", func(s *story.Story) { leave(s, before) })

@@ -1,0 +1,31 @@
+// Command volume-mover copies the volume that its pod mounts to a repository, or from there. liqoctl move volume runs it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"liqo.io/liqo/internal/storage/mover"
+)
+
+// terminationLog is the file whose content Kubernetes shows in the status of the pod.
+const terminationLog = "/dev/termination-log"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	program := &mover.Program{Restic: "/restic", Out: os.Stdout, Err: os.Stderr}
+	result, err := program.Run(ctx, os.Args[1:])
+	report := mover.Report(result, err)
+	if problem := os.WriteFile(terminationLog, []byte(report), 0o600); problem != nil && err == nil {
+		err = fmt.Errorf("writing the result: %w", problem)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "volume-mover:", err)
+		stop()
+		os.Exit(1) //nolint:gocritic // stop was called
+	}
+}

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/storage/move"
+)
+
+// moverImage is the name of the image of the pods that copy data. Its registry and tag are those of the installation.
+const moverImage = "volume-mover"
+
+// moveVolumeOptions holds the flags of move volume.
+type moveVolumeOptions struct {
+	claim      string
+	node       string
+	keepSource bool
+	image      string
+	output     string
+	timeout    time.Duration
+	// amounts are the quantities of the pods, by flag.
+	amounts map[string]*string
+}
+
+// amountFlags are the flags for the resources of the pods, with the requests or limits that they set.
+var amountFlags = []struct {
+	flag, usage string
+	resource    corev1.ResourceName
+	limit       bool
+}{
+	{"containers-cpu-requests", "CPU that each pod requests, for example 500m", corev1.ResourceCPU, false},
+	{"containers-cpu-limits", "Limit of the CPU of each pod, for example 1", corev1.ResourceCPU, true},
+	{"containers-ram-requests", "Memory that each pod requests, for example 200M", corev1.ResourceMemory, false},
+	{"containers-ram-limits", "Limit of the memory of each pod, for example 1Gi", corev1.ResourceMemory, true},
+}
+
+// resticFlags are flags of earlier versions, which ran images of the restic project. Their default was part of what scripts could read.
+var resticFlags = map[string]string{"restic-server-image": "restic/rest-server:0.11.0", "restic-image": "restic/restic:0.14.0"}
+
+func (a *app) moveCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "move",
+		Short: "Move volumes to other clusters",
+		Long:  "Move the data of claims of Liqo to another node, in this or another cluster.",
+		Example: example(`
+			# The pods of this claim follow it to milan
+			%[1]s move volume data --namespace shop --target-node milan`),
+	}, a.moveVolumeCommand())
+}
+
+func (a *app) moveVolumeCommand() *cobra.Command {
+	o := moveVolumeOptions{amounts: map[string]*string{}}
+	command := &cobra.Command{
+		Use:     "volume PVC",
+		Aliases: []string{"pvc"},
+		Short:   "Move the data of a claim to another node",
+		Long: "Move the data of a PersistentVolumeClaim of StorageClass liqo to a node of this cluster, or to a virtual node. No pod may mount it.\n" +
+			"The claim is replaced by one of the same name, its data is copied through the network between the clusters, both checksums\n" +
+			"are compared, and only then the old data is deleted.\n\n" +
+			"Pods that use the claim wait meanwhile. If the command ends early, run it again: it goes on where it was. A move to where the\n" +
+			"data is gives an unfinished move up.",
+		Example: example(`
+			# From this cluster to milan
+			%[1]s move volume data --namespace shop --target-node milan
+			# And back, to a node of this cluster; the data in milan stays too
+			%[1]s move volume data --namespace shop --target-node worker-1 --keep-source`),
+		Args:              exactlyOne("the name of the PersistentVolumeClaim"),
+		ValidArgsFunction: a.firstOf(a.claimNames),
+	}
+	o.add(a, command)
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		o.claim = args[0]
+		request, err := o.request()
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+		defer cancel()
+		local, within, err := a.installedWithin(ctx)
+		if err != nil {
+			return err
+		}
+		for name := range resticFlags {
+			if cmd.Flags().Changed(name) {
+				local.Warn("--%s has no effect: the pods run one image of Liqo, see --image", name)
+			}
+		}
+		request.Namespace = orDefault(within, corev1.NamespaceDefault)
+		return local.moveVolume(ctx, request, o.output != "")
+	}
+	return command
+}
+
+// add registers the flags.
+func (o *moveVolumeOptions) add(a *app, command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&o.node, "target-node", "", "Node to move the data to: one of this cluster, or a virtual node; --node is the same")
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "node" {
+			name = "target-node"
+		}
+		return pflag.NormalizedName(name)
+	})
+	flags.BoolVar(&o.keepSource, "keep-source", false, "Keep the old data too, in a volume with reclaim policy Retain")
+	flags.StringVar(&o.image, "image", "", "Image of the pods (default: "+moverImage+" of the registry that Liqo was installed from, with the same tag)")
+	flags.StringVarP(&o.output, "output", "o", "", "Print the progress as lines of JSON: json")
+	flags.DurationVar(&o.timeout, "timeout", 24*time.Hour, "Maximum time for the whole command")
+	for _, f := range amountFlags {
+		o.amounts[f.flag] = flags.String(f.flag, "", f.usage)
+	}
+	for name, image := range resticFlags {
+		flags.String(name, image, "Accepted without effect: the pods run the image of --image")
+	}
+	a.addDryRun(flags)
+	required(command, "target-node")
+	oneOf(command, "output", "json")
+	completeFlag(command, "target-node", a.completion(nodeNames))
+}
+
+// request checks the flags.
+func (o *moveVolumeOptions) request() (*move.Request, error) {
+	out := &move.Request{Name: o.claim, Node: o.node, KeepSource: o.keepSource, Image: o.image}
+	if o.output != "" && !strings.EqualFold(o.output, "json") {
+		return nil, fmt.Errorf("--output %s: want json", o.output)
+	}
+	for _, f := range amountFlags {
+		text := *o.amounts[f.flag]
+		if text == "" {
+			continue
+		}
+		quantity, err := resource.ParseQuantity(text)
+		if err != nil || quantity.Sign() < 0 {
+			return nil, fmt.Errorf("--%s: %q is not a quantity of at least 0: write it as in a pod, for example 2, 500m or 4Gi", f.flag, text)
+		}
+		list := &out.Resources.Requests
+		if f.limit {
+			list = &out.Resources.Limits
+		}
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		(*list)[f.resource] = quantity
+	}
+	for name, request := range out.Resources.Requests {
+		if limit, limited := out.Resources.Limits[name]; limited && limit.Cmp(request) < 0 {
+			return nil, fmt.Errorf("the pods request %s of %s, which is more than their limit %s: raise the limit", request.String(), name, limit.String())
+		}
+	}
+	return out, nil
+}
+
+// claimNames returns the claims of the namespace of the flags.
+func (a *app) claimNames(ctx context.Context, c *cluster) ([]string, error) {
+	var list corev1.PersistentVolumeClaimList
+	err := c.List(ctx, &list, client.InNamespace(orDefault(*a.kubeconfig.Namespace, corev1.NamespaceDefault)))
+	return namesOf(list.Items, func(claim corev1.PersistentVolumeClaim) string { return claim.Name }), err
+}
+
+// nodeNames returns all nodes.
+func nodeNames(ctx context.Context, c *cluster) ([]string, error) {
+	var list corev1.NodeList
+	err := c.List(ctx, &list)
+	return namesOf(list.Items, func(node corev1.Node) string { return node.Name }), err
+}

@@ -1,0 +1,94 @@
+package move
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/internal/storage"
+)
+
+// start decides where no move is under way: it refuses what can't be moved, and writes the record of the move.
+func (s *State) start() Step {
+	if step := s.refusal(); step.Err != nil {
+		return step
+	}
+	claim, node := s.Claim, s.node(s.Node)
+	volume := s.volume(claim.Spec.VolumeName)
+	if admits(volume, node) {
+		return s.arrived()
+	}
+	if step := s.obstacle(node); step.Err != nil {
+		return step
+	}
+	next, err := noted(volume, newRecord(claim, volume, &s.Request))
+	if err != nil {
+		return Step{Err: err}
+	}
+	// From here on, the end of the claim does not end its data.
+	next.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	return Step{Action: Patch, Object: next, Old: volume, Phase: Preparing, Why: "keeping the data while the claim is replaced"}
+}
+
+// refusal returns a step with an error if there is no data, or no target.
+func (s *State) refusal() Step {
+	claim, called := s.Claim, "PersistentVolumeClaim "+s.Name+" in namespace "+s.Namespace
+	switch {
+	case claim == nil:
+		return fail("%s does not exist: name one with kubectl get pvc --namespace %s", called, s.Namespace)
+	case claim.Spec.VolumeName == "":
+		return fail("%s has no volume, so there is no data to move: its first pod decides where the volume is created", called)
+	case s.volume(claim.Spec.VolumeName) == nil:
+		return fail("%s has volume %s, which is not one of StorageClass liqo (provisioner %s): only those can be moved",
+			called, claim.Spec.VolumeName, storage.Provisioner)
+	case storage.Ephemeral(claim):
+		return fail("%s belongs to an ephemeral volume, and ends with its pod: delete the pod and create it on node %s", called, s.Node)
+	case s.node(s.Node) == nil:
+		return fail("--target-node %s: there is no such node: name one of %s", s.Node, strings.Join(s.nodeNames(), ", "))
+	case claim.DeletionTimestamp != nil:
+		return fail("%s is being deleted: its data can't be moved any more", called)
+	}
+	return Step{}
+}
+
+// obstacle returns a step with an error if the data can't be moved to the node now.
+func (s *State) obstacle(node *corev1.Node) Step {
+	provider := storage.ProviderOf(node)
+	users := s.users(anywhere)
+	switch {
+	case len(users) > 0:
+		return fail("PersistentVolumeClaim %s in namespace %s is mounted by pods %s: stop them first, for example with kubectl scale --replicas=0, and then run "+
+			"the command again", s.Name, s.Namespace, strings.Join(users, ", "))
+	case !ready(node):
+		return fail("--target-node %s: the node is not Ready: choose another one, or wait", s.Node)
+	case s.Obstacle != "":
+		return fail("--target-node %s: %s", s.Node, s.Obstacle)
+	}
+	for i := range s.Volumes {
+		if v := &s.Volumes[i]; provider != "" && providerOf(v) == provider && storage.VolumeUID(v) != "" && v.Name != s.Claim.Spec.VolumeName {
+			return fail("--target-node %s: cluster %s has older data of a claim of this name, in PersistentVolume %s: release it first, with "+
+				`kubectl patch pv %s --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`, s.Node, provider, v.Name, v.Name)
+		}
+	}
+	return Step{}
+}
+
+// arrived waits until the old data of an earlier move is gone.
+func (s *State) arrived() Step {
+	for i := range s.Volumes {
+		v := &s.Volumes[i]
+		ending := v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && v.Status.Phase == corev1.VolumeReleased
+		if ending && v.Name != s.Claim.Spec.VolumeName && storage.VolumeUID(v) != "" {
+			return wait(Finishing, "the old data in PersistentVolume %s to be deleted", v.Name)
+		}
+	}
+	return Step{Done: true, Why: "the data of the claim is on node " + s.Node}
+}
+
+func (s *State) nodeNames() []string {
+	var out []string
+	for i := range s.Nodes {
+		out = append(out, s.Nodes[i].Name)
+	}
+	return out
+}
