@@ -157,16 +157,15 @@ func (c *cluster) serverEndpoint(ctx context.Context, server *networkingv1beta1.
 		return nil, err
 	}
 	step.Done("GatewayServer %s is reached at %s", server.Name, endpointText(server.Status.Endpoint))
-	c.tellNodePort(ctx, server)
+	c.tellNodePort(server)
 	return server.Status.Endpoint, nil
 }
 
 // tellNodePort warns if a GatewayServer is reached by the node port of its Service because nothing gave its load balancer an address.
-func (c *cluster) tellNodePort(ctx context.Context, server *networkingv1beta1.GatewayServer) {
-	service := &corev1.Service{}
-	key := client.ObjectKey{Namespace: server.Namespace, Name: networkingv1beta1.GatewayChild(server.Name)}
-	if c.Get(ctx, key, service) == nil && service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 0 {
-		c.Warn("Service %s got no load balancer, so its node port is used. Type NodePort does not wait for one: --gw-server-service-type NodePort, or for all new gateways liqoctl install --service-type NodePort", key)
+func (c *cluster) tellNodePort(server *networkingv1beta1.GatewayServer) {
+	if server.Spec.Endpoint.ServiceType == corev1.ServiceTypeLoadBalancer && server.Status.Endpoint.Port != server.Spec.Endpoint.Port {
+		c.Warn("Service %s/%s got no load balancer, so its node port is used. Type NodePort does not wait for one: --gw-server-service-type NodePort, or for all new gateways liqoctl install --service-type NodePort",
+			server.Namespace, networkingv1beta1.GatewayChild(server.Name))
 	}
 }
 
