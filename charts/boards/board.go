@@ -54,9 +54,22 @@ func (b *board) json() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	identify(built.Panels)
 	text, err := json.MarshalIndent(built, "", "  ")
 	if err != nil {
 		return nil, err
 	}
 	return append(text, '\n'), nil
+}
+
+// identify numbers the panels. Links to a panel and alerts of Grafana name it by that number.
+func identify(panels []dashboard.PanelOrRowPanel) {
+	for i, panel := range panels {
+		id := uint32(i) + 1
+		if panel.RowPanel != nil {
+			panel.RowPanel.Id = id
+		} else {
+			panel.Panel.Id = &id
+		}
+	}
 }

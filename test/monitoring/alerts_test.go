@@ -10,8 +10,9 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
-	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/template"
 
 	charts "liqo.io/liqo/charts/liqo"
 )
@@ -36,30 +37,58 @@ func alerts(t *testing.T) map[string]rulefmt.Rule {
 	return all
 }
 
-// engine returns the rule as Prometheus evaluates it.
-func engine(t *testing.T, rule rulefmt.Rule) *rules.AlertingRule {
-	t.Helper()
-	expr, err := parser.NewParser(parser.Options{}).ParseExpr(rule.Expr)
-	if err != nil {
-		t.Fatalf("%s: %v", rule.Alert, err)
-	}
-	return rules.NewAlertingRule(rule.Alert, expr, time.Duration(rule.For), time.Duration(rule.KeepFiringFor),
-		labels.FromMap(rule.Labels), labels.FromMap(rule.Annotations), labels.EmptyLabels(), "", true, slog.New(slog.DiscardHandler))
+// state is an alert rule with the start of each of its active alerts, by the labels of the alert.
+type state struct {
+	rulefmt.Rule
+	since map[uint64]time.Time
 }
 
-// firing returns the annotations of the alerts that fire after an evaluation of the rule in a minute.
-func firing(t *testing.T, rule *rules.AlertingRule, in *database, minute int) []labels.Labels {
+// firing evaluates the rule in a minute, after all minutes before, and returns the annotations of the alerts that fire, as Prometheus does: an alert is
+// active while the expression has a result with its labels, and fires once it was active for the time of the rule.
+func (s *state) firing(t *testing.T, in *database, minute int) []map[string]string {
 	t.Helper()
-	if _, err := rule.Eval(t.Context(), 0, start.Add(time.Duration(minute)*time.Minute), in.query, nil, 0); err != nil {
-		t.Fatalf("%s in minute %d: %v", rule.Name(), minute, err)
+	if s.KeepFiringFor != 0 {
+		t.Fatalf("%s: keep_firing_for is not evaluated here", s.Alert)
 	}
-	var all []labels.Labels
-	rule.ForEachActiveAlert(func(alert *rules.Alert) {
-		if alert.State == rules.StateFiring {
-			all = append(all, alert.Annotations)
+	now := start.Add(time.Duration(minute) * time.Minute)
+	results, err := in.query(t.Context(), s.Expr, now)
+	if err != nil {
+		t.Fatalf("%s in minute %d: %v", s.Alert, minute, err)
+	}
+	var all []map[string]string
+	active := map[uint64]time.Time{}
+	for _, result := range results {
+		alert := labels.NewBuilder(result.Metric).Del(model.MetricNameLabel).Labels().Hash()
+		if _, twice := active[alert]; twice {
+			t.Fatalf("%s in minute %d: two alerts have the labels %s", s.Alert, minute, result.Metric)
 		}
-	})
+		active[alert] = now
+		if since, before := s.since[alert]; before {
+			active[alert] = since
+		}
+		if now.Sub(active[alert]) >= time.Duration(s.For) {
+			all = append(all, s.annotations(t, result, now))
+		}
+	}
+	s.since = active
 	return all
+}
+
+// annotations fills the templates of the rule.
+func (s *state) annotations(t *testing.T, result promql.Sample, now time.Time) map[string]string {
+	t.Helper()
+	data := template.AlertTemplateData(result.Metric.Map(), nil, "", result)
+	filled := map[string]string{}
+	for name, text := range s.Annotations {
+		text = "{{$labels := .Labels}}{{$value := .Value}}" + text
+		expander := template.NewTemplateExpander(t.Context(), text, name, data, model.TimeFromUnix(now.Unix()), nil, nil, nil)
+		expanded, err := expander.Expand()
+		if err != nil {
+			t.Errorf("%s, %s: %v", s.Alert, name, err)
+		}
+		filled[name] = expanded
+	}
+	return filled
 }
 
 // TestAlertsUseDefinedMetrics, and labels that these metrics have.
@@ -75,9 +104,9 @@ func TestAlertsUseDefinedMetrics(t *testing.T) {
 func TestHealthyFederationFiresNoAlert(t *testing.T) {
 	all := load(t, federation()...)
 	for name, alert := range alerts(t) {
-		rule := engine(t, alert)
+		rule := state{Rule: alert}
 		for minute := range length {
-			if found := firing(t, rule, all, minute); len(found) > 0 {
+			if found := rule.firing(t, all, minute); len(found) > 0 {
 				t.Errorf("%s fires in minute %d: %v", name, minute, found)
 				break
 			}
@@ -199,9 +228,9 @@ func TestAlertsFireAndResolve(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			data, rule := load(t, test.series...), engine(t, all[name])
+			data, rule := load(t, test.series...), state{Rule: all[name]}
 			for minute := range test.until + 5 {
-				found := firing(t, rule, data, minute)
+				found := rule.firing(t, data, minute)
 				want := minute >= test.from && minute < test.until
 				if want != (len(found) == 1) || len(found) > 1 {
 					t.Errorf("minute %d: %v", minute, found)
@@ -209,14 +238,14 @@ func TestAlertsFireAndResolve(t *testing.T) {
 				if minute != test.from || len(found) != 1 {
 					continue
 				}
-				if got := found[0].Get("summary"); got != test.summary {
+				if got := found[0]["summary"]; got != test.summary {
 					t.Errorf("%q, want %q", got, test.summary)
 				}
-				found[0].Range(func(annotation labels.Label) {
-					if gaps.MatchString(annotation.Value) {
-						t.Errorf("%s lacks a value: %q", annotation.Name, annotation.Value)
+				for annotation, text := range found[0] {
+					if gaps.MatchString(text) {
+						t.Errorf("%s lacks a value: %q", annotation, text)
 					}
-				})
+				}
 			}
 		})
 	}

@@ -15,10 +15,12 @@ import (
 
 // panel is what the tests read of a panel, and of a row, which may have panels.
 type panel struct {
-	Title   string
-	Type    string
-	Targets []struct{ Expr, LegendFormat string }
-	Panels  []panel
+	ID         int
+	Title      string
+	Type       string
+	Datasource struct{ UID string }
+	Targets    []struct{ Expr, LegendFormat string }
+	Panels     []panel
 }
 
 // board is what the tests read of a board.
@@ -32,6 +34,15 @@ type board struct {
 			Query any
 		}
 	}
+}
+
+// all returns the rows and the panels, also those inside of rows.
+func (b *board) all() []panel {
+	var all []panel
+	for _, p := range b.Panels {
+		all = append(append(all, p), p.Panels...)
+	}
+	return all
 }
 
 // boards returns the boards of the chart by the name of their file.
@@ -66,29 +77,51 @@ func TestPanelsShowData(t *testing.T) {
 	placeholder := regexp.MustCompile(`{{ *(\w+) *}}`)
 	for file, b := range boards(t) {
 		expressions := 0
-		for _, p := range b.Panels {
-			for _, shown := range append([]panel{p}, p.Panels...) {
-				for _, target := range shown.Targets {
-					expressions++
-					expression := chosen.Replace(target.Expr)
-					for _, problem := range problems(expression) {
-						t.Errorf("%s, %s: %s", file, shown.Title, problem)
-					}
-					result, err := data.query(t.Context(), expression, start.Add(time.Hour))
-					if err != nil || len(result) == 0 {
-						t.Errorf("%s, %s: nothing is shown of %s: %v", file, shown.Title, expression, err)
-						continue
-					}
-					for _, label := range placeholder.FindAllStringSubmatch(target.LegendFormat, -1) {
-						if result[0].Metric.Get(label[1]) == "" {
-							t.Errorf("%s, %s: %s has no label %s for its legend", file, shown.Title, expression, label[1])
-						}
+		for _, p := range b.all() {
+			for _, target := range p.Targets {
+				expressions++
+				expression := chosen.Replace(target.Expr)
+				for _, problem := range problems(expression) {
+					t.Errorf("%s, %s: %s", file, p.Title, problem)
+				}
+				result, err := data.query(t.Context(), expression, start.Add(time.Hour))
+				if err != nil || len(result) == 0 {
+					t.Errorf("%s, %s: nothing is shown of %s: %v", file, p.Title, expression, err)
+					continue
+				}
+				for _, label := range placeholder.FindAllStringSubmatch(target.LegendFormat, -1) {
+					if result[0].Metric.Get(label[1]) == "" {
+						t.Errorf("%s, %s: %s has no label %s for its legend", file, p.Title, expression, label[1])
 					}
 				}
 			}
 		}
 		if expressions < 10 {
 			t.Errorf("%s has only %d expressions", file, expressions)
+		}
+	}
+}
+
+// TestBoardsAreComplete: Grafana finds each board and each panel of it by a unique identity, and the reader chooses the Prometheus of all panels.
+func TestBoardsAreComplete(t *testing.T) {
+	titles := map[string]bool{}
+	for file, b := range boards(t) {
+		if b.UID != "liqo-"+strings.TrimSuffix(file, ".json") || b.Title == "" || titles[b.Title] {
+			t.Errorf("%s: its identity is %q, and its title %q", file, b.UID, b.Title)
+		}
+		titles[b.Title] = true
+		if len(b.Templating.List) == 0 || b.Templating.List[0].Name != "datasource" || b.Templating.List[0].Type != "datasource" {
+			t.Errorf("%s: the reader cannot choose a Prometheus first: %v", file, b.Templating.List)
+		}
+		ids := map[int]bool{}
+		for _, p := range b.all() {
+			if p.ID == 0 || ids[p.ID] || p.Title == "" {
+				t.Errorf("%s: panel %q has number %d, which is 0 or that of another panel", file, p.Title, p.ID)
+			}
+			ids[p.ID] = true
+			if p.Type != "row" && (p.Datasource.UID != "${datasource}" || len(p.Targets) == 0) {
+				t.Errorf("%s: panel %q shows %d expressions of %q", file, p.Title, len(p.Targets), p.Datasource.UID)
+			}
 		}
 	}
 }

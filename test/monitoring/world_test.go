@@ -1,17 +1,11 @@
 package monitoring
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/promql/promqltest"
-	"github.com/prometheus/prometheus/rules"
-	"github.com/prometheus/prometheus/storage"
 
 	"liqo.io/liqo/internal/metrics"
 )
@@ -21,25 +15,6 @@ var start = time.Unix(0, 0).UTC()
 
 // length is for how many minutes the healthy federation has samples.
 const length = 120
-
-// database is a Prometheus with samples.
-type database struct {
-	engine *promql.Engine
-	data   storage.Queryable
-}
-
-// load returns a Prometheus with the given series, one per line. Their values are in the notation of promtool, one for each minute.
-func load(t *testing.T, series ...string) *database {
-	t.Helper()
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1_000_000, Timeout: time.Minute})
-	t.Cleanup(func() { _ = engine.Close() })
-	return &database{engine, promqltest.LoadedStorage(t, "load 1m\n  "+strings.Join(series, "\n  ")+"\n")}
-}
-
-// query returns the result of an expression at a time.
-func (d *database) query(ctx context.Context, expression string, at time.Time) (promql.Vector, error) {
-	return rules.EngineQueryFunc(d.engine, d.data)(ctx, expression, at)
-}
 
 // values are the values of each label in the healthy federation. A metric has one series for each combination of the values of its labels.
 var values = map[string][]string{

@@ -11,11 +11,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/engine"
 	"sigs.k8s.io/yaml"
 
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	charts "liqo.io/liqo/charts/liqo"
 	"liqo.io/liqo/internal/metrics"
 )
@@ -205,6 +207,51 @@ func TestRoundTripThreshold(t *testing.T) {
 	}
 	if !strings.Contains(standard, "{{ $labels.cluster_id }}") {
 		t.Error("the placeholders of Prometheus are lost")
+	}
+}
+
+// TestPrometheusRuleHoldsTheAlerts: Helm changes nothing of the alerts but the threshold, so that what is tested of the file is true of the cluster.
+func TestPrometheusRuleHoldsTheAlerts(t *testing.T) {
+	values := minimal + "\nmetrics: {enabled: true, prometheusOperator: {enabled: true}, prometheusRule: {enabled: true, roundTripMilliseconds: 350}}"
+	rule := find(t, render(t, values), "PrometheusRule", "liqo")
+	text, err := charts.Files.ReadFile("files/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := parse(t, strings.ReplaceAll(string(text), "> 200000 and", "> 350000 and"))
+	if diff := cmp.Diff(want, rule.Object["spec"]); rule.GetAPIVersion() != "monitoring.coreos.com/v1" || diff != "" {
+		t.Errorf("%s (-file +cluster):\n%s", rule.GetAPIVersion(), diff)
+	}
+}
+
+// TestMatchedValuesExist: alerts and boards select values of labels that programs report. An alert with a misspelt value would never fire.
+func TestMatchedValuesExist(t *testing.T) {
+	known := map[string][]string{ // as far as they are selected
+		"condition": {string(corev1beta1.NetworkConnectionStatus)},
+		"status":    {string(corev1beta1.StatusEstablished)},
+		"program":   {metrics.ControllerManager, metrics.VirtualKubelet, metrics.Gateway, metrics.Fabric, metrics.Proxy},
+		"result":    {"success", "error"},
+	}
+	files, err := fs.Glob(charts.Files, "files/boards/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	found := 0
+	for _, file := range append(files, "files/alerts.yaml") {
+		text, err := charts.Files.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Boards have the quotes of expressions escaped.
+		for _, m := range regexp.MustCompile(`([a-z_]+)\s*(?:!=|=)\s*\\?"([^"\\]*)\\?"`).FindAllStringSubmatch(string(text), -1) {
+			found++
+			if !slices.Contains(known[m[1]], m[2]) {
+				t.Errorf("%s selects %s: add the value here if programs report it", file, m[0])
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d values were found", found)
 	}
 }
 
