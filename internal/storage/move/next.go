@@ -15,8 +15,8 @@ import (
 // Next decides what to do about a move. The same state gives the same step, whatever happened before, and the sequence of steps is finite: a command that is
 // killed between any two steps goes on when it runs again.
 //
-// The old data is untouched until a copy of equal checksum belongs to the claim, and the claim stays. Until then no pod can mount the claim. Moving the claim to where the old
-// data is gives an unfinished move up.
+// The old data is untouched until a copy of equal checksum belongs to the claim, and the claim stays. Until then no pod can mount the claim. Moving the
+// claim to where the old data is gives an unfinished move up.
 func Next(s State) Step {
 	source := s.underway()
 	if source == nil {
