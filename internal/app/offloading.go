@@ -21,6 +21,7 @@ import (
 	"liqo.io/liqo/internal/offload"
 	offloadcontrollers "liqo.io/liqo/internal/offload/controllers"
 	"liqo.io/liqo/internal/storage"
+	"liqo.io/liqo/internal/storage/move"
 )
 
 func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
@@ -48,7 +49,7 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return offloadcontrollers.Setup(mgr, out)
 }
 
-// volumesInProviders returns the volumes of Liqo whose data is in providers.
+// volumesInProviders returns the volumes of Liqo whose data is in providers, or is being moved there: until the move has ended, nobody may remove its copy.
 func volumesInProviders(ctx context.Context, c client.Reader) ([]offload.Volume, error) {
 	var list corev1.PersistentVolumeList
 	if err := c.List(ctx, &list, client.MatchingLabels{storage.LabelVirtual: api.True}, client.UnsafeDisableDeepCopy); err != nil {
@@ -58,15 +59,22 @@ func volumesInProviders(ctx context.Context, c client.Reader) ([]offload.Volume,
 	for i := range list.Items {
 		volume := &list.Items[i]
 		ref := volume.Spec.ClaimRef
-		if ref == nil || !storage.InProvider(volume) {
+		if ref == nil {
 			continue
 		}
-		out = append(out, offload.Volume{
-			Name: volume.Name, Namespace: ref.Namespace, Claim: ref.Name,
-			Cluster: volume.Labels[api.LabelRemoteClusterID], Size: volume.Spec.Capacity.Storage().String(),
-			Retain:   volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain,
-			Released: volume.Status.Phase == corev1.VolumeReleased,
-		})
+		one := offload.Volume{Name: volume.Name, Namespace: ref.Namespace, Claim: ref.Name, Size: volume.Spec.Capacity.Storage().String()}
+		if target := move.TargetOf(volume); target != "" {
+			copied := one
+			copied.Cluster, copied.Retain = target, true
+			out = append(out, copied)
+		}
+		if !storage.InProvider(volume) {
+			continue
+		}
+		one.Cluster = volume.Labels[api.LabelRemoteClusterID]
+		one.Retain = volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
+		one.Released = volume.Status.Phase == corev1.VolumeReleased
+		out = append(out, one)
 	}
 	return out, nil
 }

@@ -74,7 +74,7 @@ func moveCredentials() (map[string][]byte, error) {
 	}
 	const user = "liqo"
 	return map[string][]byte{
-		"RESTIC_PASSWORD": []byte(encryption), "RESTIC_REST_USERNAME": []byte(user), "RESTIC_REST_PASSWORD": []byte(access),
+		move.KeyPassword: []byte(encryption), move.KeyUser: []byte(user), move.KeyUserPassword: []byte(access),
 		move.KeyHTPasswd: []byte(user + ":" + string(hash) + "\n"),
 	}, nil
 }
@@ -138,7 +138,10 @@ func (v *volumeMove) write(ctx context.Context, step *move.Step) error {
 	case move.Create:
 		addTo(object.GetLabels, object.SetLabels, v.labels)
 		addTo(object.GetAnnotations, object.SetAnnotations, v.annotations)
-		err = v.Create(ctx, object)
+		// The claim is replaced before anything is created, so a quota or an admission policy that refuses a pod cuts the move off.
+		if err = v.Create(ctx, object); apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+			err = fmt.Errorf("%w. The data is where it was; cure this and run the command again, or give the move up by moving the claim to where its data is", err)
+		}
 	case move.Delete:
 		return kube.Delete(ctx, v, object)
 	default:

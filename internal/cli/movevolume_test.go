@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/crypto/bcrypt"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,6 +42,8 @@ type movedWorld struct {
 	out     bytes.Buffer
 	said    bytes.Buffer
 	created int
+	// refused, if not empty, is a part of the names of objects that an admission policy refuses.
+	refused string
 }
 
 func newMovedWorld(t *testing.T) *movedWorld {
@@ -158,6 +163,9 @@ func (w *movedWorld) run(node string, limit int, change func(*move.Request)) err
 			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 				if err := w.allow(ctx); err != nil {
 					return err
+				}
+				if w.refused != "" && strings.Contains(obj.GetName(), w.refused) {
+					return apierrors.NewForbidden(corev1.Resource("pods"), obj.GetName(), errors.New("exceeded quota"))
 				}
 				w.created++
 				obj.SetUID(types.UID(fmt.Sprint("n", w.created)))
@@ -294,6 +302,46 @@ func TestMoveVolumeComparesChecksums(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.at(map[string]string{"milan": "milan", "rome-1": ""}[target], 1)
+	}
+}
+
+// TestMoveVolumeThatAdmissionRefuses: a quota that refuses a pod ends the command with both ways on, and both of them work.
+func TestMoveVolumeThatAdmissionRefuses(t *testing.T) {
+	for target, provider := range map[string]string{"milan": "milan", "rome-1": ""} {
+		w := newMovedWorld(t)
+		w.refused = "-sender"
+		err := w.run("milan", 0, nil)
+		for _, part := range []string{"liqo-move-u1-sender", "exceeded quota", "run the command again", "give the move up"} {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("no %q in: %v", part, err)
+			}
+		}
+		w.refused = ""
+		if err := w.run(target, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.at(provider, 1)
+	}
+}
+
+// TestMoveCredentials: each move has passwords of its own, too long to be guessed, and the store has only the hash of the one that it checks.
+func TestMoveCredentials(t *testing.T) {
+	one, err := moveCredentials()
+	if err != nil {
+		t.Fatal(err)
+	}
+	another, err := moveCredentials()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{move.KeyPassword, move.KeyUserPassword} {
+		if len(one[key]) != 64 || bytes.Equal(one[key], another[key]) {
+			t.Errorf("%s has %d characters", key, len(one[key]))
+		}
+	}
+	user, hash, _ := strings.Cut(strings.TrimSpace(string(one[move.KeyHTPasswd])), ":")
+	if user != string(one[move.KeyUser]) || bcrypt.CompareHashAndPassword([]byte(hash), one[move.KeyUserPassword]) != nil {
+		t.Errorf("%s does not admit the user", one[move.KeyHTPasswd])
 	}
 }
 

@@ -77,11 +77,10 @@ func (w *world) finish() {
 	}
 }
 
-// used tells whether a pod that has not ended mounts a claim. cluster, if it is a provider, selects pods on its nodes.
+// used tells whether a pod that has a node mounts a claim: until it is deleted, even if it has ended. cluster, if it is a provider, selects pods on its nodes.
 func (w *world) used(namespace, claim, cluster string) bool {
 	for _, pod := range w.pods {
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if pod.Namespace == namespace && !ended && storage.Uses(pod, claim) && (cluster == "" || providerNamed(pod.Spec.NodeName) == cluster) {
+		if pod.Namespace == namespace && pod.Spec.NodeName != "" && storage.Uses(pod, claim) && (cluster == "" || providerNamed(pod.Spec.NodeName) == cluster) {
 			return true
 		}
 	}
@@ -159,7 +158,7 @@ func (w *world) runMover(pod *corev1.Pod, role string) {
 	if (cluster == "") != (pod.Namespace == storageNS) {
 		w.fatal("pod %s in namespace %s of node %q", pod.Name, pod.Namespace, pod.Spec.NodeName)
 	}
-	name := pod.Spec.Containers[0].EnvFrom[0].SecretRef.Name
+	name := pod.Spec.Containers[0].Env[1].ValueFrom.SecretKeyRef.Name
 	repository := w.claims[types.NamespacedName{Namespace: shop, Name: name}]
 	mine := w.backing[cluster][pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName]
 	if mine == nil || mine.DeletionTimestamp != nil || repository == nil || w.secrets[types.NamespacedName{Namespace: pod.Namespace, Name: name}] == nil {
@@ -179,6 +178,9 @@ func (w *world) runMover(pod *corev1.Pod, role string) {
 	} else if w.content[mine.UID] = w.content[kept.UID]; !w.quiet && w.r.IntN(4) == 0 {
 		w.content[mine.UID] = "corrupt"
 	}
+	if cluster == "" {
+		pod.Spec.NodeName = "n1"
+	}
 	pod.Status.Phase = corev1.PodSucceeded
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{Message: resultMessage(w.content[mine.UID])},
@@ -187,13 +189,23 @@ func (w *world) runMover(pod *corev1.Pod, role string) {
 	w.changed(pod)
 }
 
+// nodeFor returns a node where pods can use a claim.
+func (w *world) nodeFor(c *corev1.PersistentVolumeClaim) string {
+	for _, node := range nodes() {
+		if v := w.volumes[types.NamespacedName{Name: c.Spec.VolumeName}]; v != nil && admits(v, &node) {
+			return node.Name
+		}
+	}
+	return ""
+}
+
 // runApplication runs a pod whose claim is bound. It must find its data, and never an empty or a half copied volume.
 func (w *world) runApplication(pod *corev1.Pod) {
 	c := w.claim()
 	if pod.Status.Phase != corev1.PodPending || c == nil || c.Status.Phase != corev1.ClaimBound || c.DeletionTimestamp != nil {
 		return
 	}
-	pod.Status.Phase = corev1.PodRunning
+	pod.Spec.NodeName, pod.Status.Phase = w.nodeFor(c), corev1.PodRunning
 	w.note("the application runs")
 	w.changed(pod)
 	if b := w.backingOf(c.Spec.VolumeName); b == nil || w.content[b.UID] != precious {

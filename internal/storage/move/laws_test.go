@@ -33,7 +33,7 @@ func (w *world) safe() {
 func (w *world) disturb() {
 	c := w.claim()
 	underway := slices.ContainsFunc(sorted(w.volumes), func(v *corev1.PersistentVolume) bool { return v.Annotations[storage.AnnotationMove] != "" })
-	switch w.r.IntN(8) {
+	switch w.r.IntN(9) {
 	case 0:
 		w.note("a user starts the application")
 		w.create(w.application())
@@ -55,6 +55,14 @@ func (w *world) disturb() {
 		if underway && c != nil && c.Spec.VolumeName == "" && w.r.IntN(4) == 0 {
 			w.note("a user deletes the claim that waits")
 			w.remove(c)
+		}
+	case 4:
+		for _, pod := range sorted(w.pods) {
+			if pod.Labels[LabelMove] == "" && pod.Status.Phase == corev1.PodRunning {
+				w.note("pod %s ends", pod.Name)
+				pod.Status.Phase = corev1.PodSucceeded
+				w.changed(pod)
+			}
 		}
 	default:
 		w.settle(1)

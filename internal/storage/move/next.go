@@ -15,8 +15,8 @@ import (
 // Next decides what to do about a move. The same state gives the same step, whatever happened before, and the sequence of steps is finite: a command that is
 // killed between any two steps goes on when it runs again.
 //
-// The old data is untouched until a copy of equal checksum belongs to the claim. Until then no pod can mount the claim. Moving the claim to where the old
-// data is gives an unfinished move up.
+// The old data is untouched until a copy of equal checksum belongs to the claim, and the claim stays. Until then no pod can mount the claim. Moving the
+// claim to where the old data is gives an unfinished move up.
 func Next(s State) Step {
 	source := s.underway()
 	if source == nil {
@@ -46,12 +46,17 @@ func Next(s State) Step {
 func (m *move) forward(target *corev1.Node) Step {
 	claim := m.Claim
 	switch {
-	case claim != nil && claim.UID == m.record.Claim:
+	case claim != nil && (claim.UID == m.record.Claim || claim.Spec.VolumeName == m.source.Name): // the second one: giving the move up was cut off
 		return m.withdraw()
+	case m.source.Spec.ClaimRef != nil && m.source.Spec.ClaimRef.UID == "":
+		// Kubernetes would bind any claim of the name to a volume that is reserved for it.
+		next := m.source.DeepCopy()
+		next.Spec.ClaimRef.UID = m.record.Claim
+		return Step{Action: Patch, Object: next, Old: m.source, Phase: Preparing, Why: "keeping the old volume from the claim that waits for its data"}
 	case claim == nil:
 		return Step{Action: Create, Object: m.held(), Phase: Preparing, Why: "reserving a volume on node " + m.record.Node}
 	case claim.DeletionTimestamp != nil:
-		return wait(Preparing, "PersistentVolumeClaim %s to be deleted", claim.Name)
+		return m.ending(Preparing)
 	case claim.Spec.VolumeName != "" || className(&claim.Spec) != className(&m.record.Spec):
 		return m.replaced()
 	case claim.Annotations[storage.AnnotationMove] != m.source.Name:
@@ -76,14 +81,25 @@ func (m *move) replaced() Step {
 func (m *move) withdraw() Step {
 	users := strings.Join(m.users(anywhere), ", ")
 	switch {
-	case m.Claim.DeletionTimestamp != nil && users != "":
-		return wait(Preparing, "pods %s, which mount the claim, to end", users)
 	case m.Claim.DeletionTimestamp != nil:
-		return wait(Preparing, "Kubernetes to release the old volume")
+		return m.ending(Preparing)
 	case users != "":
-		return fail("PersistentVolumeClaim %s in namespace %s is mounted by pods %s: stop them, and run the command again", m.Name, m.Namespace, users)
+		return fail("PersistentVolumeClaim %s in namespace %s is mounted by pods %s: delete them, and run the command again", m.Name, m.Namespace, users)
 	}
 	return Step{Action: Delete, Object: m.Claim, Phase: Preparing, Why: "replacing the claim"}
+}
+
+// ending waits until a claim that is being deleted is gone. Each scheduled pod that mounts it holds it, also one that has ended, and also one of the move.
+func (m *move) ending(phase Phase) Step {
+	for i := range m.Pods {
+		if pod := &m.Pods[i]; m.ours(pod) && pod.DeletionTimestamp == nil && pod.Namespace == m.Namespace && storage.Uses(pod, m.Name) {
+			return Step{Action: Delete, Object: pod, Phase: phase, Why: "removing " + pod.Name + ", which mounts a claim that is being deleted"}
+		}
+	}
+	if users := m.users(scheduled); len(users) > 0 {
+		return wait(phase, "pods %s, which mount the claim that is being deleted, to be deleted", strings.Join(users, ", "))
+	}
+	return wait(phase, "PersistentVolumeClaim %s to be deleted", m.Name)
 }
 
 // hold marks the claim with the name as the one that waits for its data.
@@ -101,7 +117,7 @@ func (m *move) transfer(target *corev1.Node) Step {
 		return wait(Preparing, "a virtual node of cluster %s, which has the data", providerOf(m.source))
 	}
 	// The scheduler holds pods back, but a pod can name its node.
-	if users := m.users(func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }); len(users) > 0 {
+	if users := m.users(scheduled); len(users) > 0 {
 		return fail("pods %s in namespace %s mount the claim during the move: delete them, and run the command again", strings.Join(users, ", "), m.Namespace)
 	}
 	to := m.targetEnd(target, m.Claim)
@@ -234,6 +250,8 @@ func (m *move) finish() Step {
 	}
 	volume := m.volume(storage.VolumeName(claim.UID))
 	switch {
+	case claim.DeletionTimestamp != nil: // the copy ends with it, so the old data is needed again
+		return m.ending(Finishing)
 	case claim.Annotations[storage.AnnotationMove] != "":
 		next := claim.DeepCopy()
 		delete(next.Annotations, storage.AnnotationMove)
@@ -265,7 +283,7 @@ func (m *move) back() Step {
 	}
 	switch ref := m.source.Spec.ClaimRef; {
 	case claim != nil && claim.DeletionTimestamp != nil:
-		return wait(Returning, "PersistentVolumeClaim %s to be deleted", claim.Name)
+		return m.ending(Returning)
 	case claim != nil && claim.Spec.VolumeName == m.source.Name && claim.Status.Phase == corev1.ClaimBound:
 		step := m.note(nil, "the claim has its old volume")
 		if next, ok := step.Object.(*corev1.PersistentVolume); ok {

@@ -42,8 +42,15 @@ const (
 	credentialsPath = "/credentials"
 	// Port is the port of the store.
 	Port = 8000
-	// KeyHTPasswd is the key of the Secret with the file that the store checks passwords against. The other keys are environment variables of restic.
+	// KeyHTPasswd is the key of the Secret with the file that the store checks passwords against.
 	KeyHTPasswd = "htpasswd"
+)
+
+// Keys of the Secret that are environment variables of restic: the password that encrypts the repository, and the account in the store.
+const (
+	KeyPassword     = "RESTIC_PASSWORD"
+	KeyUser         = "RESTIC_REST_USERNAME"
+	KeyUserPassword = "RESTIC_REST_PASSWORD"
 )
 
 // The repository has the size of the old volume, and a share for its indexes. An index of even a small volume takes some space.
@@ -245,7 +252,12 @@ func (m *move) moverPod(role string, at end, target types.UID) *corev1.Pod {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: dataPath, ReadOnly: role == sender})
 	}
 	c.Env = []corev1.EnvVar{{Name: "RESTIC_REPOSITORY", Value: fmt.Sprintf("rest:http://%s:%d/", at.address, Port)}}
-	c.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: m.name()}}}}
+	// Each key by its name: further ones could be settings of restic that run commands, from a Secret that a user of the namespace wrote.
+	for _, key := range []string{KeyPassword, KeyUser, KeyUserPassword} {
+		c.Env = append(c.Env, corev1.EnvVar{Name: key, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: m.name()}, Key: key,
+		}}})
+	}
 	return out
 }
 

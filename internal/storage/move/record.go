@@ -21,6 +21,8 @@ type Record struct {
 	Claim types.UID `json:"claim"`
 	// Node is the target node.
 	Node string `json:"node"`
+	// Provider is the cluster ID of the provider of that node, empty for this cluster.
+	Provider string `json:"provider,omitempty"`
 	// KeepSource keeps the old data.
 	KeepSource bool `json:"keepSource,omitempty"`
 	// Policy is the reclaim policy of the volume before the move.
@@ -35,10 +37,18 @@ type Record struct {
 	Checksum string    `json:"checksum,omitempty"`
 }
 
-// newRecord returns the record of a move that begins.
-func newRecord(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume, r *Request) *Record {
+// TargetOf returns the cluster ID of the provider that the data of a volume is being moved to, empty if there is none. A claim there has the copy.
+func TargetOf(volume *corev1.PersistentVolume) string {
+	if record, err := recordOf(volume); err == nil && record != nil {
+		return record.Provider
+	}
+	return ""
+}
+
+// newRecord returns the record of a move to a node that begins.
+func newRecord(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume, node *corev1.Node, r *Request) *Record {
 	out := &Record{
-		Claim: claim.UID, Node: r.Node, KeepSource: r.KeepSource, Policy: volume.Spec.PersistentVolumeReclaimPolicy,
+		Claim: claim.UID, Node: r.Node, Provider: storage.ProviderOf(node), KeepSource: r.KeepSource, Policy: volume.Spec.PersistentVolumeReclaimPolicy,
 		Labels: claim.Labels, Owners: claim.OwnerReferences, Spec: *claim.Spec.DeepCopy(),
 	}
 	out.Spec.VolumeName = ""

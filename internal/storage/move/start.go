@@ -21,7 +21,7 @@ func (s *State) start() Step {
 	if step := s.obstacle(node); step.Err != nil {
 		return step
 	}
-	next, err := noted(volume, newRecord(claim, volume, &s.Request))
+	next, err := noted(volume, newRecord(claim, volume, node, &s.Request))
 	if err != nil {
 		return Step{Err: err}
 	}
@@ -57,8 +57,8 @@ func (s *State) obstacle(node *corev1.Node) Step {
 	users := s.users(anywhere)
 	switch {
 	case len(users) > 0:
-		return fail("PersistentVolumeClaim %s in namespace %s is mounted by pods %s: stop them first, for example with kubectl scale --replicas=0, and then run "+
-			"the command again", s.Name, s.Namespace, strings.Join(users, ", "))
+		return fail("PersistentVolumeClaim %s in namespace %s is mounted by pods %s: stop them first, for example with kubectl scale --replicas=0, delete those "+
+			"that have ended, and then run the command again", s.Name, s.Namespace, strings.Join(users, ", "))
 	case !ready(node):
 		return fail("--target-node %s: the node is not Ready: choose another one, or wait", s.Node)
 	case s.Obstacle != "":

@@ -41,10 +41,10 @@ func virtual(name, provider string) corev1.PersistentVolume {
 
 // TestRefusedMovesChangeNothing: each refusal names the object, the value and the cure, and writes nothing.
 func TestRefusedMovesChangeNothing(t *testing.T) {
-	mounting := func(phase corev1.PodPhase) func(*State) {
+	mounting := func(phase corev1.PodPhase, node string) func(*State) {
 		return func(s *State) {
 			s.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "db-0"}, Status: corev1.PodStatus{Phase: phase}}}
-			s.Pods[0].Spec.Volumes = []corev1.Volume{claimVolume("data", claimName)}
+			s.Pods[0].Spec.Volumes, s.Pods[0].Spec.NodeName = []corev1.Volume{claimVolume("data", claimName)}, node
 		}
 	}
 	for name, c := range map[string]struct {
@@ -60,8 +60,9 @@ func TestRefusedMovesChangeNothing(t *testing.T) {
 		}, []string{"ephemeral volume", "delete the pod"}},
 		"no node":       {func(s *State) { s.Node = "milano" }, []string{"--target-node milano: there is no such node", "n1, n2, milan, milan-2, naples"}},
 		"being deleted": {func(s *State) { s.Claim.DeletionTimestamp = &metav1.Time{} }, []string{"is being deleted"}},
-		"mounted":       {mounting(corev1.PodRunning), []string{"mounted by pods db-0", "kubectl scale --replicas=0"}},
-		"soon mounted":  {mounting(corev1.PodPending), []string{"mounted by pods db-0"}},
+		"mounted":       {mounting(corev1.PodRunning, "n1"), []string{"mounted by pods db-0", "kubectl scale --replicas=0"}},
+		"soon mounted":  {mounting(corev1.PodPending, ""), []string{"mounted by pods db-0"}},
+		"ended":         {mounting(corev1.PodSucceeded, "n1"), []string{"mounted by pods db-0", "delete those that have ended"}},
 		"not ready":     {func(s *State) { s.Nodes[2].Status.Conditions = nil }, []string{"--target-node milan: the node is not Ready"}},
 		"not offloaded": {func(s *State) { s.Obstacle = "no such namespace" }, []string{"--target-node milan: no such namespace"}},
 		"older data":    {func(s *State) { s.Volumes = append(s.Volumes, virtual("pvc-u0", "milan")) }, []string{"older data", "kubectl patch pv pvc-u0"}},
@@ -81,8 +82,8 @@ func TestRefusedMovesChangeNothing(t *testing.T) {
 			}
 		}
 	}
-	if step := Next(bound(mounting(corev1.PodSucceeded))); step.Err != nil || step.Action != Patch {
-		t.Errorf("a pod that has ended: %+v", step)
+	if step := Next(bound(mounting(corev1.PodFailed, ""))); step.Err != nil || step.Action != Patch {
+		t.Errorf("a pod that ended before it was scheduled: %+v", step)
 	}
 }
 
@@ -105,7 +106,7 @@ func TestNothingToMove(t *testing.T) {
 // TestPodsRunWhereTheirDataIs: only those for a virtual node tolerate its taint, because the volume of a real class may be usable on all nodes.
 func TestPodsRunWhereTheirDataIs(t *testing.T) {
 	s := bound()
-	m := &move{State: &s, source: &s.Volumes[0], record: newRecord(s.Claim, &s.Volumes[0], &s.Request)}
+	m := &move{State: &s, source: &s.Volumes[0], record: newRecord(s.Claim, &s.Volumes[0], s.node(s.Node), &s.Request)}
 	far, near := m.moverPod(receiver, m.remoteEnd("milan"), "u2"), m.moverPod(sender, m.localEnd("u1"), "u3")
 	if far.Spec.NodeName != "milan" || len(far.Spec.Tolerations) != 1 || near.Spec.NodeName != "" || len(near.Spec.Tolerations) != 0 {
 		t.Errorf("in milan %+v, here %+v", far.Spec, near.Spec)
@@ -124,7 +125,7 @@ func TestBlockVolumesAreCopiedAsDevices(t *testing.T) {
 	s := bound()
 	mode := corev1.PersistentVolumeBlock
 	s.Claim.Spec.VolumeMode = &mode
-	m := &move{State: &s, source: &s.Volumes[0], record: newRecord(s.Claim, &s.Volumes[0], &s.Request)}
+	m := &move{State: &s, source: &s.Volumes[0], record: newRecord(s.Claim, &s.Volumes[0], s.node(s.Node), &s.Request)}
 	c := m.moverPod(receiver, m.remoteEnd("milan"), "u2").Spec.Containers[0]
 	if len(c.VolumeMounts) != 1 || len(c.VolumeDevices) != 1 || c.Command[2] != devicePath || c.Env[0].Value != "rest:http://liqo-move-u1:8000/" {
 		t.Errorf("%+v", c)
@@ -132,5 +133,47 @@ func TestBlockVolumesAreCopiedAsDevices(t *testing.T) {
 	pod := m.moverPod(sender, m.localEnd("u1"), "u3")
 	if pod.Namespace != storageNS || pod.Spec.Containers[0].Env[0].Value != "rest:http://liqo-move-u1.shop.svc:8000/" {
 		t.Errorf("%+v", pod)
+	}
+}
+
+// TestPodsTakeOnlyTheirKeys: a user of the namespace may write the Secret, and restic runs what some variables say, with the data of the storage namespace.
+func TestPodsTakeOnlyTheirKeys(t *testing.T) {
+	s := bound()
+	m := &move{State: &s, source: &s.Volumes[0], record: newRecord(s.Claim, &s.Volumes[0], s.node(s.Node), &s.Request)}
+	c := m.moverPod(sender, m.localEnd("u1"), "u3").Spec.Containers[0]
+	var names []string
+	for _, variable := range c.Env {
+		names = append(names, variable.Name)
+	}
+	if got := strings.Join(names, " "); got != "RESTIC_REPOSITORY RESTIC_PASSWORD RESTIC_REST_USERNAME RESTIC_REST_PASSWORD" || len(c.EnvFrom) > 0 {
+		t.Errorf("%s, %+v", got, c.EnvFrom)
+	}
+}
+
+// TestAClaimThatIsDeletedKeepsTheOldData: the copy of a claim that is being deleted ends with it, so the old data stays. Pods of the move don't hold the claim.
+func TestAClaimThatIsDeletedKeepsTheOldData(t *testing.T) {
+	s := bound()
+	record := newRecord(s.Claim, &s.Volumes[0], s.node(s.Node), &s.Request)
+	record.Copy = "u2"
+	source, err := noted(&s.Volumes[0], record)
+	if err != nil || TargetOf(source) != "milan" || TargetOf(&s.Volumes[0]) != "" {
+		t.Fatalf("to %q, %v", TargetOf(source), err)
+	}
+	s.Volumes = []corev1.PersistentVolume{*source, virtual("pvc-u2", "milan")}
+	s.Claim.UID, s.Claim.Spec.VolumeName, s.Claim.DeletionTimestamp = "u2", "pvc-u2", &metav1.Time{}
+	if step := Next(s); step.Action != Nothing || step.Err != nil || !strings.Contains(step.Why, "PersistentVolumeClaim data to be deleted") {
+		t.Errorf("%+v", step)
+	}
+	record.Copy = ""
+	if source, err = noted(source, record); err != nil {
+		t.Fatal(err)
+	}
+	m := &move{State: &s, source: source, record: record}
+	pod := m.moverPod(receiver, m.remoteEnd("milan"), "u2")
+	pod.Status.Phase = corev1.PodSucceeded
+	s.Volumes, s.Pods = []corev1.PersistentVolume{*source}, []corev1.Pod{*pod}
+	s.Claim.Spec.VolumeName = ""
+	if step := Next(s); step.Action != Delete || step.Object.GetName() != pod.Name {
+		t.Errorf("%+v", step)
 	}
 }

@@ -166,13 +166,13 @@ func (s *State) underway() *corev1.PersistentVolume {
 	return nil
 }
 
-// users returns the selected pods that mount the claim and have not ended.
+// users returns the selected pods that mount the claim. A pod that has ended, and was scheduled, is one of them: Kubernetes deletes no claim before it.
 func (s *State) users(selected func(*corev1.Pod) bool) []string {
 	var out []string
 	for i := range s.Pods {
 		pod := &s.Pods[i]
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if pod.Namespace == s.Namespace && pod.Labels[LabelMove] == "" && !ended && storage.Uses(pod, s.Name) && selected(pod) {
+		if pod.Namespace == s.Namespace && pod.Labels[LabelMove] == "" && (!ended || scheduled(pod)) && storage.Uses(pod, s.Name) && selected(pod) {
 			out = append(out, pod.Name)
 		}
 	}
@@ -181,3 +181,6 @@ func (s *State) users(selected func(*corev1.Pod) bool) []string {
 
 // anywhere selects all pods: one that is not scheduled yet may run at any moment.
 func anywhere(*corev1.Pod) bool { return true }
+
+// scheduled selects pods that have a node.
+func scheduled(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }

@@ -120,12 +120,16 @@ func (p *Program) receiveDevice(ctx context.Context, path string) (*move.Result,
 	return sumDevice(ctx, path, written.progress.done, p.Out)
 }
 
-// initialize creates the repository if there is none.
+// noRepository is the exit code of restic if the store answers, but has no repository.
+const noRepository = 10
+
+// initialize creates the repository if there is none. Other errors, such as a wrong password, stay as they are.
 func (p *Program) initialize(ctx context.Context) error {
-	if err := p.restic(ctx, nil, io.Discard, "cat", "config"); err == nil || ctx.Err() != nil {
-		return ctx.Err()
+	err := p.restic(ctx, nil, io.Discard, "cat", "config")
+	if ended := (*exec.ExitError)(nil); errors.As(err, &ended) && ended.ExitCode() == noRepository {
+		return p.restic(ctx, nil, io.Discard, "init")
 	}
-	return p.restic(ctx, nil, io.Discard, "init")
+	return err
 }
 
 // restic runs restic. An error has its last messages.
