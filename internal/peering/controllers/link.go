@@ -117,7 +117,7 @@ func (k *link) run(ctx context.Context) {
 			}
 		case <-changed:
 			state := k.health.State()
-			k.all.log.Info("a remote API server changed", "cluster", k.clusterID, "up", state.Up, "error", errorText(state.Err))
+			k.logReachable(state)
 			stop()
 			k.forget(ctx)
 			k.answered(state.Up)
@@ -129,6 +129,15 @@ func (k *link) run(ctx context.Context) {
 			k.all.resync.announce(types.NamespacedName{Name: k.namespace})
 		}
 		k.all.peers.announce(types.NamespacedName{Name: k.clusterID})
+	}
+}
+
+// logReachable logs a change of whether the provider's API server responds.
+func (k *link) logReachable(state remote.State) {
+	if state.Up {
+		k.all.log.Info("The API server of the provider responds", "clusterID", k.clusterID)
+	} else {
+		k.all.log.Info("The API server of the provider does not respond", "clusterID", k.clusterID, "error", errorText(state.Err))
 	}
 }
 
@@ -202,7 +211,7 @@ func (k *link) watch(ctx context.Context, kind peering.Kind) {
 		DefaultTransform:     cache.TransformStripManagedFields(),
 	})
 	if err != nil {
-		k.all.log.Error(err, "copies can't be watched", "cluster", k.clusterID)
+		k.all.log.Error(err, "Failed to watch the copies in the provider", "clusterID", k.clusterID, "kind", kind.Name)
 		return
 	}
 	told := k.all.objects[kind.Name]
@@ -221,7 +230,7 @@ func (k *link) watch(ctx context.Context, kind peering.Kind) {
 		})
 	}
 	if err != nil {
-		k.all.log.Error(err, "copies can't be watched", "cluster", k.clusterID, "kind", kind.Name)
+		k.all.log.Error(err, "Failed to watch the copies in the provider", "clusterID", k.clusterID, "kind", kind.Name)
 		return
 	}
 	k.all.done.Go(func() {
@@ -230,7 +239,7 @@ func (k *link) watch(ctx context.Context, kind peering.Kind) {
 		}
 	})
 	if err := copies.Start(ctx); err != nil && ctx.Err() == nil {
-		k.all.log.Error(err, "watching copies ended", "cluster", k.clusterID)
+		k.all.log.Error(err, "Stopped watching the copies in the provider", "clusterID", k.clusterID, "kind", kind.Name)
 	}
 }
 

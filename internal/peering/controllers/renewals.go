@@ -165,7 +165,7 @@ func (r *remoteRenewals) sync(ctx context.Context, renew *authv1beta1.Renew) err
 	}
 	subject, err := peering.CheckRenew(renew, tenant, slice)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Info("a renewal is refused", "consumer", tenant.Spec.ClusterID, "why", err.Error())
+		ctrl.LoggerFrom(ctx).Info("Refused to renew a certificate", "clusterID", tenant.Spec.ClusterID, "reason", err.Error())
 		renew.Status.AuthParams = nil
 		return nil
 	}

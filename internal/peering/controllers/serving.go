@@ -126,10 +126,10 @@ func (r *servingCertificates) reconcile(ctx context.Context, req reconcile.Reque
 	err := r.check(ctx, csr)
 	switch {
 	case kube.IsWait(err), errors.Is(err, peering.ErrNotPodIP):
-		log.V(1).Info("a serving certificate waits", "why", err.Error()) // the event of the missing pod or VirtualNode requeues the request
+		log.V(1).Info("Waiting to approve a serving certificate", "reason", err.Error()) // the event of the missing pod or VirtualNode requeues the request
 		return reconcile.Result{}, nil
 	case kube.IsInvalid(err):
-		log.Info("a serving certificate is not approved", "requester", csr.Spec.Username, "why", err.Error())
+		log.Info("Did not approve a serving certificate", "requester", csr.Spec.Username, "reason", err.Error())
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, err

@@ -68,11 +68,13 @@ func (d *Door) answer(w http.ResponseWriter, r *http.Request, out any, err error
 	case errors.As(err, &told):
 		status, out = told.status, &answer{Error: told.Error()}
 		d.complaints.Do(func() {
-			d.Log.Info("a request is refused", "from", sourceOf(r.RemoteAddr), "path", r.URL.Path, "why", told.Error())
+			d.Log.Info("Rejected an enrollment request", "source", sourceOf(r.RemoteAddr), "path", r.URL.Path, "reason", told.Error())
 		})
 	case err != nil:
 		status, out = http.StatusInternalServerError, &answer{Error: "the provider can't answer at present: its controller manager's log tells why"}
-		d.complaints.Do(func() { d.Log.Error(err, "a request failed", "from", sourceOf(r.RemoteAddr), "path", r.URL.Path) })
+		d.complaints.Do(func() {
+			d.Log.Error(err, "Failed to handle an enrollment request", "source", sourceOf(r.RemoteAddr), "path", r.URL.Path)
+		})
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

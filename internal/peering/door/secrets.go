@@ -221,7 +221,7 @@ func (c *certificate) get(ctx context.Context) (*tls.Certificate, error) {
 	}
 	c.read = now
 	if err != nil {
-		c.Log.Error(err, "the certificate of the authentication service can't be read: the one before stays")
+		c.Log.Error(err, "Failed to read the certificate of the authentication service: the previous certificate stays in use")
 		return c.pair, nil
 	}
 	c.pair = &pair
