@@ -62,7 +62,7 @@ func RunTunnel(ctx context.Context, opts TunnelOptions) error {
 	if err != nil {
 		return err
 	}
-	opts.Log.Info("Tunnel is there", "link", dataplane.TunnelLink, "implementation", used, "wanted", opts.Implementation)
+	opts.Log.Info("Opened the tunnel link", "link", dataplane.TunnelLink, "implementation", used, "wanted", opts.Implementation)
 	if err := replaceFile(Directory, implementationFile, []byte(used)); err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, erro
 		debug.SetMemoryLimit(memoryLimit)
 	}
 	if err := batch(); err != nil { // the tunnel works without it
-		log.Warn("The tunnel is slower than it could be", "error", err)
+		log.Warn("Failed to set scheduling policy SCHED_BATCH: the tunnel has a lower throughput", "error", err)
 	}
 	// Open the socket first, so that it exists when the agent is notified of the link.
 	socket, err := ipc.UAPIOpen(dataplane.TunnelLink)
@@ -176,7 +176,7 @@ func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, erro
 		Errorf: func(format string, args ...any) {
 			// A server waits for its client to connect, and WireGuard logs that every five seconds: this is expected.
 			if text := fmt.Sprintf(format, args...); !strings.HasSuffix(text, "no known endpoint for peer") {
-				log.Error("WireGuard: " + text)
+				log.Error("WireGuard reported an error", "error", text)
 			}
 		},
 	})

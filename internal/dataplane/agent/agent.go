@@ -201,7 +201,7 @@ func (a *Agent) Pass(ctx context.Context) error {
 		}
 	}
 	if a.told != "" {
-		a.opts.Log.Info("Recovered", "from", a.told)
+		a.opts.Log.Info("Recovered from the last failure", "failure", a.told)
 		a.told = ""
 	}
 	a.settled = &want[len(want)-1]
@@ -259,5 +259,5 @@ func (a *Agent) tell(err error) {
 		return
 	}
 	a.told = err.Error()
-	a.opts.Log.Error("Failed", "error", err)
+	a.opts.Log.Error("Failed to apply the network configuration", "error", err)
 }

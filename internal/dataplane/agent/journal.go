@@ -39,7 +39,7 @@ func (j *journal) tell(changes []dataplane.Change, now time.Time) {
 		news = append(news, "...")
 	}
 	if count > 0 {
-		j.log.Info("Changed", "count", count, "changes", news)
+		j.log.Info("Changed the network configuration", "count", count, "changes", news)
 	}
 }
 

@@ -53,14 +53,14 @@ func (a *Agent) step(ctx context.Context, now time.Time) time.Time {
 	}
 	if !a.leaving.IsZero() {
 		if err := gateway.Announce(a.opts.Directory, a.opts.AskPort, gateway.Standing{State: network.Standby, Since: a.leaving}, now); err != nil {
-			a.opts.Log.Error("Telling others of this replica", "error", err)
+			a.opts.Log.Error("Failed to publish the state of this replica", "error", err)
 		}
 		return now.Add(a.opts.Timing.Ask)
 	}
 	if !a.session.Begun() {
 		told, _, err := gateway.Announced(a.opts.Directory)
 		if err != nil {
-			a.opts.Log.Error("Beginning as if there had been no agent before", "error", err)
+			a.opts.Log.Error("Failed to read the last published state of this replica: starting without it", "error", err)
 		}
 		if a.session.Adopt(in, told) {
 			return now.Add(a.opts.PingInterval / 4)
@@ -69,14 +69,14 @@ func (a *Agent) step(ctx context.Context, now time.Time) time.Time {
 	before, pause := a.session.Replica(), a.session.Pause(now)
 	again, changed := a.session.Step(in)
 	if after := a.session.Replica(); after.State != before.State {
-		a.opts.Log.Info("Replica changed", "from", before.State, "to", after.State, "session", after.Session,
+		a.opts.Log.Info("Changed the state of this replica", "from", before.State, "to", after.State, "session", after.Session,
 			"silence", in.Pulse.Silence(now).String(), "pause", pause.String())
 		if after.State == network.Active {
 			a.takeovers++
 		}
 	}
 	if err := a.announce(now); err != nil {
-		a.opts.Log.Error("Telling others of this replica", "error", err)
+		a.opts.Log.Error("Failed to publish the state of this replica", "error", err)
 	}
 	if changed {
 		a.applier.Facts()
@@ -159,7 +159,7 @@ func (a *Agent) leave(ctx context.Context) {
 	if !working {
 		return
 	}
-	a.opts.Log.Info("Leaving the tunnel to another replica")
+	a.opts.Log.Info("Handing the tunnel over to another replica")
 	for time.Since(since) < leaveTimeout {
 		a.step(ctx, time.Now())
 		if a.followed(ctx, since) {
@@ -185,7 +185,7 @@ func (a *Agent) takeLeave(ctx context.Context) {
 	a.session.Close()
 	a.mu.Unlock()
 	if err := a.pinger.Leave(); err != nil {
-		a.opts.Log.Error("Shutdown notice not sent", "error", err)
+		a.opts.Log.Error("Failed to send the shutdown notice to the peer", "error", err)
 	}
 	a.applier.Facts() // removes the peer from WireGuard
 	select {

@@ -42,7 +42,7 @@ func (r *Connections) Report(ctx context.Context, seen gateway.Seen, active bool
 		text = err.Error()
 	}
 	if text != r.told && text != "" {
-		r.Log.Error("Telling the API server of the tunnel", "error", text)
+		r.Log.Error("Failed to report the state of the tunnel to the API server", "error", text)
 	}
 	r.told = text
 }

@@ -21,9 +21,9 @@ func (l *ProblemLog) Tell(problems []network.Problem) {
 		switch {
 		case l.told[text]:
 		case p.Waiting:
-			l.Log.Info("Waiting", "cluster", p.ClusterID, "for", text)
+			l.Log.Info("Waiting for an object", "clusterID", p.ClusterID, "reason", text)
 		default:
-			l.Log.Warn("An object has no effect", "cluster", p.ClusterID, "problem", text)
+			l.Log.Warn("Ignoring an invalid object", "clusterID", p.ClusterID, "reason", text)
 		}
 	}
 	l.told = now
