@@ -95,7 +95,7 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 		if err := kube.Delete(ctx, r.Client, ns); err != nil {
 			return nil, err
 		}
-		ctrl.LoggerFrom(ctx).Info("Deleting a namespace that is no longer asked for", "namespace", name, "consumer", consumer)
+		ctrl.LoggerFrom(ctx).Info("Deleted a remote namespace that is no longer requested", "remoteNamespace", name, "clusterID", consumer)
 	}
 	var failed error
 	for _, twin := range plan.Present { // a failure must not block the other namespaces
@@ -129,7 +129,7 @@ func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.Namesp
 		case err != nil:
 			return false, fmt.Errorf("creating namespace %s: %w", twin.Remote, err)
 		}
-		ctrl.LoggerFrom(ctx).Info("Made a namespace", "namespace", twin.Remote, "consumer", consumer, "originalName", twin.Local)
+		ctrl.LoggerFrom(ctx).Info("Created a remote namespace", "remoteNamespace", twin.Remote, "clusterID", consumer, "originalName", twin.Local)
 	} else if !sameMarks(before, ns) {
 		if err := r.Patch(ctx, ns, client.MergeFrom(before)); err != nil {
 			return false, fmt.Errorf("marking namespace %s: %w", twin.Remote, err)

@@ -112,7 +112,7 @@ func (r *virtualNodes) cordon(ctx context.Context, host *corev1.Node) error {
 	if err := r.Patch(ctx, host, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("cordoning node %s: %w", host.Name, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Draining the virtual node", "node", host.Name)
+	ctrl.LoggerFrom(ctx).Info("Cordoned the virtual node to drain it", "node", host.Name)
 	return nil
 }
 

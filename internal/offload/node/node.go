@@ -152,7 +152,7 @@ func (n *Node) Run(ctx context.Context) error {
 				return nil
 			case err.Error() != told: // do not log the same error repeatedly
 				told = err.Error()
-				n.opts.Log.Error("Updating the node", "node", n.opts.Name, "error", err)
+				n.opts.Log.Error("Failed to update the node", "node", n.opts.Name, "error", err)
 			}
 			if !errors.Is(err, errForeign) { // a watch event reports the deletion of the foreign node
 				retry = n.opts.Clock.After(time.Second)
@@ -276,7 +276,7 @@ func (n *Node) update(ctx context.Context, have, want *corev1.Node) error {
 			return conflict(fmt.Errorf("patching node %s: %w", want.Name, err))
 		}
 		n.nodes.Wrote(patched)
-		n.opts.Log.Info("Updated labels, annotations or taints", "node", want.Name)
+		n.opts.Log.Info("Updated the metadata or taints of the node", "node", want.Name)
 	}
 	if equality.Semantic.DeepEqual(have.Status, want.Status) {
 		return nil
@@ -286,7 +286,7 @@ func (n *Node) update(ctx context.Context, have, want *corev1.Node) error {
 		return conflict(fmt.Errorf("patching the status of node %s: %w", want.Name, err))
 	}
 	n.nodes.Wrote(patched)
-	n.opts.Log.Info("Updated the node's status", "node", want.Name, "ready", want.Status.Conditions[0].Status, "message", want.Status.Conditions[0].Message)
+	n.opts.Log.Info("Updated the status of the node", "node", want.Name, "ready", want.Status.Conditions[0].Status, "message", want.Status.Conditions[0].Message)
 	return nil
 }
 

@@ -73,7 +73,7 @@ func NewServer(identity *remote.Identity, pods Pods, node, kind string, log *slo
 			if errors.Is(err, context.Canceled) {
 				return
 			}
-			log.Error("Passing a request to the provider", "path", r.URL.Path, "error", err)
+			log.Error("Failed to forward a request to the provider", "path", r.URL.Path, "error", err)
 			http.Error(w, "passing the request to the remote cluster: "+err.Error(), http.StatusBadGateway)
 		},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
@@ -195,7 +195,7 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(list); err != nil {
-		s.log.Debug("Answering with the pods", "error", err)
+		s.log.Debug("Failed to respond with the pods", "error", err)
 	}
 }
 
@@ -211,7 +211,7 @@ func (s *Server) configuration(w http.ResponseWriter, _ *http.Request) {
 		"enableDebuggingHandlers": true,
 	}})
 	if err != nil {
-		s.log.Debug("Answering with the configuration", "error", err)
+		s.log.Debug("Failed to respond with the configuration", "error", err)
 	}
 }
 

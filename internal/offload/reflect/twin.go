@@ -145,7 +145,7 @@ func (e *Engine) watchTwin(ctx context.Context, local string, at offload.Mapping
 	start := func(c client.WithWatch, where string, s *store) {
 		go func() {
 			if err := watchInto(ctx, c, where, s); err != nil {
-				e.opts.Log.Error("Watching a namespace", "namespace", where, "error", err)
+				e.opts.Log.Error("Failed to watch a namespace", "namespace", where, "error", err)
 			}
 		}()
 	}
