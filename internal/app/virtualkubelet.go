@@ -187,10 +187,10 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		run(func(ctx context.Context) error { return server.Serve(ctx, opts.listen, gate, certificate) })
 	}
 	registry.MustRegister(metrics.Computed(measuredNode.measure))
-	log.Info("Started", "virtualNode", opts.virtualNode, "provider", opts.foreignClusterID, "server", remoteConfig.Host)
+	log.Info("Started the virtual kubelet", "node", opts.nodeName, "clusterID", opts.foreignClusterID, "server", remoteConfig.Host)
 	err = group.Wait()
 	if errors.Is(err, errNewIdentity) {
-		log.Info("Restarting: the address of the provider changed")
+		log.Info("The address of the provider changed: restarting the virtual kubelet")
 		return nil
 	}
 	return err
@@ -235,11 +235,11 @@ func followIdentity(ctx context.Context, path string, used []byte, credentials *
 			replaced, err := credentials.Replace(now)
 			switch {
 			case err != nil: // the current credentials stay in use until the file changes again
-				log.Error("Reading the renewed identity", "error", err)
+				log.Error("Failed to read the renewed identity: the previous identity stays in use", "error", err)
 			case !replaced:
 				return errNewIdentity
 			default:
-				log.Info("Identity renewed")
+				log.Info("Started to use the renewed identity")
 			}
 		}
 	}

@@ -117,7 +117,7 @@ func (e *events) record(ctx context.Context, obj client.Object, kind, reason, me
 	c, log := e.client, e.log
 	gvk, err := apiutil.GVKForObject(obj, c.Scheme())
 	if err != nil {
-		log.Error("Recording an event", "error", err)
+		log.Error("Failed to create an Event", "namespace", obj.GetNamespace(), "name", obj.GetName(), "error", err)
 		return
 	}
 	now := metav1.Now()
@@ -131,6 +131,6 @@ func (e *events) record(ctx context.Context, obj client.Object, kind, reason, me
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
 	if err := c.Create(ctx, event); err != nil {
-		log.Error("Recording an event", "namespace", obj.GetNamespace(), "name", obj.GetName(), "error", err)
+		log.Error("Failed to create an Event", "kind", gvk.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "error", err)
 	}
 }
