@@ -27,6 +27,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // newClient returns a client without a cache. It lists the few kinds that a virtual kubelet uses, because the discovery of all
@@ -91,7 +92,7 @@ func (e *events) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case obj := <-e.announcements:
-			e.record(ctx, obj, corev1.EventTypeNormal, "SuccessfulReflection", fmt.Sprintf("Successfully reflected object to cluster %q", e.cluster))
+			e.record(ctx, obj, corev1.EventTypeNormal, reasons.SuccessfulReflection, fmt.Sprintf("reflected the object to cluster %s", e.cluster))
 		}
 		select {
 		case <-ctx.Done():
@@ -102,7 +103,7 @@ func (e *events) run(ctx context.Context) error {
 }
 
 func (e *events) warn(ctx context.Context, obj client.Object, message string) {
-	e.record(ctx, obj, corev1.EventTypeWarning, "FailedReflection", message)
+	e.record(ctx, obj, corev1.EventTypeWarning, reasons.FailedReflection, message)
 }
 
 // announce never blocks: it drops the announcement if too many are waiting.

@@ -17,6 +17,7 @@ import (
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/reasons"
 )
 
 var external = types.NamespacedName{Namespace: "liqo", Name: "external-cidr"}
@@ -225,7 +226,7 @@ func checkIPLaws(t *testing.T, objects IPObjects, plan map[types.NamespacedName]
 			t.Fatalf("%s had %s and has %s now", object.Name, object.Status.IP, p.Addr)
 		}
 		if !p.Addr.IsValid() {
-			if p.Problem.Reason != ReasonExhausted {
+			if p.Problem.Reason != reasons.Exhausted {
 				t.Fatalf("%s: %+v", object.Name, p)
 			}
 			continue

@@ -16,6 +16,7 @@ import (
 
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/reasons"
 )
 
 var birth = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -329,10 +330,10 @@ func checkNetworkLaws(t *testing.T, objects NetworkObjects, plan map[types.Names
 		if object.Status.CIDR != "" && p.CIDR.String() != object.Status.CIDR {
 			t.Fatalf("%s had %s and has %s now", object.Name, object.Status.CIDR, p.CIDR)
 		}
-		if (p.Problem == Problem{}) != p.CIDR.IsValid() && object.Status.CIDR == "" && p.Problem.Reason != ReasonConflict {
+		if (p.Problem == Problem{}) != p.CIDR.IsValid() && object.Status.CIDR == "" && p.Problem.Reason != reasons.Conflict {
 			t.Fatalf("%s has %s and problem %+v", object.Name, p.CIDR, p.Problem)
 		}
-		if !p.CIDR.IsValid() || p.Problem.Reason == ReasonConflict {
+		if !p.CIDR.IsValid() || p.Problem.Reason == reasons.Conflict {
 			continue
 		}
 		if wanted := netip.MustParsePrefix(object.Spec.CIDR); wanted.Bits() != p.CIDR.Bits() || p.CIDR != p.CIDR.Masked() {

@@ -205,7 +205,7 @@ func twinCondition(name, cluster string, twin offloadingv1beta1.RemoteNamespaceS
 	switch {
 	case !held, twin.RemoteNamespace != name:
 		return condition(offloadingv1beta1.RemoteNamespaceReady, false, offloadingv1beta1.ReasonCreating,
-			fmt.Sprintf("Waiting for cluster %s to make namespace %s", cluster, name))
+			fmt.Sprintf("Waiting for cluster %s to create namespace %s", cluster, name))
 	case twin.Phase == offloadingv1beta1.MappingAccepted:
 		return condition(offloadingv1beta1.RemoteNamespaceReady, true, offloadingv1beta1.ReasonNamespaceCreated,
 			"Namespace correctly offloaded to the remote cluster")
@@ -214,13 +214,13 @@ func twinCondition(name, cluster string, twin offloadingv1beta1.RemoteNamespaceS
 			fmt.Sprintf("An earlier namespace %s is still being deleted in cluster %s", name, cluster))
 	default:
 		return condition(offloadingv1beta1.RemoteNamespaceReady, false, offloadingv1beta1.ReasonCreationLoopBackOff,
-			fmt.Sprintf("Cluster %s can't make namespace %s: %s; it is made as soon as it can", cluster, name, whyNoTwin))
+			fmt.Sprintf("Cluster %s cannot create namespace %s and retries. Possible causes: %s", cluster, name, whyNoTwin))
 	}
 }
 
 // whyNoTwin lists the possible causes of MappingCreationLoopBackOff. The phase does not tell which of them applies.
-const whyNoTwin = "a namespace of that name exists there and is not this one's, its administrator refuses the name (values offloading.namespacePolicy.refused and chosen), " +
-	"or there are as many as it allows"
+const whyNoTwin = "a namespace of that name exists there and belongs to something else, its administrator refuses the name " +
+	"(values offloading.namespacePolicy.refused and chosen), or it allows no more namespaces"
 
 func condition(t offloadingv1beta1.RemoteNamespaceConditionType, ok bool, reason, message string) offloadingv1beta1.RemoteNamespaceCondition {
 	s := corev1.ConditionFalse

@@ -120,8 +120,8 @@ func TestForeignClusters(t *testing.T) {
 				at(-time.Hour).UTC().Format(time.RFC3339) + " and was not renewed in time: liqoctl authenticate gets another one)\n"},
 		"a certificate that nobody renews": {Facts{Identity: late},
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Established |\n" +
-				"AuthIdentityControlPlaneStatus=Ready (IdentityReady: 1 of 1 ready: its certificate ends at " + at(0).UTC().Format(time.RFC3339) +
-				", and the other cluster does not renew it: its controller manager tells why, of Renew controlplane-milan)\n"},
+				"AuthIdentityControlPlaneStatus=Ready (IdentityReady: 1 of 1 ready: its certificate expires at " + at(0).UTC().Format(time.RFC3339) +
+				", and the other cluster has not renewed it: see Renew controlplane-milan in the log of its controller manager)\n"},
 		"a provider that took our rights back": {Facts{Identity: ready, APIServer: &Probe{Up: true, Refused: "forbidden"}},
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Pending |\n" +
 				"APIServerStatus=Established (APIServerReady: the remote API server is ready)\n" +

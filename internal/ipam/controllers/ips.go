@@ -18,6 +18,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/ipam"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;patch;delete
@@ -104,7 +105,7 @@ func remade(ip *ipamv1alpha1.IP) bool {
 
 // give writes the plan to an IP.
 func (r *ips) give(ctx context.Context, ip *ipamv1alpha1.IP, plan ipam.IPPlan, made made) error {
-	if plan.Problem.Reason == ipam.ReasonConflict && remade(ip) {
+	if plan.Problem.Reason == reasons.Conflict && remade(ip) {
 		// The address cannot be changed and is useless, for example after a reinstallation with another external CIDR.
 		return kube.Delete(ctx, r.client, ip)
 	}
@@ -116,7 +117,7 @@ func (r *ips) give(ctx context.Context, ip *ipamv1alpha1.IP, plan ipam.IPPlan, m
 		ip.Status.CIDR = plan.CIDR.String()
 	}
 	problem, failed := plan.Problem, error(nil)
-	if problem.Reason != ipam.ReasonInvalid {
+	if problem.Reason != reasons.Invalid {
 		refused, err := r.services.ensure(ctx, ip, made)
 		if failed = err; problem == (ipam.Problem{}) {
 			problem = refused
@@ -178,7 +179,7 @@ func patchStatus(ctx context.Context, c client.Client, obj, before client.Object
 
 // tell emits an event for a problem, unless the object already had the same problem or only waits.
 func tell(to events.EventRecorder, about client.Object, before *metav1.Condition, p ipam.Problem, action string) {
-	if p == (ipam.Problem{}) || p.Reason == ipam.ReasonWaiting || before != nil && before.Reason == p.Reason && before.Message == p.Message {
+	if p == (ipam.Problem{}) || p.Reason == reasons.WaitingForNetwork || before != nil && before.Reason == p.Reason && before.Message == p.Message {
 		return
 	}
 	to.Eventf(about, nil, corev1.EventTypeWarning, p.Reason, action, "%s", p.Message)

@@ -24,6 +24,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // FinalizerNamespaceMap holds a NamespaceMap replicated from a consumer until the namespaces created for it are gone.
@@ -60,7 +61,7 @@ func setupNamespaceMap(mgr ctrl.Manager, opts Options) error {
 func (r *namespaceMaps) sync(ctx context.Context, m *offloadingv1beta1.NamespaceMap) error {
 	consumer := m.Labels[api.LabelOriginID]
 	if consumer == "" {
-		return kube.Invalid("NoOrigin", "NamespaceMap %s/%s has no label %s: it must come from a consumer", m.Namespace, m.Name, api.LabelOriginID)
+		return kube.Invalid(reasons.MissingOriginLabel, "NamespaceMap %s/%s has no label %s: it must come from a consumer", m.Namespace, m.Name, api.LabelOriginID)
 	}
 	_, err := r.enforce(ctx, m, consumer)
 	return err
@@ -72,7 +73,7 @@ func (r *namespaceMaps) finalize(ctx context.Context, m *offloadingv1beta1.Names
 		return err
 	}
 	if len(left) > 0 {
-		return kube.Wait(offloadingv1beta1.ReasonTerminating, "waiting for namespaces %v to be gone", left)
+		return kube.Wait(offloadingv1beta1.ReasonTerminating, "waiting for the deletion of namespaces %v", left)
 	}
 	return nil
 }

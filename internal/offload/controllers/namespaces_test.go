@@ -17,6 +17,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/reasons"
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
@@ -80,7 +81,7 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 			return err
 		}
 		for _, e := range events.Items {
-			if e.Reason == reasonLeft && strings.HasSuffix(e.Message, ": early") {
+			if e.Reason == reasons.PodsNotRescheduled && strings.HasSuffix(e.Message, ": early") {
 				return nil
 			}
 		}

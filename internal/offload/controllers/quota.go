@@ -24,6 +24,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas,verbs=get;list;watch
@@ -31,9 +32,6 @@ import (
 
 // openLimit is the time after which a created or resized Pod is re-read if no cache event confirmed it.
 const openLimit = 10 * time.Second
-
-// reasonQuota is the reason why a ShadowPod has no Pod while its creator has no Quota or no room in it.
-const reasonQuota = "QuotaExceeded"
 
 // errNoQuota reports that a user has no Quota.
 var errNoQuota = errors.New("no Quota is for its creator: it is made when the resources of a ResourceSlice are accepted")
@@ -185,7 +183,7 @@ func (q *quotas) room(ctx context.Context, sp *offloadingv1beta1.ShadowPod) erro
 		return err
 	}
 	if q.writing(key) || !q.synced() {
-		return kube.WaitFor(staleDelay, "Stale", "the cache has not heard of pod %s yet", key)
+		return kube.WaitFor(staleDelay, reasons.WaitingForCache, "waiting for the cache to have pod %s", key)
 	}
 	overhead, err := overheadOf(ctx, q.Client, &sp.Spec.Pod)
 	if err != nil {
@@ -257,10 +255,10 @@ func (q *quotas) take(ctx context.Context, sp *offloadingv1beta1.ShadowPod, more
 		return nil
 	}
 	if _, told := q.held[key]; !told {
-		q.events.Eventf(sp, nil, corev1.EventTypeWarning, reasonQuota, "Create", "the pod waits: %v", refused)
+		q.events.Eventf(sp, nil, corev1.EventTypeWarning, reasons.QuotaExceeded, "Create", "the pod waits: %v", refused)
 	}
 	q.held[key] = creator
-	return kube.Wait(reasonQuota, "pod %s waits: %v", key, refused)
+	return kube.Wait(reasons.QuotaExceeded, "pod %s waits: %v", key, refused)
 }
 
 // refusal returns why a pod has no room, nil if it has. The caller holds the lock while refusal reads the Quotas: if a Quota changes later, changed

@@ -13,6 +13,7 @@ import (
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/reasons"
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
@@ -43,7 +44,7 @@ func TestQuotasOnAPIServer(t *testing.T) {
 				return err
 			}
 			for _, e := range events.Items {
-				if e.Reason == reasonQuota && e.Regarding.Kind == "ShadowPod" {
+				if e.Reason == reasons.QuotaExceeded && e.Regarding.Kind == "ShadowPod" {
 					return nil
 				}
 			}

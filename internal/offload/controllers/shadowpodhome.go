@@ -11,6 +11,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // translationRetry is the requeue delay while the address of the consumer's API server is unknown. Configurations seldom change.
@@ -31,7 +32,7 @@ func (r *shadowPods) leadHome(ctx context.Context, sp *offloadingv1beta1.ShadowP
 		return nil
 	}
 	if err := offload.LeadHome(pod, translate); err != nil {
-		r.events.Eventf(sp, nil, corev1.EventTypeWarning, "FailedCreatePod", "Create", "%v", err)
+		r.events.Eventf(sp, nil, corev1.EventTypeWarning, reasons.FailedCreatePod, "Create", "%v", err)
 		// Retry, because the Configuration may only lag behind.
 		return kube.WaitFor(foreignRetry, offloadingv1beta1.ReasonAddressRefused, "%v", err)
 	}

@@ -28,6 +28,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/door"
+	"liqo.io/liqo/internal/reasons"
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
@@ -185,7 +186,8 @@ func TestEvictedConsumersOnAPIServer(t *testing.T) {
 		identity = anew(before)
 		eventually(t, rome, identity, "refused, with the cure", func(i *authv1beta1.Identity) bool {
 			ready := meta.FindStatusCondition(i.Status.Conditions, kube.ConditionReady)
-			return ready != nil && ready.Reason == "InvitationRefused" && strings.Contains(ready.Message, "has ended") && strings.Contains(ready.Message, "liqoctl generate peer-command")
+			return ready != nil && ready.Reason == reasons.InvitationRefused && strings.Contains(ready.Message, "has ended") && strings.Contains(ready.Message,
+				"liqoctl generate peer-command")
 		})
 	}
 	if err := milan.Get(t.Context(), client.ObjectKeyFromObject(tenant), tenant); !apierrors.IsNotFound(err) {
@@ -400,14 +402,14 @@ func TestInvitationsThatLeadNowhereOnAPIServer(t *testing.T) {
 		reason, within string
 		proxy          string
 	}{
-		"no URL":               {milan, "milan", entry.token(t, nil), "InvitationInvalid", "want https://host[:port]", ""},
-		"no token":             {milan, entry.url, "secret", "InvitationInvalid", "data.token", ""},
-		"expired":              {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Expires = time.Now().Add(-time.Hour) }), "InvitationExpired", "generate peer-command", ""},
-		"another's":            {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Consumer = "venice" }), "InvitationInvalid", "for cluster venice", ""},
-		"another cluster":      {naples, entry.url, entry.token(t, nil), "InvitationRefused", `door of cluster "milan"`, ""},
-		"another pin":          {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Pin = make([]byte, sha256.Size) }), "InvitationRefused", "nothing was sent", ""},
-		"nobody there":         {milan, nobody, entry.token(t, nil), "ProviderNotReached", strings.TrimPrefix(nobody, "https://"), ""},
-		"a proxy that is none": {milan, entry.url, entry.token(t, nil), "InvitationInvalid", "data.proxyURL", "10.71.0.9"},
+		"no URL":               {milan, "milan", entry.token(t, nil), reasons.InvitationInvalid, "want https://host[:port]", ""},
+		"no token":             {milan, entry.url, "secret", reasons.InvitationInvalid, "data.token", ""},
+		"expired":              {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Expires = time.Now().Add(-time.Hour) }), reasons.InvitationExpired, "generate peer-command", ""},
+		"another's":            {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Consumer = "venice" }), reasons.InvitationInvalid, "for cluster venice", ""},
+		"another cluster":      {naples, entry.url, entry.token(t, nil), reasons.InvitationRefused, `door of cluster "milan"`, ""},
+		"another pin":          {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Pin = make([]byte, sha256.Size) }), reasons.InvitationRefused, "nothing was sent", ""},
+		"nobody there":         {milan, nobody, entry.token(t, nil), reasons.ProviderUnreachable, strings.TrimPrefix(nobody, "https://"), ""},
+		"a proxy that is none": {milan, entry.url, entry.token(t, nil), reasons.InvitationInvalid, "data.proxyURL", "10.71.0.9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			identity := invite(t, rome, test.provider, test.url, test.token, test.proxy)

@@ -14,6 +14,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/door"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // knockAgain is the time until the next enrollment request after the provider did not respond: the provider may not be running yet.
@@ -42,31 +43,33 @@ func (r *identities) introduce(ctx context.Context, identity *authv1beta1.Identi
 	where := fmt.Sprintf("Secret %s/%s", invitation.Namespace, invitation.Name)
 	url := string(invitation.Data[peering.InvitationURLKey])
 	if err := peering.CheckDoorURL(url); err != nil {
-		return kube.Invalid("InvitationInvalid", "%s, data.%s: %v", where, peering.InvitationURLKey, err)
+		return kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: %v", where, peering.InvitationURLKey, err)
 	}
 	text := string(invitation.Data[peering.InvitationTokenKey])
 	token, err := peering.ParseToken(text)
 	switch {
 	case err != nil:
-		return kube.Invalid("InvitationInvalid", "%s, data.%s: %v", where, peering.InvitationTokenKey, err)
+		return kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: %v", where, peering.InvitationTokenKey, err)
 	case r.now().After(token.Expires):
-		return kube.Invalid("InvitationExpired", "%s: %v", where, peering.ErrTokenExpired)
+		return kube.Invalid(reasons.InvitationExpired, "%s: %v", where, peering.ErrTokenExpired)
 	case token.Consumer != "" && token.Consumer != r.own:
-		return kube.Invalid("InvitationInvalid", "%s: the token is for cluster %s, and this is %s", where, token.Consumer, r.own)
+		return kube.Invalid(reasons.InvitationInvalid,
+			"%s: the token is for cluster %s, and this is cluster %s: ask the provider for another one (liqoctl generate peer-command)",
+			where, token.Consumer, r.own)
 	}
 	application := &peering.Application{Knock: peering.Knock{Cluster: r.own, Token: text}}
 	if proxy := string(invitation.Data[peering.InvitationProxyKey]); proxy != "" {
 		if err := peering.CheckProxyURL(proxy); err != nil {
-			return kube.Invalid("InvitationInvalid", "%s, data.%s: it is %v", where, peering.InvitationProxyKey, err)
+			return kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: it is %v", where, peering.InvitationProxyKey, err)
 		}
 		application.ProxyURL = &proxy
 	}
 	admission, err := r.apply(ctx, url, token, application, identity.Spec.ClusterID)
 	switch {
 	case errors.Is(err, door.ErrRefused):
-		return kube.Invalid("InvitationRefused", "%v", err)
+		return kube.Invalid(reasons.InvitationRefused, "%v", err)
 	case err != nil:
-		return kube.WaitFor(knockAgain, "ProviderNotReached", "waiting for the authentication service of cluster %s: %v", identity.Spec.ClusterID, err)
+		return kube.WaitFor(knockAgain, reasons.ProviderUnreachable, "waiting for the authentication service of cluster %s: %v", identity.Spec.ClusterID, err)
 	}
 	complete := identity.DeepCopy()
 	changed, err := kube.Ensure(ctx, r.client, complete, func() error {
@@ -77,9 +80,9 @@ func (r *identities) introduce(ctx context.Context, identity *authv1beta1.Identi
 		return err
 	}
 	if changed {
-		announce(r.events, identity, eventIdentity, "Introduce", "cluster %s admitted this cluster through %s", identity.Spec.ClusterID, url)
+		announce(r.events, identity, reasons.IdentityEnsured, "Introduce", "cluster %s admitted this cluster through %s", identity.Spec.ClusterID, url)
 	}
-	return kube.Wait("Admitted", "waiting for the kubeconfig to be written")
+	return kube.Wait(reasons.WaitingForKubeconfig, "waiting for the controller manager to write the kubeconfig")
 }
 
 // apply requests a nonce, signs it, sends the application with the signature, and checks the provider's response.

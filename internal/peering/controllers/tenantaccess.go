@@ -23,6 +23,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;list;watch;create;patch;delete
@@ -155,7 +156,8 @@ func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error 
 		return err
 	}
 	if left > 0 {
-		return kube.Wait("RemovingCopies", "waiting for %d objects that cluster %s replicated to namespace %s to be gone", left, tenant.Spec.ClusterID, tenant.Namespace)
+		return kube.Wait(reasons.DeletingCopies,
+			"waiting for the deletion of %d objects that cluster %s replicated to namespace %s", left, tenant.Spec.ClusterID, tenant.Namespace)
 	}
 	return r.disconnect(ctx, tenant)
 }
