@@ -35,6 +35,7 @@ var pure = []string{
 	"internal/offload",
 	"internal/offload/kinds",
 	"internal/ipam",
+	"internal/reasons",
 	"internal/dataplane",
 	"internal/network",
 	"internal/install",
@@ -71,7 +72,7 @@ var layers = []struct {
 	level  int
 }{
 	{"api", 0},
-	{"internal/version", 0}, {"internal/keep", 0}, {"internal/metrics", 0},
+	{"internal/version", 0}, {"internal/keep", 0}, {"internal/metrics", 0}, {"internal/reasons", 0},
 	{"internal/peering", 1}, {"internal/offload", 1}, {"internal/offload/kinds", 1},
 	{"internal/ipam", 1}, {"internal/dataplane", 1}, {"internal/network", 1},
 	{"internal/kube", 2}, {"internal/remote", 2},
