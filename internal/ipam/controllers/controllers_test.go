@@ -17,8 +17,6 @@ import (
 
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
-	"liqo.io/liqo/internal/ipam"
-	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/reasons"
 	apitesting "liqo.io/liqo/internal/testing"
 )
@@ -129,7 +127,7 @@ func testAddresses(t *testing.T, c *cluster) {
 	}
 	network := newNetwork("milan", "own", "")
 	c.remove(t, network)
-	c.network(t, "milan", "own", "10.40.0.0/30", reasonInUse)
+	c.network(t, "milan", "own", "10.40.0.0/30", reasons.InUse)
 	c.remove(t, third)
 	c.remove(t, crowd)
 	c.gone(t, network)
@@ -211,7 +209,7 @@ func testService(t *testing.T, c *cluster) {
 		return nil
 	})
 	change(func(ip *ipamv1alpha1.IP) { ip.Spec.ServiceTemplate.Spec.Ports[0].Port = 99999 })
-	c.ip(t, "milan", "printer", reasonServiceRefused)
+	c.ip(t, "milan", "printer", reasons.ServiceRefused)
 	change(func(ip *ipamv1alpha1.IP) { ip.Spec.ServiceTemplate.Spec.Selector = map[string]string{"a": "b"} })
 	c.ip(t, "milan", "printer", reasons.Invalid)
 	read() // still there
@@ -248,7 +246,7 @@ func testEnding(t *testing.T, c *cluster) {
 	c.ip(t, "ending", "printer", reasons.Reconciled)
 	c.remove(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ending"}}) // nobody finishes that here
 	c.remove(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ending", Name: "printer"}})
-	got := c.ip(t, "ending", "printer", reasonServiceRefused)
+	got := c.ip(t, "ending", "printer", reasons.ServiceRefused)
 	if message := got.Status.Conditions[0].Message; message != "namespace ending is being deleted, and accepts no Service" {
 		t.Errorf("told %q", message)
 	}
