@@ -203,8 +203,8 @@ func policiesTried() copied {
 	}, kinds.MergeNetworkPolicy)
 }
 
-// TestCopyLawsInRandomWorlds lets the engine act at any moment of any history of an object and its copy, then lets everything come to rest,
-// and looks: it settles, changes nothing twice, leaves nothing behind, and never touches what is not its own.
+// TestCopyLawsInRandomWorlds runs the engine at any moment of a random history of an object and its copy, then lets everything settle. The engine settles,
+// makes no change twice, leaves nothing behind, and never changes foreign objects.
 func TestCopyLawsInRandomWorlds(t *testing.T) {
 	for name, kind := range map[string]copied{
 		"Service": servicesTried(), "EndpointSlice": slicesTried(), "ConfigMap": configMapsTried(), "Secret": secretsTried(), "Ingress": ingressesTried(),
@@ -385,7 +385,7 @@ func (w *copyWorld) rest() {
 	}
 }
 
-// TestCopyWaits: nothing is concluded from what is not known.
+// TestCopyWaits: no step is taken while facts are unknown.
 func TestCopyWaits(t *testing.T) {
 	kind := servicesTried()
 	local, mapped := kind.make(0), Mapping{State: Mapped, Namespace: "shop-rome"}

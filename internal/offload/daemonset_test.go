@@ -57,8 +57,8 @@ func TestDaemonSetsKeepOffVirtualNodes(t *testing.T) {
 	}
 }
 
-// TestPodsThatMayNotLeaveStayHome: what tolerates everything does not ask for virtual nodes; what names their taint does.
-func TestPodsThatMayNotLeaveStayHome(t *testing.T) {
+// TestPodsThatMustNotBeOffloadedStayLocal: a toleration of everything does not select virtual nodes. A toleration of their taint does.
+func TestPodsThatMustNotBeOffloadedStayLocal(t *testing.T) {
 	everything := corev1.Toleration{Operator: corev1.TolerationOpExists}
 	for name, test := range map[string]struct {
 		pod     corev1.Pod

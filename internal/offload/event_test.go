@@ -15,8 +15,8 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// TestEventLawsInRandomWorlds: whatever happens to an Event of the provider, its copy and the pod it is about, it settles; the copy says what
-// the Event says, of that very pod; nothing is written twice, and nobody else's Event is touched.
+// TestEventLawsInRandomWorlds: whatever happens to an Event of the provider, its copy and its pod, the engine settles. The copy repeats the Event, about that
+// very pod. Nothing is written twice, and foreign Events stay.
 func TestEventLawsInRandomWorlds(t *testing.T) {
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -124,8 +124,8 @@ func TestEventLawsInRandomWorlds(t *testing.T) {
 	}
 }
 
-// TestWhoTellsOfEvents: each virtual kubelet about its own pods, one of them about everything else.
-func TestWhoTellsOfEvents(t *testing.T) {
+// TestWhichVirtualKubeletReflectsEvents: each virtual kubelet reflects Events about its own pods, and one of them the others.
+func TestWhichVirtualKubeletReflectsEvents(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	event := func(kind string) *corev1.Event {
 		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "web.1", CreationTimestamp: at}, InvolvedObject: corev1.ObjectReference{Kind: kind, Name: "web"}}

@@ -235,8 +235,8 @@ func (b *books) sums() map[string]corev1.ResourceList {
 	return sums
 }
 
-// TestLedgerLaws lets news and answers arrive in any order, late, twice or never: nobody ever has more than granted, the account ends up
-// telling what there is, and who is still refused then is so for want of room.
+// TestLedgerLaws: events and responses arrive in any order, late, twice or never. No consumer ever has more than granted, the account ends with the actual
+// usage, and requests still refused then lack room.
 func TestLedgerLaws(t *testing.T) {
 	for seed := range uint64(400) {
 		b := newBooks(t, seed)
@@ -286,8 +286,9 @@ func TestLedgerForgets(t *testing.T) {
 	}
 }
 
-// A pod that was made smaller, and that its node has not made smaller yet, is made greater again: what it has does not become free by that.
-func TestLedgerFreesNothingThatIsStillThere(t *testing.T) {
+// TestLedgerFreesNothingBeforeTheNode: a Pod was resized down, its node has not done it yet, and the Pod is resized up again: its resources do not become free
+// meanwhile.
+func TestLedgerFreesNothingBeforeTheNode(t *testing.T) {
 	l, key := NewLedger(), types.NamespacedName{Namespace: "shop", Name: "web"}
 	l.See(key, "a", "rome", cpus(8))
 	if freed := l.Begin(key, "rome", cpus(2), time.Unix(0, 0)); freed != "" {

@@ -137,7 +137,7 @@ func TestEnforce(t *testing.T) {
 	}
 }
 
-// From any world a provider settles: doing what the plan says leads to one that asks for nothing, and no foreign namespace is ever touched.
+// TestEnforceSettles: from any state, executing the plan leads to a state with an empty plan. No foreign namespace is ever changed.
 func TestEnforceSettles(t *testing.T) {
 	desires := []map[string]string{nil, {"a": "x"}, {"a": "x", "b": "x"}, {"a": "y", "b": "x"}, {"a": "kube-system"}}
 	worlds := []map[string]string{nil, {"x": ""}, {"x": "a"}, {"x": "b", "y": "a"}, {"x": "a", "y": ""}, {"x": "-a", "y": "-b"}, {"z": "a", "x": "-"}}
@@ -219,8 +219,9 @@ func TestMappingOf(t *testing.T) {
 	}
 }
 
-// TestWhatAProviderSaysItHas: a pod that was not offloaded does not become so because its provider has a ShadowPod in a namespace that nobody asked for.
-func TestWhatAProviderSaysItHas(t *testing.T) {
+// TestReportedNamespacesMustBeRequested: a pod that was not offloaded does not become so because its provider has a ShadowPod in a namespace that was not
+// requested.
+func TestReportedNamespacesMustBeRequested(t *testing.T) {
 	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}
 	local := localPod("u1", nil)
 	shadow, _ := Next(local, nil, nil, env).Object.(*offloadingv1beta1.ShadowPod)

@@ -32,7 +32,7 @@ func TestRemoteNamespace(t *testing.T) {
 	}
 }
 
-func TestLongNamesNeverMeetAndAreValid(t *testing.T) {
+func TestLongNamesAreUniqueAndValid(t *testing.T) {
 	seen := map[string]string{}
 	for _, local := range []string{"a", strings.Repeat("a", 62), strings.Repeat("a", 63), strings.Repeat("a-", 31) + "a", strings.Repeat("a", 61) + "-b"} {
 		for _, consumer := range []string{"rome", "rome-2", strings.Repeat("r", 63), strings.Repeat("r", 62) + "s"} {
@@ -49,7 +49,7 @@ func TestLongNamesNeverMeetAndAreValid(t *testing.T) {
 	}
 }
 
-// TestChosenNames: a provider decides which names consumers choose. Names that end in the ID of their consumer are not chosen.
+// TestChosenNames: a provider decides which names consumers may choose. Names that end in the cluster ID of their consumer do not count as chosen.
 func TestChosenNames(t *testing.T) {
 	long := strings.Repeat("a", 60)
 	cut := RemoteNamespace(&offloadingv1beta1.NamespaceOffloadingSpec{}, long, "rome")

@@ -63,8 +63,8 @@ func TestSelected(t *testing.T) {
 	}
 }
 
-// TestPickedWhileANodeIsLost: what a selector found on a Node is not forgotten with the Node, and nothing else is found because of it.
-func TestPickedWhileANodeIsLost(t *testing.T) {
+// TestSelectionWhileANodeIsLost: a cluster stays selected while its Node is missing, and no other cluster becomes selected because of that.
+func TestSelectionWhileANodeIsLost(t *testing.T) {
 	plain := []offloadingv1beta1.VirtualNode{virtualNode("naples", "naples", nil), virtualNode("turin", "turin", nil)}
 	labelled := []offloadingv1beta1.VirtualNode{virtualNode("naples", "naples", map[string]string{"region": "south"}), plain[1]}
 	lost := sets.New("naples", "turin")

@@ -260,7 +260,7 @@ func (w *stepWorld) obey(step Step) {
 	}
 }
 
-// TestStepLawsInRandomWorlds lets the engine act at any moment of any history, then lets everything come to rest, and looks.
+// TestStepLawsInRandomWorlds runs the engine at any moment of a random history, then lets everything settle.
 func TestStepLawsInRandomWorlds(t *testing.T) {
 	const worlds = 2000
 	for seed := range uint64(worlds) {

@@ -19,7 +19,7 @@ func withTokens(p *corev1.Pod) {
 		Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}}}}}}
 }
 
-// TestTokenLaws tries what may be found of a pod, its ShadowPod and its Secret.
+// TestTokenLaws covers every combination of a pod, its ShadowPod and its Secret.
 func TestTokenLaws(t *testing.T) {
 	pod := stepPod
 	pod.APIServer = kinds.APIServer{Host: kinds.HomeAPIServer, Port: "443", Address: "10.70.0.3"}
@@ -108,7 +108,7 @@ func TestPodsWaitForTheirAPIServer(t *testing.T) {
 	}
 }
 
-func TestLeadHome(t *testing.T) {
+func TestOriginAPIServerOfPods(t *testing.T) {
 	pod := &corev1.Pod{}
 	if CallsHome(pod) {
 		t.Error("any pod calls home")
@@ -130,7 +130,8 @@ func TestLeadHome(t *testing.T) {
 	}
 }
 
-// TestTokensThatAnEarlierReleaseNamed are replaced in place while their pod runs, and make room for those of the next pod of its name.
+// TestTokensThatAnEarlierReleaseNamed: tokens with the names of an earlier release are renewed in place while their pod runs, and removed for the next pod of
+// its name.
 func TestTokensThatAnEarlierReleaseNamed(t *testing.T) {
 	pod := stepPod
 	pod.APIServer = kinds.APIServer{Host: kinds.HomeAPIServer, Port: "443", Address: "10.70.0.3"}

@@ -51,7 +51,7 @@ const (
 	liqoHome = "liqo"
 )
 
-// TestControllersOnAPIServer runs every scenario against one API server: they use namespaces and clusters of their own.
+// TestControllersOnAPIServer runs every scenario against one API server, in namespaces and clusters of their own.
 func TestControllersOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
 	c := start(t, config)

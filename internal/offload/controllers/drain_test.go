@@ -48,7 +48,7 @@ func draining(protected string, objs ...client.Object) *drained {
 	return d
 }
 
-// TestDrainEnds: whatever a pod does, or has done to it, a drain goes on after a time that it tells.
+// TestDrainEnds: whatever a pod does, a drain continues after the time that it reports.
 func TestDrainEnds(t *testing.T) {
 	since := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	held := podOn("shop", "held", "milan")
@@ -86,7 +86,7 @@ func TestDrainEnds(t *testing.T) {
 	}
 }
 
-// TestLostPods: the Pods of ShadowPods that can't end on their nodes make room for others, and no other pods.
+// TestLostPods: Pods of ShadowPods that cannot terminate on failed nodes are replaced, and no other pods.
 func TestLostPods(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	node := func(ready corev1.ConditionStatus) *corev1.Node {

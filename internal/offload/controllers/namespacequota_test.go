@@ -17,7 +17,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// TestNamespaceQuotaIsCountedAtOnce: of the kinds that are ours the usage is written with the quota; the others are for Kubernetes to count.
+// TestNamespaceQuotaIsCountedAtOnce: for kinds that Liqo counts, the usage is written with the quota. Kubernetes counts the others.
 func TestNamespaceQuotaIsCountedAtOnce(t *testing.T) {
 	const ours, theirs = "count/shadowpods.offloading.liqo.io", "count/configmaps"
 	present := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "web-rome", Name: "web"}}

@@ -282,8 +282,8 @@ func testNamespaceMap(t *testing.T, c *cluster) {
 	c.gone(t, m)
 }
 
-// TestNamespaceQuotaOnAPIServer: what an installation allows in the namespaces of consumers, and the limits that it gives to containers there, are there before
-// consumers may bring anything, stay, and go when the installation is set so.
+// TestNamespaceQuotaOnAPIServer: the quota and the default limits of remote namespaces exist before the consumer can create anything, stay, and are deleted
+// when the installation disables them.
 func TestNamespaceQuotaOnAPIServer(t *testing.T) {
 	admin := apitesting.APIServer(t)
 	config := ordinary(t, admin)

@@ -17,7 +17,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// TestQuotasOnAPIServer has a consumer's ShadowPods come all at once, as when admission knew of none of the others yet.
+// TestQuotasOnAPIServer creates all ShadowPods of a consumer at once, so that admission sees none of the others.
 func TestQuotasOnAPIServer(t *testing.T) {
 	const user, limit, wanted = "pool-0a1b2c3d4e5f", 4, 20
 	config := apitesting.APIServer(t)

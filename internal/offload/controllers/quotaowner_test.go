@@ -13,7 +13,7 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// TestPodsCountByTheirShadowPod: whatever labels a Pod has, or has lost, it is on the account of its ShadowPod's creator; a Pod that has none is on no account.
+// TestPodsCountByTheirShadowPod: a Pod counts for the creator of its ShadowPod, whatever labels it has or lost. A Pod without a ShadowPod counts for nobody.
 func TestPodsCountByTheirShadowPod(t *testing.T) {
 	const user, victim = "pool-0a1b2c3d4e5f", "other-0a1b2c3d4e5f"
 	sp := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{

@@ -154,8 +154,8 @@ func testForeignPod(t *testing.T, c *cluster) {
 	}
 }
 
-// A Pod that carries our label without being ours goes without news: the ShadowPod has to look by itself.
-func TestShadowPodLooksAgainForItsName(t *testing.T) {
+// TestShadowPodRetriesWhileItsNameIsTaken: the deletion of a foreign Pod with our label causes no event, so the ShadowPod is requeued.
+func TestShadowPodRetriesWhileItsNameIsTaken(t *testing.T) {
 	sp := shadowPod("foreign", "web", corev1.RestartPolicyAlways)
 	sp.UID = "1"
 	foreign := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -177,7 +177,7 @@ func TestShadowPodLooksAgainForItsName(t *testing.T) {
 	}
 }
 
-// The news that a Pod is gone may come before the news why.
+// TestShadowPodEndsOnce: the event of a Pod's deletion may arrive before the event with its end.
 func TestShadowPodEndsOnce(t *testing.T) {
 	deleted, failure := metav1.Now(), errors.New("no answer")
 	for name, test := range map[string]struct {
@@ -278,7 +278,7 @@ func TestShadowPodEndsOnce(t *testing.T) {
 	}
 }
 
-// The end of a Pod and its removal may be one piece of news: then the cache has neither the end nor the Pod.
+// TestShadowPodKeepsTheEnd: the end and the deletion of a Pod may arrive as one event, so the cache never has the end.
 func TestShadowPodKeepsTheEnd(t *testing.T) {
 	deleted := metav1.Now()
 	for name, row := range map[string]struct {
@@ -339,7 +339,7 @@ func (refusingPlan) Translation(context.Context, client.Reader, string) (func(ne
 	return func(netip.Addr) (netip.Addr, error) { return netip.Addr{}, errors.New("it is none of its addresses") }, "", nil
 }
 
-func TestShadowPodThatWaitsHoldsNoQuota(t *testing.T) {
+func TestWaitingShadowPodReservesNoQuota(t *testing.T) {
 	sp := shadowPod("home", "web", corev1.RestartPolicyAlways)
 	sp.UID, sp.Labels[offloadingv1beta1.LabelCreatorUser] = "1", "rome"
 	sp.Spec.Pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
@@ -399,7 +399,7 @@ func testShadowPodMetadata(t *testing.T, c *cluster) {
 	})
 }
 
-// TestEndsOfPodsAreForgotten: the Pod of a ShadowPod that is gone ends later, as garbage does, and nothing of it stays in memory.
+// TestEndsOfPodsAreForgotten: the Pod of a deleted ShadowPod ends later, by garbage collection, and nothing of it stays in memory.
 func TestEndsOfPodsAreForgotten(t *testing.T) {
 	sp := shadowPod("home", "train", corev1.RestartPolicyAlways)
 	sp.UID = "1"

@@ -38,7 +38,7 @@ func TestEveryFieldOfANetworkPolicyHasARule(t *testing.T) {
 	})
 }
 
-// TestPodsOfNetworkPolicies: the user learns of a policy that selects its pods by a label which they lose on the way.
+// TestPodsOfNetworkPolicies: the user gets a warning if a policy selects pods by a label that is not copied.
 func TestPodsOfNetworkPolicies(t *testing.T) {
 	o := policyOptions()
 	o.LabelsNotReflected = []string{"internal/*"}

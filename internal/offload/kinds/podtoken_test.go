@@ -39,7 +39,7 @@ func access(p *corev1.Pod) {
 // namespaceOfTwin stays a question to the provider: Services there are found by the namespace that the pod has there.
 var namespaceOfTwin = corev1.EnvVar{Name: "NAMESPACE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}
 
-func TestPodsSpeakHome(t *testing.T) {
+func TestPodsUseTheOriginAPIServer(t *testing.T) {
 	spec := ShadowPod(pod(access), "shop-rome", atHome()).Spec.Pod
 	key := "kube-api-access-x-3c469e" // of "token"
 	secret := func(key, path string) corev1.VolumeProjection {
@@ -80,8 +80,8 @@ func TestPodsSpeakHome(t *testing.T) {
 	}
 }
 
-// TestPodsThatKeepOff: those that are told to, ask for no token, or could not reach our API server.
-func TestPodsThatKeepOff(t *testing.T) {
+// TestPodsWithoutTheOriginAPIServer: pods that opt out, use no token, or cannot reach the origin API server.
+func TestPodsWithoutTheOriginAPIServer(t *testing.T) {
 	by := func(support string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { access(p); p.Annotations = map[string]string{AnnotationAPIServerSupport: support} }
 	}
@@ -177,8 +177,8 @@ func tokensOf(pod, name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{AnnotationTokenPod: pod}}}
 }
 
-// TestTheTokensOfAPodHaveANameOfTheirOwn: not that of a Secret that a user would have beside the pod, nor of another pod's, however long.
-func TestTheTokensOfAPodHaveANameOfTheirOwn(t *testing.T) {
+// TestTokenSecretsHaveUniqueNames: the name differs from Secrets of the user and from those of other pods, even with long names.
+func TestTokenSecretsHaveUniqueNames(t *testing.T) {
 	seen := map[string]string{}
 	for _, pod := range []string{"web", "web-token", "web-0", strings.Repeat("a", 253), strings.Repeat("a", 252) + "b", strings.Repeat("a", 230) + "." + strings.Repeat("c", 22)} {
 		name := TokenSecret(pod)

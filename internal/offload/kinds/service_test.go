@@ -164,7 +164,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-func TestWhatStays(t *testing.T) {
+func TestObjectsThatAreNotReflected(t *testing.T) {
 	skip, allow := map[string]string{AnnotationSkip: ""}, map[string]string{AnnotationAllow: "no matter what"}
 	for name, row := range map[string]struct {
 		annotations map[string]string

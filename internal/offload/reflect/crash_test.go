@@ -289,8 +289,8 @@ func (w *world) untilRefused() {
 	})
 }
 
-// TestEveryKindSurvivesOnAPIServers changes objects of every kind, with the rights of the chart and no others, while watches break, the engine is killed, and each API server is killed
-// once, and looks whether both sides agree in the end.
+// TestEveryKindSurvivesOnAPIServers changes objects of every kind, with only the permissions of the chart, while watches break, the engine is killed, and each
+// API server is killed once. Both sides agree in the end.
 func TestEveryKindSurvivesOnAPIServers(t *testing.T) {
 	near, far := liqotesting.APIServers(t)
 	w := newWorld(t, near, far)

@@ -23,7 +23,7 @@ import (
 
 const consumerID, providerID = "rome", "milan"
 
-// TestEngineOnAPIServers runs its subtests one after the other on two API servers that they share; each has its own namespaces and its own node.
+// TestEngineOnAPIServers runs its subtests one after the other on two shared API servers. Each has its own namespaces and its own node.
 func TestEngineOnAPIServers(t *testing.T) {
 	near, far := liqotesting.APIServers(t)
 	for name, test := range map[string]func(*testing.T, *world){

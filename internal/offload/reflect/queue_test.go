@@ -22,7 +22,7 @@ func taken(q queue) (names []string) {
 	return names
 }
 
-func TestWhatTheProviderTellsDoesNotWaitForAllTheRest(t *testing.T) {
+func TestProviderEventsHavePriority(t *testing.T) {
 	rest := func(name string) func(queue) { return func(q queue) { q.Add(types.NamespacedName{Name: name}) } }
 	told := func(name string) func(queue) { return func(q queue) { q.addTold(types.NamespacedName{Name: name}) } }
 	for what, row := range map[string]struct {
@@ -52,8 +52,8 @@ func TestWhatTheProviderTellsDoesNotWaitForAllTheRest(t *testing.T) {
 	}
 }
 
-// TestTurns: while there are many of both, neither lane waits for more than a turn of the other.
-func TestTurns(t *testing.T) {
+// TestQueuePrioritiesAlternate: while both queues have many entries, neither waits for more than a turn of the other.
+func TestQueuePrioritiesAlternate(t *testing.T) {
 	q := newQueue()
 	defer q.ShutDown()
 	for i := range 3 * turn {
@@ -74,7 +74,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-func TestWhatIsToldMeanwhileIsLookedAtOnceMore(t *testing.T) {
+func TestEventDuringReconcileRequeues(t *testing.T) {
 	q := newQueue()
 	defer q.ShutDown()
 	for i := range 5 {
@@ -88,7 +88,7 @@ func TestWhatIsToldMeanwhileIsLookedAtOnceMore(t *testing.T) {
 	}
 }
 
-func TestSinceWhenAnObjectIsKnown(t *testing.T) {
+func TestFirstSeenTimes(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	began := now
 	s := newStore(Resource{}, func(types.NamespacedName, client.Object, client.Object) {}, func() {})

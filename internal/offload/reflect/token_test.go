@@ -20,7 +20,7 @@ import (
 	liqotesting "liqo.io/liqo/internal/testing"
 )
 
-// TestTokensOnAPIServers follows the tokens of a pod through their life, with the rights that the chart gives and the provider's policies.
+// TestTokensOnAPIServers follows the tokens of a pod through their lifetime, with the permissions of the chart and the provider's policies.
 func TestTokensOnAPIServers(t *testing.T) {
 	near, far := liqotesting.APIServers(t)
 	w := newWorld(t, near, far)

@@ -74,7 +74,7 @@ func values() map[string]any {
 	return map[string]any{"discovery": map[string]any{"config": map[string]any{"clusterID": "rome"}}}
 }
 
-// TestCertificatesOnAPIServer follows the certificate through its life: made, trusted, served, repaired, replaced, without a restart.
+// TestCertificatesOnAPIServer follows the certificate through its lifetime: created, trusted, served, repaired and replaced without a restart.
 func TestCertificatesOnAPIServer(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	config := apitesting.APIServer(t)
@@ -198,7 +198,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// TestShadowPodPolicyOnAPIServer tries, with the groups and the rights of a consumer, what it may not do, against the policies of the chart.
+// TestShadowPodPolicyOnAPIServer tries forbidden requests with the groups and permissions of a consumer, against the policies of the chart.
 func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
 	admin := apitesting.Client(t, config)

@@ -23,7 +23,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// TestCopiesPolicyOnAPIServer tries, with the groups and the rights of a consumer, what it may do beside its pods.
+// TestCopiesPolicyOnAPIServer tries what a consumer may do besides its pods, with its groups and permissions.
 func TestCopiesPolicyOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
 	admin := apitesting.Client(t, config)

@@ -21,8 +21,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// TestPlainCopiesPolicyOnAPIServer tries, with the groups and the rights of a consumer, what it may do with ConfigMaps, Secrets, Ingresses and
-// NetworkPolicies.
+// TestPlainCopiesPolicyOnAPIServer tries what a consumer may do with ConfigMaps, Secrets, Ingresses and NetworkPolicies, with its groups and permissions.
 func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
 	admin := apitesting.Client(t, config)

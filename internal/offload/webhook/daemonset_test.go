@@ -45,7 +45,7 @@ func TestDaemonSetReviews(t *testing.T) {
 	}
 }
 
-// TestDaemonSetPolicyOnAPIServer makes pods as the controller of DaemonSets does.
+// TestDaemonSetPolicyOnAPIServer creates pods as the DaemonSet controller does.
 func TestDaemonSetPolicyOnAPIServer(t *testing.T) {
 	c := apitesting.Client(t, apitesting.APIServer(t))
 	each := func(do func(policy client.Object) error) {

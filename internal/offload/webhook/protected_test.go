@@ -17,8 +17,8 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// TestProtectedNamespacesOnAPIServer tries, as a user who may write NamespaceOffloadings and NamespaceMaps everywhere, to offload namespaces that never
-// are, and holds the policies of the chart to what the controllers decide, in the same words.
+// TestProtectedNamespacesOnAPIServer tries, as a user who may write NamespaceOffloadings and NamespaceMaps everywhere, to offload protected namespaces. The
+// policies of the chart decide like the controllers, with the same messages.
 func TestProtectedNamespacesOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
 	admin := apitesting.Client(t, config)

@@ -78,7 +78,7 @@ func webhooks(t *testing.T, config *rest.Config, vals map[string]any) {
 	}
 }
 
-// TestQuotaOnAPIServer asks for ShadowPods with the groups and the rights of a consumer.
+// TestQuotaOnAPIServer creates ShadowPods with the groups and permissions of a consumer.
 func TestQuotaOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
 	admin := apitesting.Client(t, config)
@@ -258,7 +258,7 @@ type warnings struct{ told []string }
 
 func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.told = append(w.told, text) }
 
-// TestQuotaOnUpdate asks about ShadowPods that become smaller, whose Pods are made again by what is left of them.
+// TestQuotaOnUpdate covers ShadowPods that become smaller, whose Pods are recreated from them.
 func TestQuotaOnUpdate(t *testing.T) {
 	const (
 		whole = `{"requests":{"cpu":"2","memory":"2Gi"},"limits":{"cpu":"2","memory":"2Gi"}}`
