@@ -177,8 +177,9 @@ func TestDoorURLs(t *testing.T) {
 	}
 }
 
-// TestATokenForAnyClusterProvesNoName: who holds one may give the ID of any cluster, and is let into no namespace that was made for another purpose.
-func TestATokenForAnyClusterProvesNoName(t *testing.T) {
+// TestTokenForAnyClusterProvesNoIdentity: the holder of a token for any cluster may state any cluster ID, and gets access to no namespace that was created for
+// another purpose.
+func TestTokenForAnyClusterProvesNoIdentity(t *testing.T) {
 	for name, row := range map[string]struct {
 		token Token
 		known *Known

@@ -117,8 +117,8 @@ func TestSlicesWaitForTheirRequest(t *testing.T) {
 	}
 }
 
-// The laws of replication, from every pair of states: following the plan settles, a settled pair stays, and nothing is left when the source
-// has to go.
+// TestReplicationSettles: from every pair of states, executing the steps reaches a state without further steps, and leaves no copy behind when the source is
+// deleted.
 func TestReplicationSettles(t *testing.T) {
 	sources := []func(*offloadingv1beta1.NamespaceMap){
 		func(*offloadingv1beta1.NamespaceMap) {}, deleted, mapped,

@@ -282,7 +282,7 @@ func TestPodsThatCount(t *testing.T) {
 	}
 }
 
-func TestSharesThatHardlyMoveStay(t *testing.T) {
+func TestSmallChangesOfSharesAreIgnored(t *testing.T) {
 	for name, c := range map[string]struct {
 		market *market
 		want   string
@@ -307,8 +307,9 @@ func TestSharesThatHardlyMoveStay(t *testing.T) {
 	}
 }
 
-// TestRoomForOneMore: one that was too many is told of as soon as it is not, whatever was heard of it before; what is refused for itself stays so.
-func TestRoomForOneMore(t *testing.T) {
+// TestRefusedSliceGetsFreedRoom: a ResourceSlice that was refused because there were too many is accepted as soon as there is room. One that was refused for
+// another reason stays refused.
+func TestRefusedSliceGetsFreedRoom(t *testing.T) {
 	m := newMarket("cpu", "10").asks("rome/first").asks("rome/second", "cpu", "1")
 	m.policy.SliceLimit = 1
 	second := &m.facts.Slices[1]

@@ -186,8 +186,8 @@ func TestShareLaws(t *testing.T) {
 	}
 }
 
-// Nothing is kept back while somebody wants more of it.
-func TestAllThatIsSharedIsGiven(t *testing.T) {
+// TestAllSharedResourcesAreGranted: no resource stays unused while a consumer requests more of it.
+func TestAllSharedResourcesAreGranted(t *testing.T) {
 	m := newMarket("cpu", "10", "memory", "1000Mi").asks("rome/a").asks("rome/b").asks("paris/a").asks("milan/a", "cpu", "1", "memory", "100Mi")
 	sums := corev1.ResourceList{}
 	for _, share := range Shares(m.policy, m.facts) {

@@ -14,7 +14,7 @@ var (
 	doorToken  = Token{ID: "AAECAwQFBgcI", Expires: then.Add(time.Hour).Truncate(time.Second), Pin: bytes.Repeat([]byte{7}, sha256.Size)}
 )
 
-func TestTokensGoThrough(t *testing.T) {
+func TestTokensRoundTrip(t *testing.T) {
 	for name, change := range map[string]func(*Token){
 		"for whoever comes first": func(*Token) {},
 		"for one cluster":         func(t *Token) { t.Consumer = "rome" },
@@ -95,7 +95,7 @@ func resealed(other Token, text string) string {
 	return made[:strings.LastIndexByte(made, '.')] + text[strings.LastIndexByte(text, '.'):]
 }
 
-func TestATokenServesOneCluster(t *testing.T) {
+func TestTokenIsBoundToOneCluster(t *testing.T) {
 	book, err := Redeem(nil, doorToken, "rome", then)
 	if err != nil {
 		t.Fatal(err)
@@ -118,9 +118,9 @@ func TestATokenServesOneCluster(t *testing.T) {
 	}
 }
 
-// A token admits one peering: once a Tenant of the cluster that used it has ended, it admits neither that cluster nor another one. A token for any cluster that
-// nobody has used admits other clusters, and that one only if it was made after the end.
-func TestATokenAdmitsOnePeering(t *testing.T) {
+// TestTokenAdmitsOnePeering: when a Tenant of the cluster that used a token was deleted, the token admits no cluster. An unused token for any cluster admits
+// that cluster only if it is newer than the deletion.
+func TestTokenAdmitsOnePeering(t *testing.T) {
 	book, err := Redeem(nil, doorToken, "rome", then)
 	if err != nil {
 		t.Fatal(err)

@@ -21,8 +21,8 @@ import (
 	"liqo.io/liqo/internal/peering/door"
 )
 
-// TestRevokedConsumersAreDisconnected: what was negotiated with a consumer ends with its Tenant, also what lost its owner reference. What an administrator made
-// stays, and so does the network that this cluster asked that consumer for.
+// TestRevokedConsumersAreDisconnected: when a Tenant is deleted, the network objects negotiated with its consumer are deleted, also those without an owner
+// reference. Objects of an administrator stay, and so does the network that this cluster requested from that consumer.
 func TestRevokedConsumersAreDisconnected(t *testing.T) {
 	const namespace = "liqo-tenant-rome"
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rome", UID: "1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
@@ -68,9 +68,9 @@ func TestRevokedConsumersAreDisconnected(t *testing.T) {
 	}
 }
 
-// TestDuplicateTenantsTakeNothingAlong: deleting a Tenant that was refused because another one is older leaves the older one's replicated objects, bindings and
-// tokens alone.
-func TestDuplicateTenantsTakeNothingAlong(t *testing.T) {
+// TestDeletingADuplicateTenantKeepsTheOlder: deleting a Tenant that was refused as a duplicate leaves the replicated objects, bindings and tokens of the older
+// Tenant.
+func TestDeletingADuplicateTenantKeepsTheOlder(t *testing.T) {
 	const namespace = "liqo-tenant-rome"
 	now := time.Unix(1_800_000_000, 0)
 	tenant := func(name string, age time.Duration) *authv1beta1.Tenant {
@@ -113,7 +113,7 @@ func TestDuplicateTenantsTakeNothingAlong(t *testing.T) {
 	}
 }
 
-// TestTokensEndWithTheTenant: when a Tenant ends, the tokens that its cluster used are spent before the Tenant disappears; a drain does not spend them.
+// TestTokensEndWithTheTenant: deleting a Tenant invalidates the tokens that its cluster used before the Tenant disappears. A drain does not invalidate them.
 func TestTokensEndWithTheTenant(t *testing.T) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
 	now := time.Unix(1_800_000_000, 0)

@@ -118,8 +118,8 @@ func invite(t *testing.T, rome, milan *cluster, url, token, proxy string) *authv
 	return identity
 }
 
-// TestDoorOnAPIServer: a token is all that two administrators exchange; what follows is the peering that there is without a door.
-func TestDoorOnAPIServer(t *testing.T) {
+// TestEnrollmentOnAPIServer: a token is all that two administrators exchange, and the result is the same peering as without enrollment.
+func TestEnrollmentOnAPIServer(t *testing.T) {
 	rome, milan := newPair(t)
 	entry := milan.open(t)
 	token := entry.token(t, nil)
@@ -162,8 +162,8 @@ func TestDoorOnAPIServer(t *testing.T) {
 	})
 }
 
-// TestEvictedConsumersOnAPIServer: when the provider ends a Tenant, the consumer that still holds the token is not admitted with it again, nor with one that was
-// made for it or for any cluster before and that it has not used, and is told the cure.
+// TestEvictedConsumersOnAPIServer: when the provider deletes a Tenant, tokens issued before do not admit its consumer again, whether it used them or not. The
+// error names the cure.
 func TestEvictedConsumersOnAPIServer(t *testing.T) {
 	rome, milan := newPair(t)
 	entry := milan.open(t)
@@ -198,8 +198,8 @@ func TestEvictedConsumersOnAPIServer(t *testing.T) {
 	eventually(t, rome, identity, "a kubeconfig by another token", granted)
 }
 
-// TestStrangersAtTheDoorOnAPIServer is the table of attacks: what comes of it, and that nothing is made for it.
-func TestStrangersAtTheDoorOnAPIServer(t *testing.T) {
+// TestAttacksOnEnrollmentOnAPIServer lists attacks on the authentication service with the response, and checks that the provider creates nothing for them.
+func TestAttacksOnEnrollmentOnAPIServer(t *testing.T) {
 	milan := newCluster(t, "milan")
 	milan.run(t)
 	entry := milan.open(t)
@@ -382,8 +382,8 @@ func count(t *testing.T, c *cluster) int {
 	return len(tenants.Items) + len(namespaces.Items)
 }
 
-// TestInvitationsThatLeadNowhereOnAPIServer: the Identity says what is wrong with them.
-func TestInvitationsThatLeadNowhereOnAPIServer(t *testing.T) {
+// TestInvalidInvitationsOnAPIServer: the condition of the Identity says what is wrong with the invitation.
+func TestInvalidInvitationsOnAPIServer(t *testing.T) {
 	rome, milan, naples := newCluster(t, "rome"), newCluster(t, "milan"), newCluster(t, "naples")
 	rome.run(t)
 	milan.run(t)

@@ -167,7 +167,7 @@ func unpeer(t *testing.T, rome, milan *cluster) {
 	rome.delete(t, &authv1beta1.Identity{ObjectMeta: rome.meta(milan, "resourceslice-milan")})
 }
 
-// TestPeeringOnAPIServer peers twice, with the objects made in opposite orders, and looks at what happens in between and after.
+// TestPeeringOnAPIServer peers twice, with the objects created in opposite orders, and checks the state in between and afterwards.
 func TestPeeringOnAPIServer(t *testing.T) {
 	rome, milan := newPair(t)
 	rome.create(t, rome.tenantNamespace(milan))

@@ -38,8 +38,8 @@ func (c *cluster) node(t *testing.T, name string, allocatable ...string) {
 	}
 }
 
-// What is stripped of a Pod changes nothing about what it takes, also when it is stripped again.
-func TestStrippedPodsTakeAsMuch(t *testing.T) {
+// TestStrippedPodsUseTheSameResources: stripping a Pod for the cache, also twice, does not change its resource usage.
+func TestStrippedPodsUseTheSameResources(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	requests := func(cpu string) corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{Requests: resources("cpu", cpu, "nvidia.com/gpu", "1")}
@@ -70,7 +70,7 @@ func TestStrippedPodsTakeAsMuch(t *testing.T) {
 	}
 }
 
-func TestNewsOfTheStock(t *testing.T) {
+func TestEventsThatChangeFreeResources(t *testing.T) {
 	strip := func(o client.Object) any {
 		out, err := stripPod(o)
 		if err == nil {

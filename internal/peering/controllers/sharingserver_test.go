@@ -65,7 +65,7 @@ func (c *cluster) gets(t *testing.T, slice *authv1beta1.ResourceSlice, cpu strin
 	return ""
 }
 
-// What consumers get follows nodes, pods, other consumers and offers while they change.
+// TestSharesOnAPIServer: shares follow nodes, pods, other consumers and ResourceOffers while these change.
 func TestSharesOnAPIServer(t *testing.T) {
 	milan := newCluster(t, "milan")
 	milan.run(t)

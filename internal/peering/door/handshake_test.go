@@ -24,9 +24,9 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// TestForgedTokensTakeNothingFromOthers: what all sources may ask together counts only requests whose token was sealed here, so that many sources without a token
-// can't shut out one that has one.
-func TestForgedTokensTakeNothingFromOthers(t *testing.T) {
+// TestForgedTokensDoNotExhaustTheLimit: only requests with a token that this cluster issued count for the limit of all sources, so that clients without a
+// token cannot shut out a client that has one.
+func TestForgedTokensDoNotExhaustTheLimit(t *testing.T) {
 	key := []byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorSecret}, Data: map[string][]byte{peering.DoorSecretKey: key}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(secret).Build()
@@ -65,7 +65,7 @@ func TestForgedTokensTakeNothingFromOthers(t *testing.T) {
 	}
 }
 
-// TestSpentTokens: a token whose peering has ended admits nobody, also when the Tenant disappears between the check of the token and the list of Tenants.
+// TestSpentTokens: a token of an ended peering admits nobody, even if the Tenant disappears between the check of the token and the list of Tenants.
 func TestSpentTokens(t *testing.T) {
 	key := []byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
 	token := peering.Token{ID: "0123456789ab", Expires: time.Now().Add(time.Hour)}

@@ -39,8 +39,8 @@ func tenantNamespaceOf(name string) *corev1.Namespace {
 	}}}
 }
 
-// TestATokenIsIssuedWhileOthersAreUsed: a cluster that enrolls may write the record of used tokens between the read and the write of Issue.
-func TestATokenIsIssuedWhileOthersAreUsed(t *testing.T) {
+// TestTokenIsIssuedDuringEnrollments: an enrollment may write the record of used tokens between the read and the write of Issue.
+func TestTokenIsIssuedDuringEnrollments(t *testing.T) {
 	var options Options
 	other := peering.Token{ID: "0123456789ab", Expires: time.Now().Add(time.Hour)}
 	conflicts := 2
@@ -82,9 +82,9 @@ func TestATokenIsIssuedWhileOthersAreUsed(t *testing.T) {
 	}
 }
 
-// TestNoTokenIsLostToAnEarlierPeering: the end of a Tenant spends the tokens of its cluster. While a Tenant is being deleted, no token is made for its
-// cluster and none is recorded as used by it, so that the end spends no token of the next peering.
-func TestNoTokenIsLostToAnEarlierPeering(t *testing.T) {
+// TestTokensOfTheNextPeeringStayValid: deleting a Tenant invalidates the tokens of its cluster. Meanwhile no token is issued for the cluster or recorded as
+// used by it, so the deletion invalidates no token of the next peering.
+func TestTokensOfTheNextPeeringStayValid(t *testing.T) {
 	began := metav1.NewTime(time.Now().Add(-time.Minute))
 	tenant := &authv1beta1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", DeletionTimestamp: &began, Finalizers: []string{peering.FinalizerTenant}},
@@ -121,9 +121,9 @@ func TestNoTokenIsLostToAnEarlierPeering(t *testing.T) {
 	}
 }
 
-// TestIssuerMayNotListTenants: who may make tokens, but not list Tenants, makes one for any cluster. For a token for one cluster the error names the right
-// and what gives it.
-func TestIssuerMayNotListTenants(t *testing.T) {
+// TestIssuerWithoutPermissionToListTenants: a user who may issue tokens but not list Tenants can issue tokens for any cluster. For a token of one cluster, the
+// error names the missing permission and how to get it.
+func TestIssuerWithoutPermissionToListTenants(t *testing.T) {
 	options := serviceOf(interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return apierrors.NewForbidden(schema.GroupResource{Group: "authentication.liqo.io", Resource: "tenants"}, "", errors.New("cannot list resource"))
 	}})
@@ -138,9 +138,9 @@ func TestIssuerMayNotListTenants(t *testing.T) {
 	}
 }
 
-// TestOneOfSeveral: of several Tenants of a cluster the oldest counts, as for the controller of Tenants. Of several tenant namespaces the administrator
-// chooses, as for liqoctl.
-func TestOneOfSeveral(t *testing.T) {
+// TestOldestTenantCounts: of several Tenants of a cluster the oldest counts, as for the controller of Tenants. Of several tenant namespaces the administrator
+// chooses one, as with liqoctl.
+func TestOldestTenantCounts(t *testing.T) {
 	var objects []client.Object
 	for i, name := range []string{"z-young", "m-oldest", "a-younger"} {
 		objects = append(objects, &authv1beta1.Tenant{
