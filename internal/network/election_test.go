@@ -9,7 +9,7 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// TestElectionSettles: whatever happened before, once things work again there is exactly one active replica on each side, and it stays.
+// TestElectionSettles: from any state, once the network works again, each side has exactly one active replica, which stays active.
 func TestElectionSettles(t *testing.T) {
 	worst := time.Duration(0)
 	for seed := range uint64(300) {
@@ -86,8 +86,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestAWorkingTunnelIsLeftAlone: nobody dials anew while it works, whatever becomes of those on standby.
-func TestAWorkingTunnelIsLeftAlone(t *testing.T) {
+// TestWorkingTunnelStays: no client opens a new session while the tunnel works, whatever happens to standby replicas.
+func TestWorkingTunnelStays(t *testing.T) {
 	for seed := range uint64(50) {
 		w := newTunnelWorld(seed, 3, 3)
 		w.run(10 * time.Second)
@@ -125,7 +125,7 @@ func TestAWorkingTunnelIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestFarPeersConnect: a client that does not know yet how far away the server is gives it the time it needs.
+// TestFarPeersConnect: a client that does not know the distance of the server yet gives it enough time to answer.
 func TestFarPeersConnect(t *testing.T) {
 	for seed := range uint64(100) {
 		w := newTunnelWorld(seed, 1+int(seed%2), 1+int(seed/2%2))
@@ -137,7 +137,7 @@ func TestFarPeersConnect(t *testing.T) {
 	}
 }
 
-// TestSplitBrainHeals: clients that can't hear each other both dial; when they can again, one of them gives way.
+// TestSplitBrainHeals: two clients that cannot reach each other both dial. When they can again, one of them gives up.
 func TestSplitBrainHeals(t *testing.T) {
 	for seed := range uint64(100) {
 		w := newTunnelWorld(seed, 2, 1+int(seed%2))
@@ -158,8 +158,8 @@ func TestSplitBrainHeals(t *testing.T) {
 	}
 }
 
-// TestOneReplicaNeedsNobody: it dials at once, and never gives up.
-func TestOneReplicaNeedsNobody(t *testing.T) {
+// TestSingleReplicaDialsAtOnce: it dials at once, and never gives up.
+func TestSingleReplicaDialsAtOnce(t *testing.T) {
 	start := time.Unix(1000, 0)
 	r, _ := Replica{}.Next(Client, Seen{Now: start, Self: "a"}, DefaultTiming(interval, lossThreshold))
 	if r.State != Dialing || !r.Peered {
@@ -183,7 +183,7 @@ func TestOneReplicaNeedsNobody(t *testing.T) {
 	}
 }
 
-// TestClocksAreSetBack: WireGuard tells when it shook hands by the clock on the wall. A handshake to come is none.
+// TestClocksAreSetBack: WireGuard reports handshakes in wall-clock time. A handshake in the future does not count.
 func TestClocksAreSetBack(t *testing.T) {
 	seen := Seen{Now: time.Unix(1000, 0), Self: "a", Siblings: map[string]Heard{"b": {}}}
 	r, _ := Replica{}.Next(Server, seen, DefaultTiming(interval, lossThreshold))

@@ -138,8 +138,8 @@ func TestGatewayService(t *testing.T) {
 	}
 }
 
-// TestServicesFollow: what is taken out of the GatewayServer goes from the Service, what others put there stays.
-func TestServicesFollow(t *testing.T) {
+// TestServiceUpdates: a setting removed from the GatewayServer is removed from the Service. Settings of others stay.
+func TestServiceUpdates(t *testing.T) {
 	empty, err := render(t, `{spec: {deployment: {spec: {}}}}`)
 	if err != nil {
 		t.Fatal(err)

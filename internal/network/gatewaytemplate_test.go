@@ -91,7 +91,7 @@ spec:
 	}
 }
 
-func TestTemplatesThatAreRefused(t *testing.T) {
+func TestInvalidTemplates(t *testing.T) {
 	for text, want := range map[string]string{
 		`{}`:                                   "spec.deployment is missing",
 		`{spec: {deployment: {spec: "x{{ "}}}`: "parsing spec.template.spec.deployment.spec",

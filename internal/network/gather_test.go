@@ -125,7 +125,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// TestGatherIsOrderless: the order in which an API server lists things means nothing.
+// TestGatherIsOrderless: the result does not depend on the order in which the API server lists objects.
 func TestGatherIsOrderless(t *testing.T) {
 	o := objects(t)
 	o.Pods = append(o.Pods, runningPods(50, 5)...)
@@ -185,7 +185,7 @@ func podsIP(name, real, external string) ipamv1alpha1.IP {
 	return ip
 }
 
-func TestGatherTellsProblems(t *testing.T) {
+func TestGatherReportsProblems(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		change  func(o *Objects)
@@ -266,8 +266,8 @@ func TestGatherTellsProblems(t *testing.T) {
 	}
 }
 
-// TestOnePeerWaitsAlone: what is wrong with one peer is nothing to the others.
-func TestOnePeerWaitsAlone(t *testing.T) {
+// TestProblemsOfOnePeerAffectNoOther: what is wrong with one peer is nothing to the others.
+func TestProblemsOfOnePeerAffectNoOther(t *testing.T) {
 	o := objects(t)
 	turin := o.Configurations[0].DeepCopy()
 	turin.Name, turin.Namespace, turin.Labels = "turin", "liqo-tenant-turin", map[string]string{api.LabelRemoteClusterID: "turin"}
@@ -282,7 +282,7 @@ func TestOnePeerWaitsAlone(t *testing.T) {
 	}
 }
 
-func TestWhatIsExposed(t *testing.T) {
+func TestExposedAddresses(t *testing.T) {
 	o := objects(t)
 	reachable := userIP("a", "192.0.2.7", "10.70.0.9")
 	withheld := userIP("b", "192.0.2.8", "10.70.0.10")

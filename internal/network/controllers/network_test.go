@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// TestNetworkOnAPIServer runs every scenario against one API server: each has a peer of its own.
+// TestNetworkOnAPIServer runs all scenarios against one API server. Each has a peer of its own.
 func TestNetworkOnAPIServer(t *testing.T) {
 	c := newCluster(t)
 	c.node(t, "one", "192.0.2.1")

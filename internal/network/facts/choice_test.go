@@ -10,9 +10,9 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// TestFirstChoiceIsNoGuess: an agent that starts anew leaves the routes that it finds until the replicas of gateways had time to tell which
-// of them is at work; the oldest may not be.
-func TestFirstChoiceIsNoGuess(t *testing.T) {
+// TestRestartedAgentKeepsRoutesAtFirst: an agent that restarts keeps the existing routes until the replicas of gateways had time to report which one is
+// active. It may not be the oldest one.
+func TestRestartedAgentKeepsRoutesAtFirst(t *testing.T) {
 	old, young := netip.MustParseAddr("10.244.1.10"), netip.MustParseAddr("10.244.1.11")
 	several := network.Peer{ClusterID: "milan", Candidates: []network.Candidate{
 		{Pod: "old", IP: old, Ready: true, Created: 1}, {Pod: "young", IP: young, Ready: true, Created: 2},
