@@ -37,8 +37,8 @@ func TestPreparedNamespaceForwards(t *testing.T) {
 	}
 }
 
-// TestTunnelOutlivesTheAgentThatLeaves: both containers are told to end at once, and the tunnel is needed until another replica is at work.
-func TestTunnelOutlivesTheAgentThatLeaves(t *testing.T) {
+// TestTunnelWaitsForTheHandover: Kubernetes stops both containers at once, and the tunnel is needed until another replica is active.
+func TestTunnelWaitsForTheHandover(t *testing.T) {
 	directory := t.TempDir()
 	ctx, stop := context.WithCancel(t.Context())
 	work, end := linger(ctx, directory)

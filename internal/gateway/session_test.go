@@ -115,7 +115,7 @@ func TestClientDialsUntilThePeerAnswers(t *testing.T) {
 	l.is(network.Dialing, elsewhere, 20003) // what worked is tried first
 }
 
-func TestSessionIsTakenOver(t *testing.T) {
+func TestAgentAdoptsASession(t *testing.T) {
 	for _, role := range []network.Role{network.Client, network.Server} {
 		t.Run(string(role), func(t *testing.T) {
 			l := newLab(t, role)
@@ -164,7 +164,7 @@ func TestSessionIsTakenOver(t *testing.T) {
 	}
 }
 
-func TestSessionThatIsDeadIsNotTakenOver(t *testing.T) {
+func TestAgentDoesNotAdoptADeadSession(t *testing.T) {
 	l := newLab(t, network.Client)
 	for name, told := range map[string]Standing{"nothing was told": {}, "standby": {State: network.Standby}} {
 		if l.session.Adopt(l.in, told) {
@@ -189,7 +189,7 @@ func TestSessionThatIsDeadIsNotTakenOver(t *testing.T) {
 	}
 }
 
-func TestPeerThatTakesLeave(t *testing.T) {
+func TestPeerSendsAShutdownNotice(t *testing.T) {
 	for role, redials := range map[network.Role]bool{network.Client: true, network.Server: false} {
 		l := newLab(t, role)
 		l.after(0)
@@ -211,7 +211,7 @@ func TestPeerThatTakesLeave(t *testing.T) {
 	}
 }
 
-func TestReplicaThatTakesLeaveIsDeaf(t *testing.T) {
+func TestClosedSessionRemovesThePeer(t *testing.T) {
 	l := newLab(t, network.Server)
 	l.after(0)
 	l.apply()
@@ -222,7 +222,7 @@ func TestReplicaThatTakesLeaveIsDeaf(t *testing.T) {
 	}
 }
 
-func TestNewKeyOfOurs(t *testing.T) {
+func TestRotationOfOurKey(t *testing.T) {
 	for role, redials := range map[network.Role]bool{network.Client: true, network.Server: false} {
 		l := newLab(t, role)
 		l.after(0)
@@ -241,7 +241,7 @@ func TestNewKeyOfOurs(t *testing.T) {
 	}
 }
 
-func TestNewKeyOfThePeer(t *testing.T) {
+func TestRotationOfThePeersKey(t *testing.T) {
 	l := newLab(t, network.Client)
 	l.after(0)
 	l.apply()
@@ -264,7 +264,7 @@ func TestNewKeyOfThePeer(t *testing.T) {
 	}
 }
 
-func TestEndpointThatMoves(t *testing.T) {
+func TestEndpointChanges(t *testing.T) {
 	l := newLab(t, network.Client)
 	l.in.Endpoints = []netip.AddrPort{here}
 	l.after(0)
@@ -285,9 +285,9 @@ func TestEndpointThatMoves(t *testing.T) {
 	l.is(l.session.Replica().State, elsewhere, 20002)
 }
 
-// TestPongsAreLateBehindTraffic: while something comes through the tunnel it is not dialed anew for pongs that are late, up to a limit: a peer
-// that does not hear this side sends, too.
-func TestPongsAreLateBehindTraffic(t *testing.T) {
+// TestLatePongsKeepTheSession: while packets arrive through the tunnel, late pongs do not cause a new session, up to a limit: a peer that receives nothing
+// from this side also sends.
+func TestLatePongsKeepTheSession(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		siblings map[string]network.Heard
@@ -321,8 +321,9 @@ func TestPongsAreLateBehindTraffic(t *testing.T) {
 	}
 }
 
-// TestAgentWithoutProcessor: while an agent does not run, it hears no pongs. It keeps the session and listens again, but no longer than Deaf.
-func TestAgentWithoutProcessor(t *testing.T) {
+// TestAgentWithoutProcessorTime: an agent that does not get processor time receives no pongs. It keeps the session and waits for pongs again, but no longer
+// than Deaf.
+func TestAgentWithoutProcessorTime(t *testing.T) {
 	working := func(t *testing.T) *lab {
 		l := newLab(t, network.Client)
 		l.after(0)

@@ -11,7 +11,7 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-func TestWhatTheConnectionSays(t *testing.T) {
+func TestConnectionStatus(t *testing.T) {
 	status := networkingv1beta1.ConnectionStatus{}
 	seen := Seen{Now: noon, Began: noon, MTU: 1340, Peer: "milan", Interval: 10 * time.Second}
 	step := func(after time.Duration, works bool, rtt time.Duration) (changed bool) {
@@ -76,8 +76,8 @@ func TestWhatTheConnectionSays(t *testing.T) {
 	is(networkingv1beta1.ConnectionError, "90ms")
 }
 
-// TestTheConnectionNamesARefusedAddress: as long as the peer does not answer, the condition says which of its addresses is not dialed, and why.
-func TestTheConnectionNamesARefusedAddress(t *testing.T) {
+// TestConnectionStatusNamesARefusedAddress: while the peer does not answer, the condition says which of its addresses is not dialed, and why.
+func TestConnectionStatusNamesARefusedAddress(t *testing.T) {
 	seen := Seen{Now: noon, Began: noon, Peer: "milan", Refused: `address "gateway.example.org" of its gateway is refused: 127.0.0.1`}
 	says := func() bool {
 		return strings.Contains(Status(networkingv1beta1.ConnectionStatus{}, 1, seen).Conditions[0].Message, seen.Refused)
@@ -95,7 +95,7 @@ func equal(a, b networkingv1beta1.ConnectionStatus) bool {
 	return same && (a.Latency == nil || *a.Latency == *b.Latency)
 }
 
-func TestWhoWritesTheConnection(t *testing.T) {
+func TestWhichReplicaWritesTheConnection(t *testing.T) {
 	fresh, old := noon, noon.Add(-time.Minute)
 	heard := func(state network.State, at time.Time) network.Heard {
 		return network.Heard{Answer: network.Answer{State: state}, At: at}

@@ -74,7 +74,7 @@ func TestPingsAreAnsweredWithoutTheAgent(t *testing.T) {
 	}
 }
 
-func TestLeaveIsHeard(t *testing.T) {
+func TestShutdownNoticeIsReceived(t *testing.T) {
 	server, client := netip.MustParseAddr("127.0.0.11"), netip.MustParseAddr("127.0.0.12")
 	port := freePort(t).Port()
 	left := make(chan struct{}, 1000)
@@ -125,7 +125,7 @@ func TestAnswersToPings(t *testing.T) {
 	}
 }
 
-func TestProbesTellTheStandingOfTheReplica(t *testing.T) {
+func TestProbesReportTheStateOfTheReplica(t *testing.T) {
 	at, directory := freePort(t), t.TempDir()
 	replica := newResponder(directory)
 	start(t, func(ctx context.Context) error { return replica.serveProbes(ctx, at.String()) })
@@ -161,8 +161,8 @@ func TestProbesTellTheStandingOfTheReplica(t *testing.T) {
 	}
 }
 
-// TestChangesAreToldAtOnce: who asked a moment ago hears of a change without asking again; who asked long ago, or from elsewhere, does not.
-func TestChangesAreToldAtOnce(t *testing.T) {
+// TestChangesAreSentToRecentProbers: the sender of a recent probe gets a change without another probe. Senders of old probes, or from other addresses, do not.
+func TestChangesAreSentToRecentProbers(t *testing.T) {
 	at, directory := freePort(t), t.TempDir()
 	replica := newResponder(directory)
 	start(t, func(ctx context.Context) error { return replica.serveProbes(ctx, at.String()) })
@@ -224,7 +224,7 @@ func TestForgedAnswersAreNotBelieved(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidWhileTheAgentIsAway(t *testing.T) {
+func TestProbesWhileTheAgentIsAbsent(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	recently, longAgo := now.Add(-time.Second), now.Add(-time.Hour)
 	for name, c := range map[string]struct {
@@ -250,7 +250,7 @@ func TestWhatIsSaidWhileTheAgentIsAway(t *testing.T) {
 	}
 }
 
-func TestAnnouncing(t *testing.T) {
+func TestPublishedStateOfTheReplica(t *testing.T) {
 	directory := t.TempDir()
 	if told, at, err := Announced(directory); err != nil || told != (Standing{}) || !at.IsZero() {
 		t.Errorf("before anything was told: %+v, %s, %v", told, at, err)

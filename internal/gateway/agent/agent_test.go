@@ -199,8 +199,8 @@ func (p *pod) says(want network.State) bool {
 	return err == nil && told.State == want
 }
 
-// TestLifeOfATunnel: nothing before all is known, a tunnel as the facts say it, one that works and is told of, a new key of the peer without a
-// gap, and another attempt when nobody answers any more. The metrics follow.
+// TestLifeOfATunnel: no tunnel before all facts are known, then a tunnel as the facts require, its reported status, a key rotation of the peer without
+// interruption, and another attempt when the peer stops answering. The metrics follow.
 func TestLifeOfATunnel(t *testing.T) {
 	p := start(t)
 	p.set(func() { p.key = &dataplane.PrivateKey{9} })
@@ -245,7 +245,7 @@ func TestLifeOfATunnel(t *testing.T) {
 	}
 }
 
-// TestNoTunnelWithoutKeys: what can't be done yet is waited for, and leaves the pod not ready.
+// TestNoTunnelWithoutKeys: the agent waits for missing keys, and the pod is not ready meanwhile.
 func TestNoTunnelWithoutKeys(t *testing.T) {
 	p := start(t)
 	p.set(func() { p.facts = told(milanKey) })
@@ -259,8 +259,8 @@ func TestNoTunnelWithoutKeys(t *testing.T) {
 	p.eventually("the tunnel", func() bool { return len(p.tunnel().Peers) == 1 && p.Ready() == nil })
 }
 
-// TestAFaultIsOvercome: whichever call to the kernel fails first, the tunnel comes.
-func TestAFaultIsOvercome(t *testing.T) {
+// TestTunnelIsOpenedAfterAFault: the tunnel is opened whichever call to the kernel fails first.
+func TestTunnelIsOpenedAfterAFault(t *testing.T) {
 	for call := 1; call <= 12; call++ {
 		t.Run(fmt.Sprint(call), func(t *testing.T) {
 			t.Parallel()
