@@ -12,8 +12,8 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// TestARepeatedChangeIsToldOnce: dialing an unreachable peer for an hour is told of once, and again when it begins anew.
-func TestARepeatedChangeIsToldOnce(t *testing.T) {
+// TestRepeatedChangeIsLoggedOnce: dialing an unreachable peer for an hour is logged once, and again when it starts anew.
+func TestRepeatedChangeIsLoggedOnce(t *testing.T) {
 	var out bytes.Buffer
 	j := journal{log: slog.New(slog.NewTextHandler(&out, nil))}
 	now := time.Unix(0, 0)

@@ -10,7 +10,7 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// TestDriftIsCounted: what others change counts as drift, what the agent changes for a new wanted state does not, also if that fails at first.
+// TestDriftIsCounted: changes by others count as drift. Changes of the agent for a new wanted state do not, even if they fail at first.
 func TestDriftIsCounted(t *testing.T) {
 	h := onNode()
 	m := NewMetrics(prometheus.NewPedanticRegistry())
