@@ -42,7 +42,7 @@ func everything(t *testing.T, c client.Client) (out []string) {
 	return out
 }
 
-// TestDryRunOnAPIServer: what a command would do is checked by the API server, and told, and nothing is kept.
+// TestDryRunOnAPIServer: the API server checks what a command would do, the command prints it, and nothing is stored.
 func TestDryRunOnAPIServer(t *testing.T) {
 	kubeconfig, c := server(t)
 	create(t, c, tenancy("turin")...)

@@ -163,8 +163,8 @@ func subjectOf(request string) servedKind {
 	return servedKinds()[of.of]
 }
 
-// TestLaw: whatever request of whatever command fails, the command says so in its own words and what to do, and what it did before; when it says that it
-// succeeded, it did; and when it is run again it goes on to the same end.
+// TestLaw: whichever request of whichever command fails, the command says so with a cure and lists what it did before. If it reports success, it did
+// everything. If it is run again, it reaches the same end.
 func TestLaw(t *testing.T) {
 	// Hundreds of commands, each with its own connections: their garbage is a third of the time otherwise.
 	before := debug.SetGCPercent(800)

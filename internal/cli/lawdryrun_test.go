@@ -98,7 +98,7 @@ func (l *trial) hindered(t *testing.T, request string, d disturbance, really ran
 	}
 }
 
-// TestDryRunOfTestNetwork: what no world in memory can do is told all the same.
+// TestDryRunOfTestNetwork: the plan is printed even without real clusters.
 func TestDryRunOfTestNetwork(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)

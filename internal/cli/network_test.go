@@ -11,7 +11,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// TestNetworkOnAPIServers connects two clusters, completes, changes and removes their network.
+// TestNetworkOnAPIServers connects two clusters, and completes, changes and removes their network.
 func TestNetworkOnAPIServers(t *testing.T) {
 	rome, milan := newSide(t, "rome", "10.1.0.0/16", "192.0.2.1"), newSide(t, "milan", "10.2.0.0/16", "192.0.2.2")
 	rome.peer, milan.peer = milan, rome

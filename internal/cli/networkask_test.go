@@ -103,8 +103,8 @@ func recordOf(ctx context.Context, rome client.Client) error {
 	return rome.Status().Update(ctx, record)
 }
 
-// TestPeeringUserIsEnoughOnAPIServers: with the kubeconfig of a peering user alone, its certificate and its rights, a consumer peers, disconnects and connects
-// the networks, and unpeers. The network is made by the two control planes, so that the user needs no right to make gateways.
+// TestPeeringUserIsEnoughOnAPIServers: with the kubeconfig of a peering user alone, a consumer peers, disconnects and connects the networks, and unpeers. The
+// control planes create the network, so the user needs no permissions on gateways.
 func TestPeeringUserIsEnoughOnAPIServers(t *testing.T) {
 	romeConfig, rome := serverOf(t, "rome")
 	env, config, authority := kubetesting.WithAuthority(t)

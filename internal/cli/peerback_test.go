@@ -77,8 +77,8 @@ func (n networks) inviteBack(p *pair) {
 	n.has(n.refused(n.in(n.milan, "peer rome")), "cluster rome has not invited this one", "generate peer-command")
 }
 
-// Another invitation is made when half of the time of its token is over, and when the token admits the consumer no more.
-func TestInvitationsLast(t *testing.T) {
+// TestInvitationsAreRenewed: another invitation is created after half of the token's lifetime, and when the token no longer admits the consumer.
+func TestInvitationsAreRenewed(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	key := []byte("secret")
 	token := func(consumer string, left time.Duration) peering.Token {

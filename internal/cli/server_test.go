@@ -259,7 +259,7 @@ func TestCommandsOnAPIServer(t *testing.T) {
 	t.Run("waiting follows the object", func(t *testing.T) { testWaiting(t, kubeconfig, c) })
 }
 
-// TestUninstallOfNothingOnAPIServer: the wrong kubeconfig is no success, and what Helm did not install it can't remove.
+// TestUninstallOfNothingOnAPIServer: uninstall fails with the wrong kubeconfig, and where Helm did not install Liqo.
 func TestUninstallOfNothingOnAPIServer(t *testing.T) {
 	env, config := kubetesting.Environment(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")

@@ -92,7 +92,7 @@ func controllers(t *testing.T, c client.Client) {
 	}()
 }
 
-// TestAdmissionOnAPIServer: the verbs by which a provider takes back what it grants, what they refuse, and that they return when it is so.
+// TestAdmissionOnAPIServer covers the commands by which a provider revokes what it granted: their errors, and that they return when it is done.
 func TestAdmissionOnAPIServer(t *testing.T) {
 	kubeconfig, c := server(t)
 	create(t, c, tenancy("turin")...)

@@ -37,8 +37,8 @@ func (w *world) partition(t *testing.T, of, from string, down bool) {
 	}
 }
 
-// TestUnpeerAcrossAPartition: while the consumer does not reach the provider, no command that undoes the peering changes anything, in a dry run neither,
-// and each says why and what ends the peering all the same. One that is half done is resumed.
+// TestUnpeerAcrossAPartition: while the consumer does not reach the provider, no command that removes the peering changes anything, nor does its dry run. Each
+// says why and how to end the peering anyway. A half-done removal is resumed.
 func TestUnpeerAcrossAPartition(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
@@ -129,7 +129,7 @@ func TestUnpeerAcrossAPartition(t *testing.T) {
 	}
 }
 
-// TestUnpeerWithAnExpiredCertificate: an API server that answers, and refuses the certificate, is not gone for good: what helps is another certificate.
+// TestUnpeerWithAnExpiredCertificate: an API server that responds and rejects the certificate is not gone for good: the cure is another certificate.
 func TestUnpeerWithAnExpiredCertificate(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
@@ -154,8 +154,8 @@ func TestUnpeerWithAnExpiredCertificate(t *testing.T) {
 	}
 }
 
-// TestUnpeerSaysWhatItLeaves: each command that ends a peering names what it leaves, and the command that removes it does so.
-func TestUnpeerSaysWhatItLeaves(t *testing.T) {
+// TestUnpeerNamesWhatItLeaves: each command that ends a peering names the objects that it leaves, and the command that removes them does so.
+func TestUnpeerNamesWhatItLeaves(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
 	apart := w.snapshot()
@@ -216,8 +216,8 @@ func TestUnpeerSaysWhatItLeaves(t *testing.T) {
 	}
 }
 
-// TestInvitationsAreAskedFor: who peers in-band invites the provider to use this cluster only by asking for it.
-func TestInvitationsAreAskedFor(t *testing.T) {
+// TestInvitationsNeedAFlag: an in-band peering invites the provider to use this cluster only if a flag requests it.
+func TestInvitationsNeedAFlag(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
 	at := w.snapshot()
