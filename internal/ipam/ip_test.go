@@ -159,9 +159,9 @@ func TestIPs(t *testing.T) {
 	}
 }
 
-// TestAddressesComeBackLate shows why an address depends on the name: what was released is not what the next one gets, and what is made
-// again has what it had.
-func TestAddressesComeBackLate(t *testing.T) {
+// TestReleasedAddressesAreReusedLate: an address depends on the name of its object: a released address is not the next one assigned, and a recreated object
+// gets its former address.
+func TestReleasedAddressesAreReusedLate(t *testing.T) {
 	networks := []ipamv1alpha1.Network{net("external-cidr 10.70.0.0/16 10.70.0.0/16", 0)}
 	address := func(name string) netip.Addr {
 		return IPs(IPObjects{IPs: []ipamv1alpha1.IP{ip(name+" 10.0.0.1", 0)}, Networks: networks, External: external})[types.NamespacedName{Namespace: "a", Name: name[2:]}].Addr
@@ -179,7 +179,7 @@ func TestAddressesComeBackLate(t *testing.T) {
 	}
 }
 
-// TestLawsOfIPs lives through random histories, with planners that start anew each time.
+// TestLawsOfIPs holds in random histories, with planners that restart at every step.
 func TestLawsOfIPs(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))

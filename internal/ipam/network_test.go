@@ -239,8 +239,8 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// TestNegotiatedNetworks: a range that only the peer named never gets the place that it wants, keeps away from hosts, and loses what it was given to
-// whatever this cluster needs.
+// TestNegotiatedNetworks: a range that only the peer reported is never mapped to itself, overlaps no address of a host, and is moved when this cluster needs
+// its place.
 func TestNegotiatedNetworks(t *testing.T) {
 	local := []ipamv1alpha1.Network{pods("pod-cidr 10.244.0.0/16"), fixed("service-cidr 10.96.0.0/12"), reserved("reserved 10.64.0.0/11")}
 	hosts := []Host{{"node rome-1", netip.MustParseAddr("172.16.1.2")}, {"the API server", netip.MustParseAddr("10.130.0.7")}}
@@ -278,7 +278,7 @@ func TestNegotiatedNetworks(t *testing.T) {
 	}
 }
 
-// TestLawsOfNetworks lives through random histories: Networks come and go, in any order, with planners that start anew each time.
+// TestLawsOfNetworks holds in random histories of created and deleted Networks, with planners that restart at every step.
 func TestLawsOfNetworks(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -26,7 +26,7 @@ func controllerOptions() ctrlconfig.Controller {
 	return ctrlconfig.Controller{SkipNameValidation: ptr(true)}
 }
 
-// TestControllersOnAPIServer goes through the life of a cluster's ranges and addresses, with the rights that the chart gives.
+// TestControllersOnAPIServer goes through the lifetime of a cluster's ranges and addresses, with the permissions that the chart grants.
 func TestControllersOnAPIServer(t *testing.T) {
 	c := newCluster(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome-1"}}

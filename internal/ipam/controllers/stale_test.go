@@ -65,9 +65,9 @@ func (p *past) look(t *testing.T) {
 	}
 }
 
-// TestNothingIsGivenTwiceOnAPIServer plans with caches that lag behind what was written. A first object is served; a second one, that would be
-// served before the first if both had nothing, comes into a cache that does not show yet what the first was given.
-func TestNothingIsGivenTwiceOnAPIServer(t *testing.T) {
+// TestNoAddressIsAssignedTwiceOnAPIServer plans with caches that lag behind. The first object has an address, and a second object with precedence appears in a
+// cache that does not show the first one's address yet.
+func TestNoAddressIsAssignedTwiceOnAPIServer(t *testing.T) {
 	c := apitesting.Client(t, apitesting.APIServer(t))
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: liqo}}); err != nil {
 		t.Fatal(err)
@@ -182,8 +182,8 @@ func TestNothingIsGivenTwiceOnAPIServer(t *testing.T) {
 	}
 }
 
-// TestBookAsksInTheEnd: what somebody took away again, before anybody saw it, is not waited for without end.
-func TestBookAsksInTheEnd(t *testing.T) {
+// TestPendingAllocationsAreVerified: an allocation that the cache never shows, because it was removed again, is not waited for without end.
+func TestPendingAllocationsAreVerified(t *testing.T) {
 	key := types.NamespacedName{Name: "n"}
 	cached := entries{key: {uid: "1"}}
 	asked := 0
@@ -208,8 +208,8 @@ func TestBookAsksInTheEnd(t *testing.T) {
 	}
 }
 
-// TestBookAsksRarely: a cache that lags for a minute, as after an outage of the API server, costs a few lists and not one for each pass.
-func TestBookAsksRarely(t *testing.T) {
+// TestPendingAllocationsAreListedRarely: a cache that lags for a minute, as after an outage of the API server, causes a few lists and not one at each pass.
+func TestPendingAllocationsAreListedRarely(t *testing.T) {
 	key := types.NamespacedName{Name: "n"}
 	asked := 0
 	live := func(context.Context) (entries, error) {
@@ -308,7 +308,7 @@ func noneTwice(t *testing.T, c client.Client) {
 	}
 }
 
-// TestManyIPsOnAPIServer makes a thousand IPs at once, from many sides, while the controllers run and are replaced.
+// TestManyIPsOnAPIServer creates a thousand IPs at once from several clients, while the controllers run and are replaced.
 func TestManyIPsOnAPIServer(t *testing.T) {
 	c := newCluster(t)
 	c.namespace(t, "a")
