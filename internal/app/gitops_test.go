@@ -80,8 +80,7 @@ func applied(t *testing.T, c client.Client, objects []*unstructured.Unstructured
 	return again
 }
 
-// TestInstallationInAnyOrderOnAPIServer: the objects of the chart can be applied in any order, by tools that know nothing of it, with no controller of ours there
-// yet.
+// TestInstallationInAnyOrderOnAPIServer: tools that do not know Liqo can apply the objects of the chart in any order, before any controller of Liqo runs.
 func TestInstallationInAnyOrderOnAPIServer(t *testing.T) {
 	_, config := kubetesting.Environment(t)
 	c := kubetesting.Client(t, config)

@@ -198,8 +198,8 @@ func during(t *testing.T, f func(context.Context) error) {
 	})
 }
 
-// TestAgentsOnAPIServer: the identities that the chart and the controllers give to agents are enough for what they do, and agents hear of
-// what they need and of little else.
+// TestAgentsOnAPIServer: the permissions that the chart and the controllers grant to agents are sufficient. Agents receive the events that they need, and few
+// others.
 func TestAgentsOnAPIServer(t *testing.T) {
 	a := newAgents(t)
 	t.Run("fabric", func(t *testing.T) { a.testFabric(t) })

@@ -43,9 +43,9 @@ type manifest struct {
 // settles is how long anything may take to come to rest.
 const settles = 40 * time.Second
 
-// TestAnyOrderOnAPIServer: the peering, the network and the offloading of a namespace are made by applying manifests only, in any order, and undone by
-// deleting them in any order. What has no namespace yet is applied again later, as whoever applies files does. Each time the tenant namespaces have
-// other names, and either the consumer proves that it holds its key, or the provider vouches for it.
+// TestAnyOrderOnAPIServer: the peering, the network and the offloading of a namespace are created by applying manifests in any order, and removed by deleting
+// them in any order. Objects without an existing namespace are applied again later. Each round has other tenant namespaces, and either the consumer proves
+// that it holds its key, or the provider vouches for it.
 func TestAnyOrderOnAPIServer(t *testing.T) {
 	var rome, milan *whole
 	apitesting.Both(t, func() { rome = newWhole(t, "rome") }, func() { milan = newWhole(t, "milan") })

@@ -39,7 +39,7 @@ func TestVirtualKubeletOptions(t *testing.T) {
 	}
 }
 
-// TestRuntimeClassOfAnInstallation: the class that the chart makes is the one that pods are told apart by, at the webhook and on their way to the provider.
+// TestRuntimeClassOfAnInstallation: the webhook and the virtual kubelet recognize pods by the RuntimeClass that the chart creates.
 func TestRuntimeClassOfAnInstallation(t *testing.T) {
 	for want, offloading := range map[string]map[string]any{
 		"liqo":      {},
