@@ -153,7 +153,7 @@ func sees(from *host, to netip.AddrPort, want netip.Addr, size int) error {
 	return err
 }
 
-// TestWalks are the ways of pods and nodes, in clusters that have nothing in common and in clusters that are the same.
+// TestWalks follows packets of pods and nodes, between clusters with different and with identical address ranges.
 func TestWalks(t *testing.T) {
 	for name, build := range map[string]func(*testing.T) *world{"apart": apart, "together": together, "crossed": crossed} {
 		t.Run(name, func(t *testing.T) {
@@ -237,8 +237,8 @@ func learns(read func() (int, error), want int) error {
 	return fmt.Errorf("the kernel knows an MTU of %d, want %d", mtu, want)
 }
 
-// TestSmallerNetworkBehindTheTunnel: what fits into the tunnel and not into the network behind it is told by the far gateway, through both
-// translations, although it remembers nothing of who sent it.
+// TestSmallerNetworkBehindTheTunnel: when a packet fits into the tunnel and not into the network behind it, the ICMP error of the far gateway passes both
+// translations, although the gateway keeps no state.
 func TestSmallerNetworkBehindTheTunnel(t *testing.T) {
 	w := together(t)
 	w.milan.mtu = 1300
