@@ -112,7 +112,7 @@ func TestInstallationInAnyOrderOnAPIServer(t *testing.T) {
 	t.Run("definitions of another version", func(t *testing.T) { testDefinitions(t, c, config) })
 }
 
-// gone takes the definitions away.
+// gone deletes the definitions.
 func gone(t *testing.T, c client.Client) {
 	t.Helper()
 	if err := c.DeleteAllOf(t.Context(), &apiextensionsv1.CustomResourceDefinition{}); err != nil {

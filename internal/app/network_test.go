@@ -385,7 +385,7 @@ func (a *agents) testUninstallation(t *testing.T) {
 	}
 	stop()
 
-	// Helm removes account, rights and DaemonSet in one moment, and the agent is told to end some time after.
+	// Helm deletes account, permissions and DaemonSet at once, and the agent gets SIGTERM some time later.
 	u, stop = watched()
 	daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: "liqo-fabric"}}
 	if err := a.Get(t.Context(), client.ObjectKeyFromObject(daemonSet), daemonSet); err != nil {
@@ -408,7 +408,7 @@ func (a *agents) testUninstallation(t *testing.T) {
 		t.Error("the end of the installation was not noticed")
 	}
 	stop()
-	// What authorizes is told of the rights' end like everybody else: some time after.
+	// The authorizer of the API server observes the deleted permissions some time later.
 	asking, err := client.New(a.fabric, client.Options{Scheme: facts.Scheme(), Mapper: facts.Mapper()})
 	if err != nil {
 		t.Fatal(err)

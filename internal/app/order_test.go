@@ -145,7 +145,7 @@ func (m *manifest) apply(ctx context.Context) error {
 	return m.cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("somebody"), client.ForceOwnership)
 }
 
-// remove deletes what the manifests made, and waits for no one of them: an order in which something has to be gone first would be a rule to know.
+// remove deletes the objects of the manifests without waiting for any: users must not have to know an order of deletions.
 func (p *plan) remove(t *testing.T, manifests []manifest) {
 	t.Helper()
 	for _, m := range manifests {
@@ -153,7 +153,7 @@ func (p *plan) remove(t *testing.T, manifests []manifest) {
 			continue // Kubernetes deletes what is in a namespace; here nobody does
 		}
 		object, err := m.object(t.Context())
-		if errors.Is(err, errNotYet) { // it was made from what is gone now
+		if errors.Is(err, errNotYet) { // the object that it depends on was deleted
 			object, err = &unstructured.Unstructured{}, nil
 			object.SetAPIVersion("authentication.liqo.io/v1beta1")
 			object.SetKind("Identity")

@@ -92,7 +92,7 @@ func TestReflectionValues(t *testing.T) {
 	}
 }
 
-// installed is what the programs are told by an installation.
+// installed has the flags and objects by which an installation configures the programs.
 type installed struct {
 	manager *ControllerManagerOptions
 	kubelet *virtualKubeletOptions

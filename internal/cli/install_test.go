@@ -148,7 +148,7 @@ func keepRunning(ctx context.Context, t *testing.T, c client.Client) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				// What changes meanwhile is looked at again.
+				// Changes meanwhile are detected.
 				_ = oneRound(ctx, c)
 			}
 		}

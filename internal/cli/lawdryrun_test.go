@@ -18,7 +18,7 @@ func dry(request string) string {
 	return request
 }
 
-// foretold are the lines of a dry run that tell of a change, as the journal tells of one that was made.
+// foretold returns the lines of a dry run that announce a change, in the form of the journal.
 var foretold = regexp.MustCompile(`(?m)^ INFO  \((?:(local|remote), )?dry run\) (\S+) (\S+)(?: in namespace (\S+))? would be (created|changed|deleted)`)
 
 func changesTold(said string) (out []string) {

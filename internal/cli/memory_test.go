@@ -95,7 +95,7 @@ func (m *memory) snapshot() memorySnapshot {
 	return memorySnapshot{maps.Clone(m.objects), m.version}
 }
 
-// restore begins with a snapshot. It makes the channels anew, since those of one test's bubble are nothing to another one.
+// restore starts from a snapshot. It recreates the channels, because the bubble of a test cannot use those of another one.
 func (m *memory) restore(at memorySnapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -365,7 +365,7 @@ func (m *memory) list(r *http.Request, path memoryPath, kind servedKind) *http.R
 	})
 }
 
-// watch tells of every change since a version until nobody listens any more.
+// watch sends every change since a version until the client stops reading.
 func (m *memory) watch(r *http.Request, path memoryPath, since string) *http.Response {
 	from, err := strconv.Atoi(since)
 	if err != nil {

@@ -40,7 +40,7 @@ type world struct {
 	nth  map[string]int // how often each was made
 	// wrote counts what changed something.
 	wrote int
-	// changes are those of the last command, as it tells of them.
+	// changes are the changes that the last command reported.
 	changes []string
 	// answer is asked before a server is; nil answers nothing.
 	answer func(request string, r *http.Request) (*http.Response, error)
@@ -166,7 +166,7 @@ func (w *world) describe(r *http.Request) string {
 	return request
 }
 
-// isDry looks at a request, and leaves it as it is.
+// isDry reports whether a request is a dry run, without changing the request.
 func (w *world) isDry(r *http.Request) bool {
 	var body []byte
 	if r.Body != nil && r.Method == http.MethodDelete {

@@ -185,7 +185,7 @@ func (s *side) network(t *testing.T) map[string]any {
 	return out
 }
 
-// forget removes what the gateways left when they are gone: Kubernetes would collect it.
+// forget deletes the children of deleted gateways, as garbage collection does.
 func (s *side) forget(t *testing.T) {
 	t.Helper()
 	namespace := client.InNamespace(api.TenantNamespace(s.peer.id))

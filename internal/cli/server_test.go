@@ -205,7 +205,7 @@ func TestCommandsOnAPIServer(t *testing.T) {
 			t.Errorf("%d documents: %s%s", len(documents), out, errOut)
 		}
 	})
-	t.Run("uninstall leaves an installation elsewhere alone", func(t *testing.T) {
+	t.Run("uninstall leaves an installation in another namespace", func(t *testing.T) {
 		code, _, errOut := liqoctl("uninstall --purge --skip-confirm -n default")
 		if code != 1 || !strings.Contains(errOut, "installed in namespace liqo, not in default") {
 			t.Errorf("code %d: %s", code, errOut)
@@ -224,7 +224,7 @@ func TestCommandsOnAPIServer(t *testing.T) {
 			t.Errorf("code %d: %s", code, errOut)
 		}
 	})
-	t.Run("namespaces are taken back all at once", func(t *testing.T) {
+	t.Run("several namespaces are unoffloaded at once", func(t *testing.T) {
 		var objects []*offloadingv1beta1.NamespaceOffloading
 		for _, name := range []string{"first", "second"} {
 			object := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{

@@ -180,7 +180,7 @@ func TestUnpeerNamesWhatItLeaves(t *testing.T) {
 	for _, test := range []struct {
 		command string
 		says    []string
-		// gone are the clusters in which the command that is named leaves nothing.
+		// gone are the clusters in which the named command leaves nothing.
 		gone []string
 	}{
 		{"unpeer" + lawBoth, []string{here + " (cluster rome)", there + " (cluster milan)"}, []string{"rome", "milan"}},
@@ -206,7 +206,7 @@ func TestUnpeerNamesWhatItLeaves(t *testing.T) {
 			}
 		}
 	}
-	// The whole command leaves nothing to tell of.
+	// The complete command leaves nothing, so it names nothing.
 	if ran := w.in(t, peered, "unpeer --delete-namespaces"+lawBoth, nil); ran.code != 0 || strings.Contains(ran.said, "Left: ") {
 		t.Errorf("code %d: %s", ran.code, ran.said)
 	}

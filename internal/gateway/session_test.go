@@ -144,7 +144,7 @@ func TestAgentAdoptsASession(t *testing.T) {
 			if l.session.Adopt(l.in, told) || !l.session.Begun() {
 				t.Fatal("the peer answered and it still waits")
 			}
-			// Whoever asked before, and was told that it waits, has to hear of it, and once.
+			// The sender of an earlier probe, which got the answer standby, must get the change, and only once.
 			for _, news := range []bool{true, false} {
 				if _, changed := l.session.Step(l.in); changed != news {
 					t.Errorf("a session that was taken over told of a change: %v, want %v", changed, news)
@@ -333,7 +333,7 @@ func TestAgentWithoutProcessorTime(t *testing.T) {
 		l.is(network.Active, here, 20001)
 		return l
 	}
-	t.Run("hears pongs again", func(t *testing.T) {
+	t.Run("receives pongs again", func(t *testing.T) {
 		l := working(t)
 		for range 5 {
 			l.pause(timing.Alone + time.Millisecond)
@@ -342,7 +342,7 @@ func TestAgentWithoutProcessorTime(t *testing.T) {
 			l.pong()
 		}
 	})
-	t.Run("hears nothing when it runs again", func(t *testing.T) {
+	t.Run("receives nothing when it runs again", func(t *testing.T) {
 		l := working(t)
 		l.pause(timing.Alone + time.Millisecond)
 		l.after(timing.Alone - timing.Ask)
@@ -350,7 +350,7 @@ func TestAgentWithoutProcessorTime(t *testing.T) {
 		l.after(timing.Ask)
 		l.is(network.Dialing, here, 20002)
 	})
-	t.Run("hears nothing and hardly runs", func(t *testing.T) {
+	t.Run("receives nothing and hardly runs", func(t *testing.T) {
 		l := working(t)
 		for silence := time.Duration(0); silence < timing.Deaf; silence += timing.Lost / 2 {
 			l.is(network.Active, here, 20001)

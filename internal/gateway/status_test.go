@@ -67,7 +67,7 @@ func TestConnectionStatus(t *testing.T) {
 	step(time.Minute, true, 90*time.Millisecond)
 	is(networkingv1beta1.Connected, "90ms")
 
-	// An agent that starts anew does not call a tunnel broken that it has not asked yet.
+	// A restarted agent does not report a tunnel as broken before its first ping.
 	seen.Began, seen.Pulse = seen.Now, Pulse{}
 	if step(2*time.Second, false, 0) {
 		t.Error("an agent that just began calls the tunnel broken")

@@ -185,7 +185,7 @@ func TestFinalizerHoldsUntilFinalized(t *testing.T) {
 	if err := w.Get(t.Context(), request.NamespacedName, tenant()); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Fatalf("still there after it was finalized: %v", err)
 	}
-	pass() // a request for an object that is gone is no error
+	pass() // a request for a deleted object is no error
 	if synced != 1 {
 		t.Errorf("Sync ran %d times, want 1: never on a deleting object", synced)
 	}

@@ -29,14 +29,14 @@ func needed() map[string]netip.Addr {
 	}
 }
 
-// hosts are what address management hears of them.
+// hosts returns the hosts as IPAM knows them.
 func hosts() []ipam.Host {
 	n := needed()
 	return []ipam.Host{{Name: "node rome-1", Addr: n["a node"]}, {Name: "node rome-2", Addr: n["another node"]}, {Name: "node rome-1", Addr: n["a node's public address"]},
 		{Name: "the API server", Addr: n["the API server"]}, {Name: "the API server", Addr: n["the public API server"]}, {Name: "Service kube-system/kube-dns", Addr: n["cluster DNS"]}}
 }
 
-// hostOf is what the agent of a node hears of it.
+// hostOf returns a node as its agent knows it.
 func hostOf(name string) Host {
 	return Host{Name: name, MTU: 1500, Dependencies: []Dependency{{prefix("10.30.0.2/32"), "a resolver"}, {prefix("172.16.0.0/22"), "the network of link eth0"}, {prefix("172.17.0.1/32"), "a next hop"}}}
 }

@@ -172,7 +172,7 @@ func (w *tunnelWorld) tell(r *replica) {
 	}
 }
 
-// choose lets the node choose anew.
+// choose makes the node choose the active gateway again.
 func (w *tunnelWorld) choose(all []*replica) {
 	var candidates []Candidate
 	for _, r := range all {

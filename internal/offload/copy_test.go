@@ -361,7 +361,7 @@ func (w *copyWorld) obey(step Step) {
 	}
 }
 
-// rest lets the world come to rest and looks at it.
+// rest lets the world settle and checks it.
 func (w *copyWorld) rest() {
 	w.up, w.mapping = true, Mapping{State: Mapped, Namespace: "shop-rome"}
 	if w.foreign() {

@@ -16,7 +16,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// books is a Ledger in a world: an API server, a cache that hears of it late and not of everything, and somebody who makes pods.
+// books is a Ledger with an API server, a cache that gets its events late and not all of them, and a client that creates pods.
 type books struct {
 	t      *testing.T
 	random *rand.Rand
@@ -80,7 +80,7 @@ func (b *books) hear(key types.NamespacedName, pod entry, there bool) {
 	}
 }
 
-// relist is what a cache does whose watch broke: it hears of nothing in between.
+// relist is what a cache does after an interrupted watch: it misses the events in between.
 func (b *books) relist() {
 	b.news = nil
 	for key := range maps.Clone(b.cache) {
@@ -118,7 +118,7 @@ func (b *books) make(key types.NamespacedName) {
 		b.answers = append(b.answers, func() { b.wake(b.ledger.Failed(key)) })
 	case 1, 2, 3:
 		if _, taken = b.pods[key]; taken {
-			b.answers = append(b.answers, func() { b.wake(b.ledger.Failed(key)) }) // the cache has not heard of an earlier one: next time
+			b.answers = append(b.answers, func() { b.wake(b.ledger.Failed(key)) }) // the cache does not have an earlier one yet: next time
 			break
 		}
 		uid := b.create(key, want)

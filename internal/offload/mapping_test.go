@@ -61,7 +61,7 @@ func at(remote string, phase offloadingv1beta1.MappingPhase) offloadingv1beta1.R
 	return offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: phase}
 }
 
-// world is a set of namespaces: name to the local name of the twin, "" for a foreign one; a leading "-" for one that is being deleted.
+// world is a set of namespaces by name, with the local name for a remote namespace, "" for a foreign one; a leading "-" for one that is being deleted.
 func world(namespaces map[string]string) map[string]metav1.ObjectMeta {
 	result := map[string]metav1.ObjectMeta{}
 	for name, local := range namespaces {
@@ -204,7 +204,7 @@ func TestMappingOf(t *testing.T) {
 	}
 	for namespace, want := range map[string]Mapping{
 		"a": {State: Mapped, Namespace: "a-rome"}, "b": {State: MappingTerminating, Namespace: "b-rome"}, "d": {State: MappingWanted}, "e": {State: Unmapped},
-		// What was not asked for, or under another name, is none of ours.
+		// A namespace that was not requested, or not under that name, does not count.
 		"secret": {State: MappingTerminating, Namespace: "x"}, "other": {State: MappingTerminating, Namespace: "other"},
 	} {
 		if got := MappingOf(m, namespace); got != want {
@@ -232,7 +232,7 @@ func TestReportedNamespacesMustBeRequested(t *testing.T) {
 			t.Errorf("%s: %s (%s)", name, step.Action, step.Why)
 		}
 	}
-	// One that was, and is no longer while the provider is out of reach, is not ready.
+	// A pod that was running, and is not reported while the provider is unreachable, is not ready.
 	env.RemoteSynced, env.Pod.Unavailable = false, true
 	ready := localPod("u1", func(p *corev1.Pod) {
 		labelled(p)

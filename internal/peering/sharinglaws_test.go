@@ -129,7 +129,7 @@ func TestShareLaws(t *testing.T) {
 			}
 		}
 
-		// The order in which objects are told does not matter.
+		// The order in which objects are observed does not matter.
 		other := m.facts
 		other.Slices, other.Pods, other.Offers, other.Tenants = slices.Clone(other.Slices), slices.Clone(other.Pods), slices.Clone(other.Offers), slices.Clone(other.Tenants)
 		r.Shuffle(len(other.Slices), func(i, j int) { other.Slices[i], other.Slices[j] = other.Slices[j], other.Slices[i] })

@@ -56,7 +56,7 @@ func gatewayState(peers ...network.TunnelPeer) dataplane.State {
 	return network.CompileGateway(f, self, network.Tunnel{PrivateKey: dataplane.PrivateKey{1}, ListenPort: 51840, Peers: peers}, network.FirstChoice(f))
 }
 
-// host is a kernel and an agent on it that wants what it is told.
+// host is a kernel and an agent that applies the states of the test.
 type host struct {
 	*Agent
 	kernel *fake.Kernel
@@ -178,7 +178,7 @@ func TestKnownStateIsNotReadAgain(t *testing.T) {
 	h.kernel.RemoveLink(dataplane.OverlayLink) // takes routes along, and nobody was told
 	h.wants(nil, node(1))
 	_ = h.Pass(t.Context()) // it may fail
-	h.settled = nil         // as when it is told
+	h.settled = nil         // as after a notification of the kernel
 	h.pass(t)
 	h.has(t, node(1))
 }

@@ -55,7 +55,7 @@ func TestDriftIsCounted(t *testing.T) {
 		t.Errorf("the agent's own changes count as drift: %v", got)
 	}
 	h.kernel.RemoveLink(dataplane.OverlayLink)
-	h.settled = nil // as when it is told
+	h.settled = nil // as after a notification of the kernel
 	h.pass(t)
 	if got := testutil.ToFloat64(m.drift); got == 0 {
 		t.Error("a removed link counts as no drift")

@@ -50,7 +50,7 @@ func TestControllersOnAPIServer(t *testing.T) {
 		}
 	}
 
-	// A peer that is our twin, and whose nodes live beside ours.
+	// A peer with the same ranges as this cluster, whose nodes are in the same network.
 	c.namespace(t, "milan")
 	c.create(t, newNetwork("milan", "pod", "10.200.0.0/16"))
 	c.network(t, "milan", "pod", "10.201.0.0/16", reasons.Reconciled)
@@ -71,10 +71,10 @@ func TestControllersOnAPIServer(t *testing.T) {
 	c.remove(t, full)
 	c.gone(t, full)
 
-	c.create(t, newNetwork("milan", "twin", "10.200.0.0/16"))
-	twin := c.network(t, "milan", "twin", "10.202.0.0/16", reasons.Reconciled)
-	c.remove(t, twin)
-	c.gone(t, twin)
+	c.create(t, newNetwork("milan", "second", "10.200.0.0/16"))
+	second := c.network(t, "milan", "second", "10.202.0.0/16", reasons.Reconciled)
+	c.remove(t, second)
+	c.gone(t, second)
 	c.create(t, newNetwork("milan", "third", "10.202.0.0/16"))
 	c.network(t, "milan", "third", "10.202.0.0/16", reasons.Reconciled)
 
@@ -132,7 +132,7 @@ func testAddresses(t *testing.T, c *cluster) {
 	c.remove(t, crowd)
 	c.gone(t, network)
 
-	// An address of another time: whoever makes the IP of a node makes it anew, a user's is told of.
+	// An address of a former external CIDR: the controller recreates the IP of a node, and reports that of a user.
 	lost := func(name string, labels map[string]string) *ipamv1alpha1.IP {
 		ip := newIP("milan", name, "172.16.9.4")
 		ip.Labels, ip.Spec.NetworkRef = labels, &corev1.ObjectReference{Name: "late"}
@@ -183,7 +183,7 @@ func testService(t *testing.T, c *cluster) {
 		t.Errorf("the EndpointSlice: %+v", slice)
 	}
 
-	// It is made again, follows its template, and goes with it.
+	// It is recreated, follows its template, and is deleted with it.
 	c.remove(t, slice)
 	eventually := func(what string, check func() error) {
 		t.Helper()
@@ -237,7 +237,7 @@ func testService(t *testing.T, c *cluster) {
 	}
 }
 
-// testEnding: a namespace on its way out takes no Service any more, which is no error that is tried again and again.
+// testEnding: a namespace that is being deleted accepts no Service, which is not retried as an error.
 func testEnding(t *testing.T, c *cluster) {
 	c.namespace(t, "ending")
 	ip := newIP("ending", "printer", "172.16.3.5")

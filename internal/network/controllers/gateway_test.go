@@ -109,7 +109,7 @@ func testGatewayServer(t *testing.T, c *cluster) {
 		t.Errorf("a restart was undone: %v, generation %d for %d, annotations %v", err, deployment.Generation, asked, deployment.Spec.Template.Annotations)
 	}
 	c.available(t, deployment)
-	// Both nodes die: nobody tells of the tunnel any more. One of them was only cut off.
+	// Both nodes fail, so no agent reports the state of the tunnel. One of them was only disconnected.
 	lost := metav1.NewTime(time.Now().Add(-time.Minute))
 	change(t, c, connection, func(c *networkingv1beta1.Connection) {
 		c.Status.Conditions = []metav1.Condition{{Type: network.ConnectionCondition, Status: metav1.ConditionTrue, Reason: "Connected", LastTransitionTime: metav1.NewTime(lost.Add(-time.Second))}}

@@ -95,7 +95,7 @@ func testAnyOrder(t *testing.T, c *cluster) {
 	}
 }
 
-// testNewStart: controllers that start anew write nothing about what is as it should be.
+// testNewStart: controllers that restart write nothing if nothing changed.
 func testNewStart(t *testing.T, c *cluster) {
 	c.stop()
 	c.written()

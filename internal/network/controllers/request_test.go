@@ -25,7 +25,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// requestOf is a request of ours to a provider, or with copied the copy of one of a consumer's.
+// requestOf returns a request of this cluster to a provider, or with copied the copy of a consumer's request.
 func requestOf(peer string, copied bool) *networkingv1beta1.NetworkRequest {
 	q := &networkingv1beta1.NetworkRequest{ObjectMeta: peerMeta(peer, "request")}
 	if q.Labels == nil {

@@ -104,7 +104,7 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 	}}}
 	c.create(t, host)
 	phase(offloadingv1beta1.PhaseReady)
-	// Somebody's mistake, or a cloud's that does not know the Node: it is back soon, and the twin would be gone with all in it.
+	// A user, or a cloud that does not know the Node, deletes it by mistake. It is back soon, and deleting the remote namespace would lose its content.
 	asked := func(m *offloadingv1beta1.NamespaceMap) error {
 		return has(m.Spec.DesiredMapping, map[string]string{"demo": "demo-rome"})
 	}

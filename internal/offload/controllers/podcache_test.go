@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// written is a Pod as the API server keeps it: one label of ours, one of somebody else.
+// written is a Pod as the API server stores it, with a label of ours and one of another owner.
 func written() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -107,7 +107,7 @@ func TestQuotasOnAPIServer(t *testing.T) {
 	later := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "crowd", Name: "later"}}
 	eventually(t, c, later, "the pod", anything)
 
-	// A pod that is resized counts anew, and waits for room as others do.
+	// A resized pod is counted again, and waits for room like others.
 	sp := shadowPod("crowd", "later", "")
 	resize := func(cpu int64) {
 		t.Helper()

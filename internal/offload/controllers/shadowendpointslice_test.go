@@ -171,7 +171,7 @@ func testEndpoints(t *testing.T, c *cluster) {
 	network(t, c, peer, corev1beta1.StatusEstablished)
 	eventually(t, c, slice, "endpoints to be ready again", shows("10.0.0.6 true"))
 
-	// A network of ours translates addresses once it is known how; until then none is shown, and the consumer hears why.
+	// A network with remapped ranges translates addresses once the translation is known. Until then no address is shown, and a condition says why.
 	configuration := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop-siena", Name: "siena", Labels: map[string]string{api.LabelRemoteClusterID: "siena"},
 	}}

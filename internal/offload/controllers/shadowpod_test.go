@@ -93,7 +93,7 @@ func testShadowPod(t *testing.T, c *cluster) {
 	})
 	reported(corev1.PodFailed)
 
-	// A ShadowPod of the same name takes over only after the Pod of the earlier one is gone, and that is seen to.
+	// A ShadowPod creates its Pod only after the Pod of an earlier ShadowPod of that name is deleted, and causes the deletion.
 	c.remove(t, sp)
 	c.gone(t, sp)
 	first := shadowPod("shadows", "again", corev1.RestartPolicyAlways)

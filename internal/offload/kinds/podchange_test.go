@@ -235,7 +235,7 @@ func TestReadinessGates(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 
-	// What is told from here is not overwritten by what the provider repeats; what was another remote Pod's does not stay.
+	// A gate that the consumer reports is not overwritten by the provider's copy of it. A gate of another remote Pod does not stay.
 	theirs := remote("p1", corev1.ConditionFalse)
 	theirs.Annotations = map[string]string{AnnotationGates: here}
 	if c := condition(PodStatus(pod(gated(corev1.ConditionTrue)), theirs, options), "lb.example/attached"); c == nil || c.Status != corev1.ConditionTrue {

@@ -92,7 +92,7 @@ func (w *world) quiet() {
 	}
 }
 
-// looks has everything looked at, and returns how many writes that made.
+// looks resyncs everything, and returns the number of writes that this caused.
 func (w *world) looks() int64 {
 	before := w.farWrites.Load()
 	w.mu.Lock()

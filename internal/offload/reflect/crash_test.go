@@ -40,7 +40,7 @@ type churned struct {
 	write func(meta metav1.ObjectMeta, n int) client.Object
 	// read tells what an object says, on either side.
 	read func(client.Object) int
-	// taken is what users hear of a name that is taken, an object of that name exists if empty.
+	// taken is the warning about a taken name; empty: "an object of that name exists".
 	taken string
 }
 
@@ -119,7 +119,7 @@ func (c *churn) step(name string, near, far bool) {
 	case !c.alive[key.Name]:
 		err = side.Create(c.w.t.Context(), obj)
 		if _, ok := obj.(*corev1.Pod); ok && apierrors.IsAlreadyExists(err) {
-			return // the one before is on its way out
+			return // the previous one is being deleted
 		}
 		c.alive[key.Name] = true
 	case c.random.IntN(3) == 0:

@@ -81,7 +81,7 @@ func TestEventDuringReconcileRequeues(t *testing.T) {
 		q.Add(types.NamespacedName{Name: strconv.Itoa(i)})
 	}
 	key, _ := q.Get()
-	q.addTold(key) // while it is being looked at
+	q.addTold(key) // while it is being reconciled
 	q.Done(key)
 	if got, want := taken(q), []string{"1", "2", "3", "4", "0"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)

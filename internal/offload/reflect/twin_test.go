@@ -83,7 +83,7 @@ func list(t *testing.T, s *store, objects ...client.Object) {
 	}
 }
 
-// look has the engine look at the Events that wait for it.
+// look makes the engine reconcile the waiting Events.
 func (w *told) look(t *testing.T) {
 	t.Helper()
 	for w.events.queue.Len() > 0 {

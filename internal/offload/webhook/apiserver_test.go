@@ -178,7 +178,7 @@ func TestCertificatesOnAPIServer(t *testing.T) {
 	third := trusted("a certificate in place of the lost one", second)
 
 	ahead.Store(int64(lifetime - renewBefore + time.Hour))
-	// It stands for the timer of many months. What was still to be looked at sees the new time too, and may have replaced the certificate already.
+	// This replaces the timer of many months. A pending reconcile sees the new time too, and may have replaced the certificate already.
 	if err := c.Patch(t.Context(), secret, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"touched":"yes"}}}`))); err != nil {
 		t.Fatal(err)
 	}

@@ -224,7 +224,7 @@ func TestQuotaOnAPIServer(t *testing.T) {
 	eventually("the cordon", func() error { return rome.Create(t.Context(), shadow("1", nil), client.DryRunAll) }, "it is cordoned")
 }
 
-// stricter changes the strategy of a namespace as a user does, who is told that pods do not move.
+// stricter changes the strategy of a namespace as a user does, who gets the warning that pods do not move.
 func stricter(t *testing.T, config *rest.Config) {
 	t.Helper()
 	warned := &warnings{}

@@ -32,14 +32,14 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// opened is the door of a cluster, as its administrator knows it.
+// opened is the authentication service of a cluster, as its administrator knows it.
 type opened struct {
 	options door.Options
 	url     string
 	log     *bytes.Buffer
 }
 
-// open serves the cluster's door, with the rights of its controller manager.
+// open runs the cluster's authentication service, with the permissions of its controller manager.
 func (c *cluster) open(t *testing.T) *opened {
 	t.Helper()
 	as := rest.CopyConfig(c.config)
@@ -100,7 +100,7 @@ func (o *opened) token(t *testing.T, change func(*peering.Token)) string {
 	return text
 }
 
-// invite gives rome what lets it knock at milan's door, and an Identity to be completed.
+// invite gives rome an invitation of milan, and an Identity to be completed.
 func invite(t *testing.T, rome, milan *cluster, url, token, proxy string) *authv1beta1.Identity {
 	t.Helper()
 	if err := rome.Create(t.Context(), rome.tenantNamespace(milan)); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -299,7 +299,7 @@ func TestAttacksOnEnrollmentOnAPIServer(t *testing.T) {
 		t.Errorf("there are %d Tenants and tenant namespaces, want %d as before", after, before)
 	}
 
-	t.Run("somebody in between", func(t *testing.T) {
+	t.Run("a man in the middle", func(t *testing.T) {
 		text := entry.token(t, func(t *peering.Token) { t.Pin = make([]byte, sha256.Size) })
 		token, err := peering.ParseToken(text)
 		if err != nil {
@@ -313,7 +313,7 @@ func TestAttacksOnEnrollmentOnAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Run("a token of before the Secret was replaced", func(t *testing.T) {
+	t.Run("a token older than the Secret", func(t *testing.T) {
 		old := entry.token(t, nil)
 		milan.delete(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}})
 		if _, err := knock("venice", old); !errors.Is(err, door.ErrRefused) || !strings.Contains(err.Error(), "not known here") {
