@@ -60,7 +60,7 @@ func programMetrics(t *testing.T) map[string]*prometheus.Registry {
 	agent.NewMetrics(all[metrics.Gateway], "milan", func() agent.Tunnel {
 		return agent.Tunnel{
 			Received: 1000, Sent: 2000, Connected: true, Handshake: time.Now().Add(-time.Minute), Active: true, Takeovers: 1,
-			Implementation: gateway.Kernel, Pulse: gateway.Pulse{RTT: 3 * time.Millisecond, Pings: 10, Pongs: 9},
+			Implementation: gateway.Kernel, PingStats: gateway.PingStats{RTT: 3 * time.Millisecond, Pings: 10, Pongs: 9},
 		}
 	})
 	m := newReflectionMetrics(all[metrics.VirtualKubelet], "milan", "pool", func(tell func(string, string, int)) { tell("Pod", "shop", 3) })

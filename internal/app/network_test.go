@@ -313,8 +313,8 @@ func (a *agents) testGateway(t *testing.T) {
 		t.Error("a gateway may read another Secret than its own")
 	}
 
-	seen := gateway.Seen{Now: time.Now(), Works: true, MTU: 1340, Peer: "milan", Interval: 10 * time.Second}
-	seen.Pulse.Last, seen.Pulse.RTT = seen.Now, 2*time.Millisecond
+	seen := gateway.Observation{Now: time.Now(), Works: true, MTU: 1340, Peer: "milan", Interval: 10 * time.Second}
+	seen.PingStats.Last, seen.PingStats.RTT = seen.Now, 2*time.Millisecond
 	peer := &network.Peer{Gateway: "milan"}
 	report := func() error {
 		failed := &strings.Builder{}

@@ -44,7 +44,7 @@ func TestTunnelWaitsForTheHandover(t *testing.T) {
 	work, end := linger(ctx, directory)
 	defer end()
 	tell := func() {
-		if err := Announce(directory, freePort(t).Port(), Standing{network.Standby, noon}, time.Now()); err != nil {
+		if err := PublishStatus(directory, freePort(t).Port(), ReplicaStatus{network.Standby, noon}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}

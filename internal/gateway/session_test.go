@@ -42,8 +42,8 @@ func (l *lab) restart() {
 
 // after lets time pass, and steps as often as an agent does.
 func (l *lab) after(d time.Duration) {
-	for ; d > timing.Ask; d -= timing.Ask {
-		l.pause(timing.Ask)
+	for ; d > timing.ProbeInterval; d -= timing.ProbeInterval {
+		l.pause(timing.ProbeInterval)
 	}
 	l.pause(d)
 }
@@ -57,8 +57,8 @@ func (l *lab) pause(d time.Duration) {
 // pong lets an answer come in.
 func (l *lab) pong() {
 	l.in.Now = l.in.Now.Add(time.Millisecond)
-	l.in.Pulse.Pongs++
-	l.in.Pulse.Last, l.in.Pulse.RTT = l.in.Now, time.Millisecond
+	l.in.PingStats.Pongs++
+	l.in.PingStats.Last, l.in.PingStats.RTT = l.in.Now, time.Millisecond
 }
 
 // apply puts what there is to be into WireGuard, and returns through how many states.
@@ -125,13 +125,13 @@ func TestAgentAdoptsASession(t *testing.T) {
 			l.after(time.Millisecond)
 			l.apply()
 			before, since := l.in.Device, l.session.Replica().Since
-			told := Standing{l.session.Replica().State, since}
+			told := ReplicaStatus{l.session.Replica().State, since}
 			if told.State != network.Active {
 				t.Fatalf("it is %s", told.State)
 			}
 
 			l.restart()
-			l.in.Pulse = Pulse{}
+			l.in.PingStats = PingStats{}
 			l.in.Now = l.in.Now.Add(time.Minute)
 			// The agent may be late itself: it may know the peer only a while after it started.
 			for _, pause := range []time.Duration{0, timing.Lost, timing.Deaf - timing.Lost - 1} {
@@ -166,12 +166,12 @@ func TestAgentAdoptsASession(t *testing.T) {
 
 func TestAgentDoesNotAdoptADeadSession(t *testing.T) {
 	l := newLab(t, network.Client)
-	for name, told := range map[string]Standing{"nothing was told": {}, "standby": {State: network.Standby}} {
+	for name, told := range map[string]ReplicaStatus{"nothing was told": {}, "standby": {State: network.Standby}} {
 		if l.session.Adopt(l.in, told) {
 			t.Errorf("%s: it waits", name)
 		}
 	}
-	if l.session.Adopt(l.in, Standing{State: network.Active}) {
+	if l.session.Adopt(l.in, ReplicaStatus{State: network.Active}) {
 		t.Error("WireGuard knows no peer, and it waits for an answer from one")
 	}
 	l.after(0)
@@ -179,7 +179,7 @@ func TestAgentDoesNotAdoptADeadSession(t *testing.T) {
 	l.apply()
 
 	l.restart()
-	told := Standing{State: network.Active}
+	told := ReplicaStatus{State: network.Active}
 	if !l.session.Adopt(l.in, told) {
 		t.Error("it does not wait for an answer")
 	}
@@ -290,12 +290,12 @@ func TestEndpointChanges(t *testing.T) {
 func TestLatePongsKeepTheSession(t *testing.T) {
 	for _, test := range []struct {
 		name     string
-		siblings map[string]network.Heard
+		siblings map[string]network.ProbeResult
 		received int64 // every 100 ms
 		lost     time.Duration
 	}{
-		{"nothing comes", map[string]network.Heard{"b": {}}, 0, timing.Lost},
-		{"a stream comes", map[string]network.Heard{"b": {}}, 1 << 20, timing.Deaf},
+		{"nothing comes", map[string]network.ProbeResult{"b": {}}, 0, timing.Lost},
+		{"a stream comes", map[string]network.ProbeResult{"b": {}}, 1 << 20, timing.Deaf},
 		{"nothing comes to the only replica", nil, 0, timing.Alone},
 		{"a stream comes to the only replica", nil, 1 << 20, timing.Deaf},
 	} {
@@ -345,9 +345,9 @@ func TestAgentWithoutProcessorTime(t *testing.T) {
 	t.Run("receives nothing when it runs again", func(t *testing.T) {
 		l := working(t)
 		l.pause(timing.Alone + time.Millisecond)
-		l.after(timing.Alone - timing.Ask)
+		l.after(timing.Alone - timing.ProbeInterval)
 		l.is(network.Active, here, 20001)
-		l.after(timing.Ask)
+		l.after(timing.ProbeInterval)
 		l.is(network.Dialing, here, 20002)
 	})
 	t.Run("receives nothing and hardly runs", func(t *testing.T) {

@@ -80,7 +80,7 @@ func RunTunnel(ctx context.Context, opts TunnelOptions) error {
 	group.Go(func() error {
 		return responder.servePings(ctx, fmt.Sprintf(":%d", network.PingPort), dataplane.TunnelLink)
 	})
-	group.Go(func() error { return responder.serveProbes(ctx, fmt.Sprintf(":%d", network.AskPort)) })
+	group.Go(func() error { return responder.serveProbes(ctx, fmt.Sprintf(":%d", network.ProbePort)) })
 	return group.Wait()
 }
 
@@ -98,7 +98,7 @@ func linger(ctx context.Context, directory string) (context.Context, context.Can
 		tick := time.NewTicker(rest)
 		defer tick.Stop()
 		for end := time.Now().Add(lingerMost); time.Now().Before(end); {
-			_, at, err := Announced(directory)
+			_, at, err := PublishedStatus(directory)
 			if err != nil || time.Since(at) >= lingerSilence {
 				return
 			}
@@ -183,7 +183,7 @@ func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, erro
 	return func(ctx context.Context) error {
 		failed := make(chan error, 2)
 		go func() {
-			failed <- watch(ctx, askInterval, askPatience, func() { _, _ = wg.IpcGet() }) // takes the same locks as all other operations
+			failed <- watch(ctx, checkInterval, checkTimeout, func() { _, _ = wg.IpcGet() }) // takes the same locks as all other operations
 		}()
 		go func() {
 			for {

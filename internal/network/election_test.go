@@ -161,13 +161,13 @@ func TestSplitBrainHeals(t *testing.T) {
 // TestSingleReplicaDialsAtOnce: it dials at once, and never gives up.
 func TestSingleReplicaDialsAtOnce(t *testing.T) {
 	start := time.Unix(1000, 0)
-	r, _ := Replica{}.Next(Client, Seen{Now: start, Self: "a"}, DefaultTiming(interval, lossThreshold))
+	r, _ := Replica{}.Next(Client, Observation{Now: start, Self: "a"}, DefaultTiming(interval, lossThreshold))
 	if r.State != Dialing || !r.Peered {
 		t.Fatalf("it does not dial: %+v", r)
 	}
 	sessions := r.Session
 	for now := start; now.Sub(start) < time.Minute; now = now.Add(tick) {
-		r, _ = r.Next(Client, Seen{Now: now, Self: "a"}, DefaultTiming(interval, lossThreshold))
+		r, _ = r.Next(Client, Observation{Now: now, Self: "a"}, DefaultTiming(interval, lossThreshold))
 		if r.State != Dialing {
 			t.Fatalf("it gave up after %s", now.Sub(start))
 		}
@@ -175,9 +175,9 @@ func TestSingleReplicaDialsAtOnce(t *testing.T) {
 	if dialed := r.Session - sessions; dialed < 30 || dialed > 32 { // twice in the first second, and every two seconds in the end
 		t.Errorf("it dialed %d times in a minute", dialed)
 	}
-	server, _ := Replica{}.Next(Server, Seen{Now: start, Self: "a"}, DefaultTiming(interval, lossThreshold))
+	server, _ := Replica{}.Next(Server, Observation{Now: start, Self: "a"}, DefaultTiming(interval, lossThreshold))
 	made := server.Session
-	server, _ = server.Next(Server, Seen{Now: start.Add(time.Hour), Pong: start.Add(time.Second), Self: "a"}, DefaultTiming(interval, lossThreshold))
+	server, _ = server.Next(Server, Observation{Now: start.Add(time.Hour), Pong: start.Add(time.Second), Self: "a"}, DefaultTiming(interval, lossThreshold))
 	if server.Session != made || server.State != Standby {
 		t.Errorf("a server alone forgot its client: %+v", server)
 	}
@@ -185,7 +185,7 @@ func TestSingleReplicaDialsAtOnce(t *testing.T) {
 
 // TestClocksAreSetBack: WireGuard reports handshakes in wall-clock time. A handshake in the future does not count.
 func TestClocksAreSetBack(t *testing.T) {
-	seen := Seen{Now: time.Unix(1000, 0), Self: "a", Siblings: map[string]Heard{"b": {}}}
+	seen := Observation{Now: time.Unix(1000, 0), Self: "a", Siblings: map[string]ProbeResult{"b": {}}}
 	r, _ := Replica{}.Next(Server, seen, DefaultTiming(interval, lossThreshold))
 	made := r.Session
 	seen.Pong, seen.Handshake = seen.Now.Add(tick), seen.Now.Add(time.Hour)
@@ -203,7 +203,7 @@ func TestEndpointsTakeTurns(t *testing.T) {
 		t.Errorf("%s, then %s", one, two)
 	}
 	// Number 2 works, and later does not any more: it is the first to be tried again, and every other time.
-	seen := Seen{Now: time.Unix(1000, 0), Self: "a"}
+	seen := Observation{Now: time.Unix(1000, 0), Self: "a"}
 	r, _ := Replica{}.Next(Client, seen, DefaultTiming(interval, lossThreshold))
 	for r.Session < 2 {
 		seen.Now = seen.Now.Add(tick)

@@ -56,13 +56,13 @@ const (
 	// TunnelOverhead and TunnelOverhead6 are the overhead of WireGuard in bytes, which reduces the MTU: over IPv4 and over IPv6.
 	TunnelOverhead  = 60
 	TunnelOverhead6 = 80
-	// PingPort is the UDP port inside the tunnel that answers pings, which check whether the far gateway is reachable. AskPort is the UDP
+	// PingPort is the UDP port inside the tunnel that answers pings, which check whether the far gateway is reachable. ProbePort is the UDP
 	// port outside the tunnel that answers which replica is active.
 	PingPort = 12345
 	// PongPort is the source port of pings, to which the answers go. One container sends the pings and another one answers them. So a
 	// restart of the agent does not make the tunnel look dead to the peer.
-	PongPort = 12347
-	AskPort  = 12346
+	PongPort  = 12347
+	ProbePort = 12346
 )
 
 // ServerAddress and ClientAddress are the addresses of the two ends of the tunnel. They are the same in all gateways, because each gateway

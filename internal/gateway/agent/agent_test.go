@@ -31,7 +31,7 @@ type pod struct {
 	mu      sync.Mutex
 	facts   *network.Facts
 	key     *dataplane.PrivateKey
-	reports []gateway.Seen
+	reports []gateway.Observation
 }
 
 var (
@@ -61,7 +61,7 @@ func start(t *testing.T) *pod {
 	p.Agent = New(Options{
 		ClusterID: "rome", Peer: "milan", Role: network.Client, Pod: "gw-a", Node: "node", IP: netip.MustParseAddr("10.244.0.9"),
 		Timing: network.DefaultTiming(interval, 5), PingInterval: interval, StatusInterval: time.Second, Far: p.far,
-		Directory: t.TempDir(), AskPort: freePort(t),
+		Directory: t.TempDir(), ProbePort: freePort(t),
 		Kernel: p.Kernel, Facts: p.known, PrivateKey: p.privateKey, Device: p.device, Underlay: func() (int, error) { return 1500, nil },
 		Reporter: p, Log: slog.New(slog.DiscardHandler),
 	})
@@ -114,7 +114,7 @@ func (p *pod) privateKey(context.Context) (dataplane.PrivateKey, error) {
 }
 
 // Report keeps what the API server would be told.
-func (p *pod) Report(_ context.Context, seen gateway.Seen, active bool, _ *network.Peer) {
+func (p *pod) Report(_ context.Context, seen gateway.Observation, active bool, _ *network.Peer) {
 	p.set(func() {
 		if active {
 			p.reports = append(p.reports, seen)
@@ -195,7 +195,7 @@ func (p *pod) eventually(what string, ok func() bool) {
 }
 
 func (p *pod) says(want network.State) bool {
-	told, _, err := gateway.Announced(p.opts.Directory)
+	told, _, err := gateway.PublishedStatus(p.opts.Directory)
 	return err == nil && told.State == want
 }
 
@@ -218,7 +218,7 @@ func TestLifeOfATunnel(t *testing.T) {
 	p.eventually("the tunnel to work, and to be told of", func() bool { return p.Works() && p.says(network.Active) && p.works() })
 	p.eventually("metrics of a working tunnel", func() bool {
 		seen := p.Tunnel()
-		return seen.Connected && seen.Active && seen.Takeovers > 0 && seen.Pulse.Pongs > 0 && seen.Handshake.IsZero()
+		return seen.Connected && seen.Active && seen.Takeovers > 0 && seen.PingStats.Pongs > 0 && seen.Handshake.IsZero()
 	})
 	takeovers := p.Tunnel().Takeovers
 

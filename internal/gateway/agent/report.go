@@ -36,7 +36,7 @@ type Connections struct {
 }
 
 // Report writes the changes. It logs a failure only if the previous report did not fail the same way.
-func (r *Connections) Report(ctx context.Context, seen gateway.Seen, active bool, peer *network.Peer) {
+func (r *Connections) Report(ctx context.Context, seen gateway.Observation, active bool, peer *network.Peer) {
 	text := ""
 	if err := errors.Join(r.connection(ctx, seen), r.label(ctx, active, peer)); err != nil {
 		text = err.Error()
@@ -48,7 +48,7 @@ func (r *Connections) Report(ctx context.Context, seen gateway.Seen, active bool
 }
 
 // connection updates the status of the Connection. The controller manager creates the Connection.
-func (r *Connections) connection(ctx context.Context, seen gateway.Seen) error {
+func (r *Connections) connection(ctx context.Context, seen gateway.Observation) error {
 	key := client.ObjectKey{Namespace: r.Namespace, Name: networkingv1beta1.GatewayChild(r.Name)}
 	var before networkingv1beta1.Connection
 	if err := r.Cache.Get(ctx, key, &before); err != nil {

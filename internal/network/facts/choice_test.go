@@ -19,27 +19,29 @@ func TestRestartedAgentKeepsRoutesAtFirst(t *testing.T) {
 	}}
 	single := network.Peer{ClusterID: "rome", Candidates: several.Candidates[:1]}
 	start := time.Unix(1000, 0)
-	answer := func(s network.State) network.Heard { return network.Heard{Answer: network.Answer{State: s}, At: start} }
+	answer := func(s network.State) network.ProbeResult {
+		return network.ProbeResult{Answer: network.Answer{State: s}, At: start}
+	}
 	for _, c := range []struct {
 		name   string
 		peer   network.Peer
 		after  time.Duration
-		heard  map[netip.Addr]network.Heard
+		heard  map[netip.Addr]network.ProbeResult
 		choice netip.Addr // none while it waits
 	}{
 		{"one replica", single, 0, nil, old},
 		{"nobody answered yet", several, 0, nil, netip.Addr{}},
-		{"the standby answered", several, 0, map[netip.Addr]network.Heard{old: answer(network.Standby)}, netip.Addr{}},
-		{"the active one answered", several, 0, map[netip.Addr]network.Heard{young: answer(network.Active)}, young},
-		{"nobody is at work", several, 0, map[netip.Addr]network.Heard{old: answer(network.Standby), young: answer(network.Dialing)}, old},
+		{"the standby answered", several, 0, map[netip.Addr]network.ProbeResult{old: answer(network.Standby)}, netip.Addr{}},
+		{"the active one answered", several, 0, map[netip.Addr]network.ProbeResult{young: answer(network.Active)}, young},
+		{"nobody is at work", several, 0, map[netip.Addr]network.ProbeResult{old: answer(network.Standby), young: answer(network.Dialing)}, old},
 		{"nobody will answer", several, time.Second, nil, old},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			told := 0
 			choice := NewChoice(network.DefaultTiming(0, 0), func() { told++ })
 			now := start
-			heard := map[netip.Addr]network.Heard(nil)
-			choice.now, choice.heard = func() time.Time { return now }, func() map[netip.Addr]network.Heard { return heard }
+			heard := map[netip.Addr]network.ProbeResult(nil)
+			choice.now, choice.heard = func() time.Time { return now }, func() map[netip.Addr]network.ProbeResult { return heard }
 			_, _ = choice.Of([]network.Peer{c.peer})
 			now, heard = start.Add(c.after), c.heard
 			choice.reconsider()
