@@ -297,8 +297,8 @@ func (a *agents) testGateway(t *testing.T) {
 			}
 		}
 		slices.Sort(names)
-		if want := []string{"gw-milan-a", "gw-milan-b", "stray"}; !slices.Equal(names, want) || len(got.Strays) != 1 {
-			return fmt.Errorf("it knows pods %q, want %q; strays are %v", names, want, got.Strays)
+		if want := []string{"gw-milan-a", "gw-milan-b", "stray"}; !slices.Equal(names, want) || len(got.OutOfCIDRPods) != 1 {
+			return fmt.Errorf("it knows pods %q, want %q; strays are %v", names, want, got.OutOfCIDRPods)
 		}
 		return nil
 	})

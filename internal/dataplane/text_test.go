@@ -72,7 +72,7 @@ func gateway() dataplane.State {
 				}},
 				{Name: "source", Hook: dataplane.Postrouting, NAT: true, Priority: dataplane.SourceNAT - 1, Rules: []dataplane.FilterRule{
 					{Match: dataplane.Match{OutLink: overlay, Source: dataplane.Selector{Set: "pods"}}, Verdict: dataplane.KeepSource},
-					{Match: dataplane.Match{OutLink: dataplane.LinkName{Name: dataplane.OverlayLink, Not: true}, Unasked: true}, Verdict: dataplane.ToSource, Address: addr("172.16.0.1")},
+					{Match: dataplane.Match{OutLink: dataplane.LinkName{Name: dataplane.OverlayLink, Not: true}, NewOrInvalid: true}, Verdict: dataplane.ToSource, Address: addr("172.16.0.1")},
 					{Match: dataplane.Match{DestinationTranslated: true}, Verdict: dataplane.Masquerade},
 				}},
 			},

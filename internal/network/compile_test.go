@@ -68,7 +68,7 @@ func TestCompile(t *testing.T) {
 		},
 		"pods outside node CIDRs": func() Cluster {
 			rome, _ := apart()
-			rome.Facts.Strays = []Stray{{IP: addr("10.10.9.9"), Node: "rome-1"}, {IP: addr("10.10.1.200"), Node: "rome-2"}}
+			rome.Facts.OutOfCIDRPods = []OutOfCIDRPod{{IP: addr("10.10.9.9"), Node: "rome-1"}, {IP: addr("10.10.1.200"), Node: "rome-2"}}
 			rome.Facts.Nodes[0].Running = []netip.Addr{addr("10.10.1.5"), addr("10.10.9.9")}
 			rome.Facts.Nodes[1].Running = []netip.Addr{addr("10.10.1.200")}
 			return rome

@@ -118,7 +118,7 @@ func TestFaults(t *testing.T) {
 		if e := Explain(all, pod(&all[0], 0, 5), host); e.Fault == nil || e.Fault.Object != "IP object with spec.ip 192.0.2.7" {
 			t.Errorf("fault %v", e.Fault)
 		}
-		all[1].Facts.Withheld = []Exposed{{Real: host.Address, Object: "demo/printer"}}
+		all[1].Facts.Unexposed = []Exposed{{Real: host.Address, Object: "demo/printer"}}
 		if e := Explain(all, pod(&all[0], 0, 5), host); e.Fault == nil || !strings.Contains(e.Fault.String(), "IP demo/printer: label networking.liqo.io/host-unreachable") {
 			t.Errorf("fault %v", e.Fault)
 		}

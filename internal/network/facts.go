@@ -22,10 +22,10 @@ type Facts struct {
 	// Exposed are the addresses that peers reach under an address of the external CIDR, sorted by Real. No two have the same Real or the
 	// same External.
 	Exposed []Exposed
-	// Withheld are the addresses that the label networking.liqo.io/host-unreachable of their IP object hides from peers.
-	Withheld []Exposed
-	// Strays are the pods whose address is outside the pod CIDRs of their node, sorted by address.
-	Strays []Stray
+	// Unexposed are the addresses that the label networking.liqo.io/host-unreachable of their IP object hides from peers.
+	Unexposed []Exposed
+	// OutOfCIDRPods are the pods whose address is outside the pod CIDRs of their node, sorted by address.
+	OutOfCIDRPods []OutOfCIDRPod
 	// Options apply to the whole cluster.
 	Options Options
 }
@@ -161,8 +161,8 @@ const (
 	KindHost Kind = "host"
 )
 
-// Stray is a pod whose address is outside the pod CIDRs of its node.
-type Stray struct {
+// OutOfCIDRPod is a pod whose address is outside the pod CIDRs of its node.
+type OutOfCIDRPod struct {
 	IP   netip.Addr
 	Node string
 }

@@ -116,9 +116,9 @@ func TestGather(t *testing.T) {
 				{Pod: "gw-milan-1", IP: addr("10.10.2.100"), Node: "rome-2", Created: 100, Ready: true},
 			},
 		}},
-		Exposed: []Exposed{{Real: addr("172.16.0.1"), External: addr("10.70.0.1"), Kind: KindNode, Object: "liqo/node-rome-1", Node: "rome-1"}},
-		Strays:  []Stray{{IP: addr("10.10.7.3"), Node: "rome-1"}},
-		Options: Options{ClampMSS: true},
+		Exposed:       []Exposed{{Real: addr("172.16.0.1"), External: addr("10.70.0.1"), Kind: KindNode, Object: "liqo/node-rome-1", Node: "rome-1"}},
+		OutOfCIDRPods: []OutOfCIDRPod{{IP: addr("10.10.7.3"), Node: "rome-1"}},
+		Options:       Options{ClampMSS: true},
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(compareAddr), cmp.Comparer(comparePrefixes)); diff != "" {
 		t.Errorf("facts (-want +got):\n%s", diff)
@@ -299,8 +299,8 @@ func TestExposedAddresses(t *testing.T) {
 	if diff := cmp.Diff(want, facts.Exposed, cmp.Comparer(compareAddr)); diff != "" {
 		t.Errorf("exposed (-want +got):\n%s", diff)
 	}
-	if len(facts.Withheld) != 1 || facts.Withheld[0].Object != "demo/b" || len(problems) != 1 || problems[0].Object != "IP demo/f" {
-		t.Errorf("withheld %v, problems %q", facts.Withheld, problems)
+	if len(facts.Unexposed) != 1 || facts.Unexposed[0].Object != "demo/b" || len(problems) != 1 || problems[0].Object != "IP demo/f" {
+		t.Errorf("withheld %v, problems %q", facts.Unexposed, problems)
 	}
 }
 

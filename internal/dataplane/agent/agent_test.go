@@ -204,7 +204,7 @@ func TestReadsAreDelayed(t *testing.T) {
 	<-settled
 	began, passes := time.Now(), 0
 	for time.Since(began) < window {
-		h.Look()
+		h.Resync()
 		h.Facts()
 		<-settled
 		passes++
@@ -214,7 +214,7 @@ func TestReadsAreDelayed(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if most := int32(elapsed/(rest*long)) + 2; reads.Load() < 2 || reads.Load() > most {
+	if most := int32(elapsed/(readBackoffFactor*long)) + 2; reads.Load() < 2 || reads.Load() > most {
 		t.Errorf("within %s it looked %d times, want 2 to %d", elapsed, reads.Load(), most)
 	}
 	if passes < 5 {
@@ -359,12 +359,12 @@ func TestRunReactsToFactsAndDrift(t *testing.T) {
 	h.Facts()
 	eventually("another plan", node(1))
 	h.kernel.RemoveLink(dataplane.OverlayLink)
-	h.Look()
+	h.Resync()
 	eventually("the link that somebody removed", node(1))
 	h.kernel.RemoveLink(dataplane.OverlayLink)
 	h.wants(nil, node(2))
 	h.Facts() // first, so that the pass goes by what is no longer there
-	h.Look()
+	h.Resync()
 	eventually("another plan and the link, whichever was told first", node(2))
 	failures := 3
 	h.kernel.Fault(func(_ int, what string) error {

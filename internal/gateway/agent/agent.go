@@ -145,7 +145,7 @@ func (a *Agent) Run(ctx context.Context, others ...func(context.Context) error) 
 	defer stop()
 	group, work := errgroup.WithContext(work)
 	for _, part := range append([]func(context.Context) error{
-		func(work context.Context) error { return a.opts.Kernel.Watch(work, dataplane.Ours(), a.applier.Look) },
+		func(work context.Context) error { return a.opts.Kernel.Watch(work, dataplane.Ours(), a.applier.Resync) },
 		a.choice.Run,
 		a.siblings.Run,
 		a.resolver.Run,
