@@ -91,21 +91,21 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	}
 
 	var engine *reflect.Engine
-	there := newProvider(opts, func() { engine.Look(reflect.Kinds()...) })
+	there := newProvider(opts, func() { engine.Resync(reflect.Kinds()...) })
 	virtual, err := node.New(node.Options{
 		Local: local, Health: health, Log: log, Create: opts.createNode,
 		Name: opts.nodeName, Virtual: opts.virtualNode, Namespace: opts.tenantNamespace, ForeignCluster: opts.foreignClusterID,
 		IP: opts.nodeIP, Listen: opts.listen, SkipNetworkCheck: opts.disableNetworkCheck,
 		ExtraLabels: opts.nodeExtraLabels, ExtraAnnotations: opts.nodeExtraAnnotations,
 		RefusedSince:        func() time.Time { return engine.RefusedSince() },
-		AvailabilityChanged: func() { engine.Look(reflect.PodKind) },
-		LeaseRegained:       func() { engine.Look(reflect.Kinds()...) },
+		AvailabilityChanged: func() { engine.Resync(reflect.PodKind) },
+		LeaseRegained:       func() { engine.Resync(reflect.Kinds()...) },
 		Version:             func(ctx context.Context) (string, error) { return remote.Version(ctx, remoteConfig) },
 	})
 	if err != nil {
 		return err
 	}
-	homes := newHome(opts, func() bool { return there.state.Load().configured }, func() { engine.Look(reflect.PodKind) })
+	homes := newHome(opts, func() bool { return there.state.Load().configured }, func() { engine.Resync(reflect.PodKind) })
 	measured := newReflectionMetrics(registry, opts.foreignClusterID, opts.nodeName, func(tell func(string, string, int)) { engine.Reflected(tell) })
 	told := newEvents(local, log, opts.nodeName, opts.foreignClusterID)
 	engine = reflect.New(reflect.Options{

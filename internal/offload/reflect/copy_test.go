@@ -98,7 +98,7 @@ func (w *world) looks() int64 {
 	w.mu.Lock()
 	engine := w.engine
 	w.mu.Unlock()
-	engine.Look(reflect.Kinds()...)
+	engine.Resync(reflect.Kinds()...)
 	time.Sleep(300 * time.Millisecond)
 	return int64(w.farWrites.Load() - before)
 }
@@ -450,6 +450,6 @@ func copiesOneDoesIt(t *testing.T, w *world) {
 	w.mu.Lock()
 	engine := w.engine
 	w.mu.Unlock()
-	engine.Look("Service")
+	engine.Resync("Service")
 	w.sameThere()
 }

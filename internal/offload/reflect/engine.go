@@ -69,8 +69,8 @@ type Kind struct {
 	// Mapped restricts Local to namespaces that have a remote namespace, and to the time while the provider is reachable. It is for kinds whose
 	// remote state is not shown in this cluster.
 	Mapped bool
-	// Everywhere tells that decisions depend on the mappings of all namespaces, not only on the mapping of the object's own namespace.
-	Everywhere bool
+	// DependsOnAllMappings tells that decisions depend on the mappings of all namespaces, not only on the mapping of the object's own namespace.
+	DependsOnAllMappings bool
 	// Beside lists further local objects that decisions depend on, watched in the same namespaces as Local. Only for Mapped kinds.
 	Beside []Beside
 	// Remote lists the sets of objects to watch in every remote namespace.
@@ -277,8 +277,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Look enqueues all objects of the kinds with those names. Call it when something changed that they depend on and that the engine does not watch.
-func (e *Engine) Look(kinds ...string) {
+// Resync enqueues all objects of the kinds with those names. Call it when something changed that they depend on and that the engine does not watch.
+func (e *Engine) Resync(kinds ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, r := range e.kinds {

@@ -84,7 +84,7 @@ func (e *Engine) settle(ctx context.Context) {
 			continue
 		}
 		for _, t := range e.twins {
-			if r.Everywhere {
+			if r.DependsOnAllMappings {
 				r.enqueueTwin(t)
 			}
 		}

@@ -224,7 +224,7 @@ func TestResyncFindsDeletedPods(t *testing.T) {
 			r.queue.Done(key)
 		}
 	}
-	w.engine.Look(PodKind)
+	w.engine.Resync(PodKind)
 	if n := w.pods.queue.Len(); n != 1 {
 		t.Errorf("%d pods are looked at, want that of the ShadowPod", n)
 	}
@@ -302,7 +302,7 @@ func TestEveryChangeOfTokensReachesTheirPod(t *testing.T) {
 			tell func() error
 		}{
 			{"it is there", func() error { return s.Update(secret.DeepCopy()) }},
-			{"the engine looks again", func() error { w.engine.Look(PodKind); return nil }},
+			{"the engine looks again", func() error { w.engine.Resync(PodKind); return nil }},
 			{"it has lost its annotations", func() error { return s.Update(bare.DeepCopy()) }},
 			{"it has them again", func() error { return s.Update(secret.DeepCopy()) }},
 			{"it is gone", func() error { return s.Delete(secret.DeepCopy()) }},
