@@ -110,12 +110,12 @@ func TestNetworks(t *testing.T) {
 			networks: all(net("rome/pod 10.20.0.0/16", 1), net("rome/external 10.71.0.0/16", 1)),
 			want:     append(slices.Clone(ours), "rome/external 10.71.0.0/16", "rome/pod 10.20.0.0/16"),
 		},
-		"a peer that is our twin": {
+		"a peer with the same ranges": {
 			networks: all(net("rome/pod 10.244.0.0/16", 1), net("rome/external 10.70.0.0/16", 1)),
 			want:     append(slices.Clone(ours), "rome/external 10.71.0.0/16", "rome/pod 10.245.0.0/16"),
 			says:     []string{"10.244.0.0/16 (Network liqo/pod-cidr)"},
 		},
-		"three twins at once": {
+		"three peers with the same ranges at once": {
 			networks: given(net("a/pod 10.244.0.0/16", 1), net("b/pod 10.244.0.0/16", 1), net("c/pod 10.244.0.0/16", 1)),
 			want:     append([]string{"a/pod 10.245.0.0/16", "b/pod 10.246.0.0/16", "c/pod 10.247.0.0/16"}, ours...),
 		},

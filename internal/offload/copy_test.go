@@ -397,12 +397,12 @@ func TestCopyWaits(t *testing.T) {
 		synced        bool
 		waiting       string
 	}{
-		"nobody told of the map":      {local, nil, Mapping{}, false, ""},
-		"no twin":                     {local, nil, Mapping{State: Unmapped}, false, ""},
-		"the twin goes":               {nil, have, Mapping{State: MappingTerminating, Namespace: "shop-rome"}, true, ""},
-		"not synced":                  {local, nil, mapped, false, ""},
-		"another one does it":         {local, nil, mapped, true, "another one does it"},
-		"another one does it, orphan": {nil, have, mapped, true, "another one does it"},
+		"nobody told of the map":                {local, nil, Mapping{}, false, ""},
+		"no remote namespace":                   {local, nil, Mapping{State: Unmapped}, false, ""},
+		"the remote namespace is being deleted": {nil, have, Mapping{State: MappingTerminating, Namespace: "shop-rome"}, true, ""},
+		"not synced":                            {local, nil, mapped, false, ""},
+		"another one does it":                   {local, nil, mapped, true, "another one does it"},
+		"another one does it, orphan":           {nil, have, mapped, true, "another one does it"},
 	} {
 		rules := kind.rules()
 		rules.Options.Waiting = row.waiting

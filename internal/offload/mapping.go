@@ -31,21 +31,21 @@ func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes [
 	return desired
 }
 
-// Twin is a pair of a consumer's local namespace and the remote namespace that this provider has to keep for it.
-type Twin struct {
+// NamespacePair is a pair of a consumer's local namespace and the remote namespace that this provider has to keep for it.
+type NamespacePair struct {
 	// Local is the name in the consumer, Remote the name in this cluster.
 	Local, Remote string
 }
 
 // Enforcement is the plan of a provider for one NamespaceMap.
 type Enforcement struct {
-	// Present lists the remote namespaces to create or to keep up to date: the namespace itself, and the consumer's rights in it.
-	Present []Twin
-	// Gone lists the names of the namespaces to delete.
-	Gone []string
-	// Left lists the namespaces of this map that still exist and should not: those in Gone, and those that are being deleted already.
-	Left []string
-	// Status is the current mapping, by local name. It counts every namespace in Present as created; call Report for those that could not be created.
+	// Ensure lists the remote namespaces to create or to keep up to date: the namespace itself, and the consumer's rights in it.
+	Ensure []NamespacePair
+	// Delete lists the names of the namespaces to delete.
+	Delete []string
+	// Remaining lists the namespaces of this map that still exist and should not: those in Delete, and those that are being deleted already.
+	Remaining []string
+	// Status is the current mapping, by local name. It counts every namespace in Ensure as created; call Report for those that could not be created.
 	Status map[string]offloadingv1beta1.RemoteNamespaceStatus
 }
 
@@ -77,9 +77,9 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 		}
 		meta := existing[remote]
 		if meta.DeletionTimestamp.IsZero() {
-			plan.Gone = append(plan.Gone, remote)
+			plan.Delete = append(plan.Delete, remote)
 		}
-		plan.Left = append(plan.Left, remote)
+		plan.Remaining = append(plan.Remaining, remote)
 		plan.Status[local] = status(remote, offloadingv1beta1.MappingTerminating)
 	}
 	taken := map[string]bool{}
@@ -92,7 +92,7 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 		case exists && holder[remote] == local && !meta.DeletionTimestamp.IsZero():
 			plan.Status[local] = status(remote, offloadingv1beta1.MappingTerminating)
 			continue
-		case exists && holder[remote] != local, !exists && policy.Refuses(Twin{Local: local, Remote: remote}, consumer), taken[remote], full:
+		case exists && holder[remote] != local, !exists && policy.Refuses(NamespacePair{Local: local, Remote: remote}, consumer), taken[remote], full:
 			plan.Status[local] = status(remote, offloadingv1beta1.MappingCreationLoopBackOff)
 			continue
 		}
@@ -100,14 +100,14 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 			many++
 		}
 		taken[remote] = true
-		plan.Present = append(plan.Present, Twin{Local: local, Remote: remote})
+		plan.Ensure = append(plan.Ensure, NamespacePair{Local: local, Remote: remote})
 		plan.Status[local] = status(remote, offloadingv1beta1.MappingAccepted)
 	}
 	return plan
 }
 
 // Report sets the status of a namespace that could not be created to CreationLoopBackOff.
-func (e *Enforcement) Report(t Twin) {
+func (e *Enforcement) Report(t NamespacePair) {
 	e.Status[t.Local] = status(t.Remote, offloadingv1beta1.MappingCreationLoopBackOff)
 }
 
@@ -115,8 +115,8 @@ func status(remote string, phase offloadingv1beta1.MappingPhase) offloadingv1bet
 	return offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: phase}
 }
 
-// Dress sets the label and annotations that mark a remote namespace as belonging to a NamespaceMap of consumer. Other labels and annotations stay.
-func Dress(meta *metav1.ObjectMeta, m *offloadingv1beta1.NamespaceMap, consumer, local string) {
+// MarkNamespace sets the label and annotations that mark a remote namespace as belonging to a NamespaceMap of consumer. Other labels and annotations stay.
+func MarkNamespace(meta *metav1.ObjectMeta, m *offloadingv1beta1.NamespaceMap, consumer, local string) {
 	metav1.SetMetaDataLabel(meta, api.LabelRemoteClusterID, consumer)
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationManagedByNamespaceMap, MapKey(m))
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationOriginalName, local)
@@ -147,13 +147,13 @@ func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1
 	var ready, failed int
 	for _, id := range clusters {
 		wanted := slices.Contains(selected, id)
-		twin, held := current[id][o.Namespace]
+		remote, held := current[id][o.Namespace]
 		var conditions []offloadingv1beta1.RemoteNamespaceCondition
 		switch {
 		case wanted:
 			conditions = append(conditions, condition(offloadingv1beta1.RemoteNamespaceRequired, true, offloadingv1beta1.ReasonClusterSelected,
 				"The remote cluster has been selected through the ClusterSelector field"))
-			c := twinCondition(name, id, twin, held)
+			c := remoteNamespaceReady(name, id, remote, held)
 			conditions = append(conditions, c)
 			if c.Status == corev1.ConditionTrue {
 				ready++
@@ -171,7 +171,7 @@ func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1
 			conditions = append(conditions, condition(offloadingv1beta1.RemoteNamespaceRequired, false, reason, message))
 			if held {
 				conditions = append(conditions, condition(offloadingv1beta1.RemoteNamespaceReady, false, offloadingv1beta1.ReasonTerminating,
-					fmt.Sprintf("Namespace %s is being deleted in cluster %s", twin.RemoteNamespace, id)))
+					fmt.Sprintf("Namespace %s is being deleted in cluster %s", remote.RemoteNamespace, id)))
 			}
 		}
 		result.RemoteNamespacesConditions[id] = keepTimes(conditions, o.Status.RemoteNamespacesConditions[id], now)
@@ -200,26 +200,26 @@ func phase(deleting bool, selected, ready, failed int) offloadingv1beta1.Offload
 	}
 }
 
-// twinCondition returns the readiness condition of the remote namespace in a selected cluster.
-func twinCondition(name, cluster string, twin offloadingv1beta1.RemoteNamespaceStatus, held bool) offloadingv1beta1.RemoteNamespaceCondition {
+// remoteNamespaceReady returns the readiness condition of the remote namespace in a selected cluster.
+func remoteNamespaceReady(name, cluster string, remote offloadingv1beta1.RemoteNamespaceStatus, held bool) offloadingv1beta1.RemoteNamespaceCondition {
 	switch {
-	case !held, twin.RemoteNamespace != name:
+	case !held, remote.RemoteNamespace != name:
 		return condition(offloadingv1beta1.RemoteNamespaceReady, false, offloadingv1beta1.ReasonCreating,
 			fmt.Sprintf("Waiting for cluster %s to create namespace %s", cluster, name))
-	case twin.Phase == offloadingv1beta1.MappingAccepted:
+	case remote.Phase == offloadingv1beta1.MappingAccepted:
 		return condition(offloadingv1beta1.RemoteNamespaceReady, true, offloadingv1beta1.ReasonNamespaceCreated,
 			"Namespace correctly offloaded to the remote cluster")
-	case twin.Phase == offloadingv1beta1.MappingTerminating:
+	case remote.Phase == offloadingv1beta1.MappingTerminating:
 		return condition(offloadingv1beta1.RemoteNamespaceReady, false, offloadingv1beta1.ReasonTerminating,
 			fmt.Sprintf("An earlier namespace %s is still being deleted in cluster %s", name, cluster))
 	default:
 		return condition(offloadingv1beta1.RemoteNamespaceReady, false, offloadingv1beta1.ReasonCreationLoopBackOff,
-			fmt.Sprintf("Cluster %s cannot create namespace %s and retries. Possible causes: %s", cluster, name, whyNoTwin))
+			fmt.Sprintf("Cluster %s cannot create namespace %s and retries. Possible causes: %s", cluster, name, whyNoRemoteNamespace))
 	}
 }
 
-// whyNoTwin lists the possible causes of MappingCreationLoopBackOff. The phase does not tell which of them applies.
-const whyNoTwin = "a namespace of that name exists there and belongs to something else, its administrator refuses the name " +
+// whyNoRemoteNamespace lists the possible causes of MappingCreationLoopBackOff. The phase does not tell which of them applies.
+const whyNoRemoteNamespace = "a namespace of that name exists there and belongs to something else, its administrator refuses the name " +
 	"(values offloading.namespacePolicy.refused and chosen), or it allows no more namespaces"
 
 func condition(t offloadingv1beta1.RemoteNamespaceConditionType, ok bool, reason, message string) offloadingv1beta1.RemoteNamespaceCondition {

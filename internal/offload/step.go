@@ -114,7 +114,7 @@ func MappingOf(m *offv1.NamespaceMap, namespace string) Mapping {
 	case found && (current.Phase == offv1.MappingAccepted || current.Phase == offv1.MappingTerminating):
 		return Mapping{State: MappingTerminating, Namespace: current.RemoteNamespace}
 	case found && current.Phase == offv1.MappingCreationLoopBackOff:
-		return Mapping{State: MappingWanted, Problem: "namespace " + current.RemoteNamespace + " can't be made there: " + whyNoTwin}
+		return Mapping{State: MappingWanted, Problem: "namespace " + current.RemoteNamespace + " can't be made there: " + whyNoRemoteNamespace}
 	case desired:
 		return Mapping{State: MappingWanted}
 	default:

@@ -453,7 +453,7 @@ func TestCopyOfAnOffloadedPodIsNew(t *testing.T) {
 	env.RemoteSynced = false
 	step = Next(localPod("u1", pasted), nil, nil, env)
 	if refused, _ := step.Object.(*corev1.Pod); refused == nil || refused.Status.Phase != corev1.PodPending {
-		t.Errorf("without a twin: %s (%s), want it to wait as any new pod", step.Action, step.Why)
+		t.Errorf("without a remote namespace: %s (%s), want it to wait as any new pod", step.Action, step.Why)
 	}
 }
 

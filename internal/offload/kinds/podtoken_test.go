@@ -32,12 +32,12 @@ func access(p *corev1.Pod) {
 	}}}}}
 	p.Spec.Containers[0].Env = []corev1.EnvVar{
 		{Name: "ACCOUNT", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.serviceAccountName"}}},
-		{Name: "KUBERNETES_SERVICE_PORT", Value: "own"}, namespaceOfTwin,
+		{Name: "KUBERNETES_SERVICE_PORT", Value: "own"}, namespaceOfRemotePod,
 	}
 }
 
-// namespaceOfTwin stays a question to the provider: Services there are found by the namespace that the pod has there.
-var namespaceOfTwin = corev1.EnvVar{Name: "NAMESPACE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}
+// namespaceOfRemotePod stays a question to the provider: Services there are found by the namespace that the pod has there.
+var namespaceOfRemotePod = corev1.EnvVar{Name: "NAMESPACE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}
 
 func TestPodsUseTheOriginAPIServer(t *testing.T) {
 	spec := ShadowPod(pod(access), "shop-rome", atHome()).Spec.Pod
@@ -59,7 +59,7 @@ func TestPodsUseTheOriginAPIServer(t *testing.T) {
 		{Name: "KUBERNETES_PORT", Value: "tcp://kubernetes.default:443"}, {Name: "KUBERNETES_PORT_443_TCP", Value: "tcp://kubernetes.default:443"},
 		{Name: "KUBERNETES_PORT_443_TCP_PROTO", Value: "tcp"}, {Name: "KUBERNETES_PORT_443_TCP_ADDR", Value: "kubernetes.default"},
 		{Name: "KUBERNETES_PORT_443_TCP_PORT", Value: "443"}, {Name: "ACCOUNT", Value: "app"}, {Name: "KUBERNETES_SERVICE_PORT", Value: "own"},
-		namespaceOfTwin,
+		namespaceOfRemotePod,
 	}
 	if diff := cmp.Diff(env, spec.Containers[0].Env); diff != "" {
 		t.Error(diff)

@@ -256,7 +256,7 @@ func (w *world) letWork() {
 	w.create(w.near, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.nodeName}, RoleRef: role, Subjects: subjects})
 	role, subjects = offload.OffloadedRights([]offv1.VirtualNode{node}, []string{providerID}, nil, nil)
 	w.create(w.near, &rbacv1.RoleBinding{ObjectMeta: w.at("offloaded"), RoleRef: role, Subjects: subjects})
-	role, subjects = offload.TwinRights(consumerID)
+	role, subjects = offload.RemoteNamespaceRights(consumerID)
 	w.create(w.far, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: "twin"}, RoleRef: role, Subjects: subjects})
 	role.Name += "-clusterwide"
 	w.create(w.far, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "clusterwide"}, RoleRef: role, Subjects: subjects})

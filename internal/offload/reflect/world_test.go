@@ -203,7 +203,7 @@ func (w *world) start() (stop func()) {
 				return reflect.PodDisruptionBudgetOptions{CopyOptions: w.copyOptions(), Node: w.nodeName, AtTarget: func(node string) bool { return node == w.nodeName }}
 			}),
 			reflect.NetworkPolicies(3, func() kinds.NetworkPolicyOptions {
-				return kinds.NetworkPolicyOptions{CopyOptions: w.copyOptions(), Twin: func(namespace string) (string, bool) {
+				return kinds.NetworkPolicyOptions{CopyOptions: w.copyOptions(), RemoteNamespace: func(namespace string) (string, bool) {
 					w.mu.Lock()
 					defer w.mu.Unlock()
 					return w.engine.RemoteNamespace(namespace)

@@ -212,7 +212,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 	namespace(t, admin, "demo-rome", map[string]string{"liqo.io/remote-cluster-id": "rome"})
 	namespace(t, admin, "local", nil)
 	for _, in := range []string{"demo-rome", "local"} { // the latter by mistake
-		ref, subjects := offload.TwinRights("rome")
+		ref, subjects := offload.RemoteNamespaceRights("rome")
 		if err := admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "twin"}, RoleRef: ref, Subjects: subjects}); err != nil {
 			t.Fatal(err)
 		}

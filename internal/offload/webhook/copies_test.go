@@ -36,7 +36,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 	namespace(t, admin, "shop-turin", map[string]string{api.LabelRemoteClusterID: "turin"})
 	namespace(t, admin, "local", nil)
 	for consumer, in := range map[string]string{"rome": "shop-rome", "turin": "shop-turin"} {
-		ref, subjects := offload.TwinRights(consumer)
+		ref, subjects := offload.RemoteNamespaceRights(consumer)
 		if err := admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "twin"}, RoleRef: ref, Subjects: subjects}); err != nil {
 			t.Fatal(err)
 		}

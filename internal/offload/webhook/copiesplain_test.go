@@ -41,7 +41,7 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 	}
 	namespace(t, admin, "shop-rome", map[string]string{api.LabelRemoteClusterID: "rome"})
 	namespace(t, admin, "local", nil)
-	ref, subjects := offload.TwinRights("rome")
+	ref, subjects := offload.RemoteNamespaceRights("rome")
 	if err := admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "twin"}, RoleRef: ref, Subjects: subjects}); err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func (r *tenants) setup(mgr ctrl.Manager) error {
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			namespace, _, _ := strings.Cut(o.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
 			return requests(ctx, r.client, all(), client.InNamespace(namespace))
-		}), only(func(o client.Object) bool { return ofTwin(o, "") })).
+		}), only(func(o client.Object) bool { return inRemoteNamespace(o, "") })).
 		Complete(renewed(mgr.GetClient(), r.now, &kube.Reconciler[*authv1beta1.Tenant]{
 			Name: "tenant", Client: r.client, Finalizer: peering.FinalizerTenant,
 			Sync: r.sync, Finalize: r.end,
