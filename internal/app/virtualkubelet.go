@@ -105,7 +105,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	if err != nil {
 		return err
 	}
-	homes := newHome(opts, func() bool { return there.state.Load().configured }, func() { engine.Resync(reflect.PodKind) })
+	origin := newOriginServer(opts, func() bool { return there.state.Load().configured }, func() { engine.Resync(reflect.PodKind) })
 	measured := newReflectionMetrics(registry, opts.foreignClusterID, opts.nodeName, func(tell func(string, string, int)) { engine.Reflected(tell) })
 	told := newEvents(local, log, opts.nodeName, opts.foreignClusterID)
 	engine = reflect.New(reflect.Options{
@@ -113,7 +113,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 		Namespace: opts.tenantNamespace, Map: opts.foreignClusterID,
 		Kinds: []reflect.Kind{
 			reflect.Pods(opts.workers("pod"), func() kinds.PodOptions {
-				o := opts.pods(virtual, there, homes)
+				o := opts.pods(virtual, there, origin)
 				o.Secret = func(namespace, name string) *corev1.Secret {
 					secret, _ := engine.LocalOf(reflect.SecretKind, namespace, name).(*corev1.Secret)
 					return secret
@@ -156,7 +156,7 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 	run(told.run)
 	run(virtual.Run)
 	run(func(ctx context.Context) error { return there.run(ctx, local) })
-	run(func(ctx context.Context) error { return homes.run(ctx, local) })
+	run(func(ctx context.Context) error { return origin.run(ctx, local) })
 	run(func(ctx context.Context) error {
 		// Both the offloading patch and the address translation affect every pod, so wait until both are known.
 		for _, loaded := range []<-chan struct{}{virtual.Loaded(), there.loaded} {
@@ -197,13 +197,13 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 }
 
 // pods returns the properties of the virtual node and the provider that affect pods.
-func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider, homes *homeServer) kinds.PodOptions {
+func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider, origin *originServer) kinds.PodOptions {
 	out := kinds.PodOptions{
 		Origin: o.clusterID, Destination: o.foreignClusterID, Node: o.nodeName, HostIP: o.nodeIP, RuntimeClass: o.runtimeClass,
 		LabelsNotReflected: o.labelsNotReflected, AnnotationsNotReflected: o.annotationsNotReflected, AnnotationsReflected: o.annotationsReflected,
 		TranslateIP: there.podIP, Unavailable: virtual.Unavailable(), ConfigMapsReflected: o.workers("configmap") > 0,
 	}
-	out.APIServer = homes.apiServer()
+	out.APIServer = origin.apiServer()
 	out.APIServer.Domain = o.clusterDomain
 	if v := virtual.VirtualNode(); v != nil {
 		out.Patch = v.Spec.OffloadingPatch

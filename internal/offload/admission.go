@@ -15,7 +15,7 @@ import (
 // MutatePod is idempotent, since an admission chain may call it again.
 func MutatePod(pod *corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string) bool {
 	if spec.PodOffloadingStrategy == offloadingv1beta1.PodsLocal {
-		return KeepHome(pod, runtimeClass)
+		return KeepLocal(pod, runtimeClass)
 	}
 	if ofClass(pod, runtimeClass) {
 		return false

@@ -76,7 +76,7 @@ func TestPodsThatMustNotBeOffloadedStayLocal(t *testing.T) {
 			NodeSelector: map[string]string{"liqo.io/type": "virtual-node"}, Tolerations: []corev1.Toleration{everything},
 		}}, false},
 	} {
-		if got := KeepHome(&test.pod, "liqo"); got != test.changed {
+		if got := KeepLocal(&test.pod, "liqo"); got != test.changed {
 			t.Errorf("%s: %v", name, got)
 		}
 		local := test.pod.DeepCopy()
@@ -84,7 +84,7 @@ func TestPodsThatMustNotBeOffloadedStayLocal(t *testing.T) {
 		if got := MutatePod(local, &offloadingv1beta1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1beta1.PodsLocal}, "liqo"); got != test.changed {
 			t.Errorf("%s, in a namespace whose pods stay: %v", name, got)
 		}
-		if KeepHome(&test.pod, "liqo") {
+		if KeepLocal(&test.pod, "liqo") {
 			t.Errorf("%s: twice is not once", name)
 		}
 	}

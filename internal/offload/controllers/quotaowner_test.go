@@ -20,9 +20,9 @@ func TestPodsCountByTheirShadowPod(t *testing.T) {
 		Namespace: "shop-rome", Name: "web", UID: "1", Labels: map[string]string{offloadingv1beta1.LabelCreatorUser: user},
 	}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(sp).Build()
-	q := &quotas{Client: c, ledger: offload.NewLedger(), held: map[types.NamespacedName]string{}}
+	q := &quotas{Client: c, tracker: offload.NewUsageTracker(), held: map[types.NamespacedName]string{}}
 	pods := func(of string) int64 {
-		used := q.ledger.Used(of, types.NamespacedName{})
+		used := q.tracker.Used(of, types.NamespacedName{})
 		return used.Pods().Value()
 	}
 	expect := func(what string, own, others int64) {

@@ -91,7 +91,7 @@ func setupShadowPod(mgr ctrl.Manager, opts Options) error {
 		Complete(r)
 }
 
-// Reconcile handles one ShadowPod. For a deleted one, it settles the quota ledger and drops the state in memory.
+// Reconcile handles one ShadowPod. For a deleted one, it settles the quota tracker and drops the state in memory.
 func (r *shadowPods) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if err := r.quotas.close(ctx, req.NamespacedName); err != nil {
 		return reconcile.Result{}, err
@@ -194,7 +194,7 @@ func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 		return err
 	}
 	pod := offload.Pod(sp, r.metadata)
-	if err := r.leadHome(ctx, sp, pod); err != nil {
+	if err := r.setOriginAPIServer(ctx, sp, pod); err != nil {
 		return err
 	}
 	if err := r.quotas.room(ctx, sp); err != nil {

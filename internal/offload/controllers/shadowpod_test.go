@@ -343,14 +343,14 @@ func TestWaitingShadowPodReservesNoQuota(t *testing.T) {
 	sp := shadowPod("home", "web", corev1.RestartPolicyAlways)
 	sp.UID, sp.Labels[offloadingv1beta1.LabelCreatorUser] = "1", "rome"
 	sp.Spec.Pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-	sp.Spec.Pod.HostAliases = []corev1.HostAlias{{IP: "10.0.0.1", Hostnames: []string{kinds.HomeAPIServer}}}
+	sp.Spec.Pod.HostAliases = []corev1.HostAlias{{IP: "10.0.0.1", Hostnames: []string{kinds.OriginAPIServer}}}
 	quota := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "rome"}, Spec: offloadingv1beta1.QuotaSpec{
 		User: "rome", Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")},
 	}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(quota).Build()
 	q := &quotas{
 		Client: c, live: c, now: time.Now, synced: func() bool { return true },
-		ledger: offload.NewLedger(), held: map[types.NamespacedName]string{},
+		tracker: offload.NewUsageTracker(), held: map[types.NamespacedName]string{},
 	}
 	r := &shadowPods{Client: c, live: c, addresses: waitingPlan{}, quotas: q}
 	if err := r.sync(t.Context(), sp); !kube.IsWait(err) {

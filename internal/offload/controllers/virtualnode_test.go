@@ -97,7 +97,7 @@ func testVirtualNode(t *testing.T, c *cluster) {
 	c.create(t, host)
 	c.state(t, node, offloadingv1beta1.VirtualNodeRunning, offloadingv1beta1.VirtualNodeRunning)
 	generation := d.Generation
-	options := &offloadingv1beta1.VkOptionsTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: liqoHome, Name: offloadingv1beta1.VkOptionsTemplateDefault}}
+	options := &offloadingv1beta1.VkOptionsTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: liqoNamespace, Name: offloadingv1beta1.VkOptionsTemplateDefault}}
 	change(t, c, options, func(o *offloadingv1beta1.VkOptionsTemplate) { o.Spec.ExtraArgs = []string{"--v=2"} })
 	eventually(t, c, d, "the Deployment to follow its options", func(d *appsv1.Deployment) error {
 		if d.Generation == generation {

@@ -78,7 +78,7 @@ func tokenKey(volume, path string) string {
 // Tokens returns the tokens that a Pod gets in the provider, in the order of its volumes. It returns none if the Pod does not use the API server of this
 // cluster, or can't reach it.
 func Tokens(local *corev1.Pod, o PodOptions) []Token {
-	if !speaksHome(local, o) {
+	if !usesOriginAPIServer(local, o) {
 		return nil
 	}
 	var out []Token

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// atHome are the options of a node whose pods reach our API server.
-func atHome() PodOptions {
+// withOriginAPIServer are the options of a node whose pods reach our API server.
+func withOriginAPIServer() PodOptions {
 	o := options
-	o.APIServer = APIServer{Host: HomeAPIServer, Port: "443", Address: "10.70.0.3"}
+	o.APIServer = APIServer{Host: OriginAPIServer, Port: "443", Address: "10.70.0.3"}
 	o.ConfigMapsReflected = true
 	return o
 }
@@ -40,7 +40,7 @@ func access(p *corev1.Pod) {
 var namespaceOfRemotePod = corev1.EnvVar{Name: "NAMESPACE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}
 
 func TestPodsUseTheOriginAPIServer(t *testing.T) {
-	spec := ShadowPod(pod(access), "shop-rome", atHome()).Spec.Pod
+	spec := ShadowPod(pod(access), "shop-rome", withOriginAPIServer()).Spec.Pod
 	key := "kube-api-access-x-3c469e" // of "token"
 	secret := func(key, path string) corev1.VolumeProjection {
 		return corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: TokenSecret("web")}, Items: []corev1.KeyToPath{{Key: key, Path: path}}}}
@@ -70,12 +70,12 @@ func TestPodsUseTheOriginAPIServer(t *testing.T) {
 	if *spec.AutomountServiceAccountToken || spec.ServiceAccountName != "" {
 		t.Errorf("it has an account of the provider: %v %q", *spec.AutomountServiceAccountToken, spec.ServiceAccountName)
 	}
-	if diff := cmp.Diff([]Token{{Key: key, Seconds: 3600}}, Tokens(pod(access), atHome())); diff != "" {
+	if diff := cmp.Diff([]Token{{Key: key, Seconds: 3600}}, Tokens(pod(access), withOriginAPIServer())); diff != "" {
 		t.Error(diff)
 	}
 	stripped := pod(access)
 	stripped.Spec.Volumes = TokenVolumes(stripped.Spec.Volumes)
-	if diff := cmp.Diff(Tokens(pod(access), atHome()), Tokens(stripped, atHome())); diff != "" {
+	if diff := cmp.Diff(Tokens(pod(access), withOriginAPIServer()), Tokens(stripped, withOriginAPIServer())); diff != "" {
 		t.Errorf("stripped: %s", diff)
 	}
 }
@@ -91,14 +91,14 @@ func TestPodsWithoutTheOriginAPIServer(t *testing.T) {
 		tokens  int
 		aliases int
 	}{
-		"ordinary":             {access, atHome().APIServer, 1, 1},
+		"ordinary":             {access, withOriginAPIServer().APIServer, 1, 1},
 		"by a host of its own": {access, APIServer{Host: "api.rome.example", Port: "6443"}, 1, 0},
-		"disabled":             {by(APIServerDisabled), atHome().APIServer, 0, 0},
-		"remote":               {by(APIServerRemote), atHome().APIServer, 0, 0},
-		"without a token":      {nil, atHome().APIServer, 0, 0},
+		"disabled":             {by(APIServerDisabled), withOriginAPIServer().APIServer, 0, 0},
+		"remote":               {by(APIServerRemote), withOriginAPIServer().APIServer, 0, 0},
+		"without a token":      {nil, withOriginAPIServer().APIServer, 0, 0},
 		"out of reach":         {access, APIServer{}, 0, 0},
 	} {
-		o := atHome()
+		o := withOriginAPIServer()
 		o.APIServer = test.server
 		spec := ShadowPod(pod(test.change), "shop-rome", o).Spec.Pod
 		if n := len(Tokens(pod(test.change), o)); n != test.tokens || len(spec.HostAliases) != test.aliases {
@@ -119,7 +119,7 @@ func TestPodsWithoutTheOriginAPIServer(t *testing.T) {
 			t.Errorf("%s: %d sources are of the Secret", name, own)
 		}
 	}
-	waiting := atHome()
+	waiting := withOriginAPIServer()
 	waiting.APIServer = APIServer{Waiting: "no address"}
 	if WaitsForAPIServer(pod(access), waiting) == "" || WaitsForAPIServer(pod(nil), waiting) != "" || WaitsForAPIServer(pod(by(APIServerDisabled)), waiting) != "" {
 		t.Error("who needs the API server waits for it, and nobody else")
@@ -128,8 +128,8 @@ func TestPodsWithoutTheOriginAPIServer(t *testing.T) {
 
 func TestTokensAreReplacedInTime(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	local, wanted := pod(access), Tokens(pod(access), atHome())
-	secret := TokensSecret(local, "shop-rome", atHome())
+	local, wanted := pod(access), Tokens(pod(access), withOriginAPIServer())
+	secret := TokensSecret(local, "shop-rome", withOriginAPIServer())
 	if secret.Name != TokenSecret("web") || string(secret.Data["namespace"]) != "shop" || !OwnsTokens(secret, options) || PodOfTokens(secret) != "web" {
 		t.Errorf("%+v", secret)
 	}

@@ -56,7 +56,7 @@ func TestEveryReferenceToTheRootCAIsCopied(t *testing.T) {
 		}
 		return names, optional
 	}
-	away := atHome()
+	away := withOriginAPIServer()
 	away.APIServer, away.ConfigMapsReflected = APIServer{}, false
 	const there = "kube-root-ca.crt.rome"
 	for name, row := range map[string]struct {
@@ -65,10 +65,10 @@ func TestEveryReferenceToTheRootCAIsCopied(t *testing.T) {
 		ca       string
 		optional int
 	}{
-		"with tokens":                        {atHome(), "", there, 0},
+		"with tokens":                        {withOriginAPIServer(), "", there, 0},
 		"without, and ConfigMaps stay here":  {away, "", there, 7},
-		"disabled":                           {atHome(), APIServerDisabled, there, 0},
-		"with the API server of the cluster": {atHome(), APIServerRemote, rootCA, 0},
+		"disabled":                           {withOriginAPIServer(), APIServerDisabled, there, 0},
+		"with the API server of the cluster": {withOriginAPIServer(), APIServerRemote, rootCA, 0},
 	} {
 		local.Annotations = map[string]string{AnnotationAPIServerSupport: row.support}
 		spec := ShadowPod(local, "shop-rome", row.o).Spec.Pod
@@ -103,7 +103,7 @@ func TestTokensAreReadableAsAKubeletHasThem(t *testing.T) {
 			s.InitContainers = []corev1.Container{{Name: "i"}}
 		}, nil},
 	} {
-		spec := ShadowPod(pod(func(p *corev1.Pod) { access(p); row.change(&p.Spec) }), "shop-rome", atHome()).Spec.Pod
+		spec := ShadowPod(pod(func(p *corev1.Pod) { access(p); row.change(&p.Spec) }), "shop-rome", withOriginAPIServer()).Spec.Pod
 		if diff := cmp.Diff(row.want, spec.Volumes[0].Projected.Sources[0].Secret.Items[0].Mode); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
@@ -124,7 +124,7 @@ func TestTheAPIServerHasAllItsNames(t *testing.T) {
 		"of the pod":        {"", []string{"shop.svc.turin.example.", "svc.milan.example", "example.org"}, append(slices.Clone(usual), "kubernetes.default.svc.turin.example", "kubernetes.default.svc.milan.example")},
 		"of both, the same": {"rome.example", []string{"svc.rome.example"}, append(slices.Clone(usual), "kubernetes.default.svc.rome.example")},
 	} {
-		o := atHome()
+		o := withOriginAPIServer()
 		o.APIServer.Domain = row.domain
 		spec := ShadowPod(pod(func(p *corev1.Pod) {
 			access(p)

@@ -25,7 +25,7 @@ func TestTokensOnAPIServers(t *testing.T) {
 	near, far := liqotesting.APIServers(t)
 	w := newWorld(t, near, far)
 	w.letWork()
-	w.apiServer = kinds.APIServer{Host: kinds.HomeAPIServer, Port: "443", Address: "10.70.0.3"}
+	w.apiServer = kinds.APIServer{Host: kinds.OriginAPIServer, Port: "443", Address: "10.70.0.3"}
 	w.create(w.near, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.localNS, Name: "app"}})
 	w.start()
 	pod := &corev1.Pod{

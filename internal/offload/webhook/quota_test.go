@@ -301,7 +301,7 @@ func TestQuotaOnUpdate(t *testing.T) {
 					corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("2Gi"),
 				}},
 			}
-			q := &quotas{cached: reader(quota), live: reader(), synced: func() bool { return true }, ledger: offload.NewLedger()}
+			q := &quotas{cached: reader(quota), live: reader(), synced: func() bool { return true }, tracker: offload.NewUsageTracker()}
 			refused, err := q.refusal(t.Context(), types.NamespacedName{Namespace: "shop-rome", Name: "web"}, offloadingv1beta1.CreatorLabel(pool), shadow(c.after), shadow(c.before))
 			if err != nil {
 				t.Fatal(err)

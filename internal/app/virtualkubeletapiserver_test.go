@@ -49,7 +49,7 @@ func TestHowPodsReachTheAPIServer(t *testing.T) {
 			for _, object := range test.ips {
 				b = b.WithObjects(object)
 			}
-			h := newHome(o, func() bool { return test.network }, func() {})
+			h := newOriginServer(o, func() bool { return test.network }, func() {})
 			go func() { _ = h.run(t.Context(), listing{WithWatch: b.Build()}) }()
 			liqotesting.Eventually(t, 10*time.Second, "the IP objects", func() error {
 				if !h.ips.Synced() {
