@@ -78,7 +78,7 @@ var layers = []struct {
 	{"internal/kube", 2}, {"internal/remote", 2},
 	{"internal/dataplane/kernel", 2}, {"internal/dataplane/fake", 2}, {"internal/dataplane/conformance", 2},
 	{"internal/ipam/controllers", 3}, {"internal/network/controllers", 3}, {"internal/network/facts", 3}, {"internal/dataplane/agent", 3}, {"internal/gateway", 3}, {"internal/proxy", 3},
-	{"internal/peering/controllers", 3}, {"internal/peering/webhook", 3}, {"internal/peering/door", 3},
+	{"internal/peering/controllers", 3}, {"internal/peering/webhook", 3}, {"internal/peering/enrollment", 3},
 	{"internal/offload/controllers", 3}, {"internal/offload/webhook", 3}, {"internal/offload/reflect", 3}, {"internal/offload/node", 3},
 	{"charts", 0}, {"internal/install", 3}, {"internal/cli", 4},
 	{"internal/app", 4},

@@ -261,7 +261,7 @@ func installedObjects(t *testing.T, id string) []client.Object {
 		&corev1.Secret{ObjectMeta: in(authv1beta1.KeysSecret), Data: map[string][]byte{authv1beta1.PrivateKeyKey: private, authv1beta1.PublicKeyKey: public}},
 		&corev1.Service{ObjectMeta: in(proxyService), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8118}}}},
 		&corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorService, Annotations: map[string]string{peering.AnnotationDoorAddress: id + ".example.com"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.EnrollmentService, Annotations: map[string]string{peering.AnnotationEnrollmentAddress: id + ".example.com"}},
 			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
 		},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: id + "-1"}, Spec: corev1.NodeSpec{PodCIDR: pods}, Status: corev1.NodeStatus{

@@ -18,7 +18,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
-	"liqo.io/liqo/internal/peering/door"
+	"liqo.io/liqo/internal/peering/enrollment"
 )
 
 // TestRevokedConsumersAreDisconnected: when a Tenant is deleted, the network objects negotiated with its consumer are deleted, also those without an owner
@@ -91,11 +91,11 @@ func TestDeletingADuplicateTenantKeepsTheOlder(t *testing.T) {
 	}
 	stay := []client.Object{local, wide, &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "theirs",
 		Labels: map[string]string{api.LabelReplicated: api.True, api.LabelReplication: api.False, api.LabelOriginID: "rome"}}}}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}, Data: map[string][]byte{peering.DoorUsedKey: used}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}, Data: map[string][]byte{peering.EnrollmentUsedKey: used}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(admitted, duplicate, secret).WithObjects(stay...).Build()
 	r := &tenants{
 		providerSide: providerSide{client: c, reader: c},
-		door:         door.Options{Namespace: api.Namespace, Client: c, Reader: c, Now: func() time.Time { return now }},
+		enrollment:   enrollment.Options{Namespace: api.Namespace, Client: c, Reader: c, Now: func() time.Time { return now }},
 	}
 	if err := r.end(t.Context(), duplicate); err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestDeletingADuplicateTenantKeepsTheOlder(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := peering.Redeem(secret.Data[peering.DoorUsedKey], token, "rome", now); err != nil {
+	if _, err := peering.Redeem(secret.Data[peering.EnrollmentUsedKey], token, "rome", now); err != nil {
 		t.Errorf("the token of the admitted cluster: %v", err)
 	}
 }
@@ -118,15 +118,15 @@ func TestTokensEndWithTheTenant(t *testing.T) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
 	now := time.Unix(1_800_000_000, 0)
 	token := peering.Token{ID: "AAECAwQFBgcI", Expires: now.Add(time.Hour)}
-	book, err := peering.Redeem(nil, token, "rome", now)
+	usedTokens, err := peering.Redeem(nil, token, "rome", now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}, Data: map[string][]byte{peering.DoorUsedKey: book}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}, Data: map[string][]byte{peering.EnrollmentUsedKey: usedTokens}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(tenant, secret).Build()
 	r := &tenants{
 		providerSide: providerSide{client: c, reader: c},
-		door:         door.Options{Namespace: api.Namespace, Client: c, Reader: c, Now: func() time.Time { return now }},
+		enrollment:   enrollment.Options{Namespace: api.Namespace, Client: c, Reader: c, Now: func() time.Time { return now }},
 	}
 	tenant.DeletionTimestamp = &metav1.Time{Time: now}
 	for _, step := range []struct {
@@ -144,7 +144,7 @@ func TestTokensEndWithTheTenant(t *testing.T) {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := peering.Redeem(secret.Data[peering.DoorUsedKey], token, "rome", now); !errors.Is(err, step.want) {
+		if _, err := peering.Redeem(secret.Data[peering.EnrollmentUsedKey], token, "rome", now); !errors.Is(err, step.want) {
 			t.Errorf("%s: the token that was used: %v, want %v", step.what, err, step.want)
 		}
 	}

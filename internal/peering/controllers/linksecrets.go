@@ -169,7 +169,7 @@ func (r *linkSecrets) resign(ctx context.Context, secret *corev1.Secret) error {
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 		return nil
 	}
-	return kube.WaitFor(knockAgain, reasons.DeletingTenant, "waiting to delete the Tenant of this cluster in cluster %s: %v", provider, err)
+	return kube.WaitFor(enrollRetry, reasons.DeletingTenant, "waiting to delete the Tenant of this cluster in cluster %s: %v", provider, err)
 }
 
 // held counts the sources in the Secret's namespace that a finalizer keeps until their copy is deleted.

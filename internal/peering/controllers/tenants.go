@@ -23,7 +23,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
-	"liqo.io/liqo/internal/peering/door"
+	"liqo.io/liqo/internal/peering/enrollment"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -64,8 +64,8 @@ func older(a, b client.Object) bool { return peering.CompareAge(a, b) < 0 }
 // tenants admits consumers: it verifies their proof of identity, has their certificate signed and creates their role bindings.
 type tenants struct {
 	providerSide
-	// door is how to access the record of used tokens.
-	door door.Options
+	// enrollment is how to access the record of used tokens.
+	enrollment enrollment.Options
 }
 
 func (r *tenants) setup(mgr ctrl.Manager) error {
@@ -144,7 +144,7 @@ func (r *tenants) end(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := r.revoke(ctx, tenant); err != nil {
 		return err
 	}
-	return door.SpendTokens(ctx, &r.door, tenant.Spec.ClusterID, tenant.DeletionTimestamp.Time)
+	return enrollment.SpendTokens(ctx, &r.enrollment, tenant.Spec.ClusterID, tenant.DeletionTimestamp.Time)
 }
 
 // identify refuses a Tenant in the wrong namespace, and a second Tenant of a cluster or in a namespace. It also sets the label by which

@@ -1,4 +1,4 @@
-package door
+package enrollment
 
 import (
 	"context"
@@ -53,11 +53,11 @@ func TestTokenIsIssuedDuringEnrollments(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		book, err := peering.Redeem(secret.Data[peering.DoorUsedKey], other, "naples", time.Now())
+		usedTokens, err := peering.Redeem(secret.Data[peering.EnrollmentUsedKey], other, "naples", time.Now())
 		if err != nil {
 			return err
 		}
-		if err := WriteBook(ctx, c, secret, book); err != nil {
+		if err := WriteUsedTokens(ctx, c, secret, usedTokens); err != nil {
 			return err
 		}
 		return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, o.GetName(), errors.New("the object has been modified"))
@@ -72,11 +72,11 @@ func TestTokenIsIssuedDuringEnrollments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := peering.CheckToken(secret.Data[peering.DoorSecretKey], text, "rome", time.Now()); err != nil {
+	if _, err := peering.CheckToken(secret.Data[peering.EnrollmentSecretKey], text, "rome", time.Now()); err != nil {
 		t.Errorf("the token: %v", err)
 	}
 	for _, recorded := range []peering.Token{token, other} {
-		if _, err := peering.Redeem(secret.Data[peering.DoorUsedKey], recorded, "thief", time.Now()); !errors.Is(err, peering.ErrTokenTaken) {
+		if _, err := peering.Redeem(secret.Data[peering.EnrollmentUsedKey], recorded, "thief", time.Now()); !errors.Is(err, peering.ErrTokenTaken) {
 			t.Errorf("the record of token %s: %v, want %v", recorded.ID, err, peering.ErrTokenTaken)
 		}
 	}
@@ -100,9 +100,9 @@ func TestTokensOfTheNextPeeringStayValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	knock := &peering.Knock{Cluster: "rome", Token: text}
+	nonceRequest := &peering.NonceRequest{Cluster: "rome", Token: text}
 	told := &refusal{}
-	if err := d.admit(t.Context(), knock); !errors.As(err, &told) || told.status != http.StatusServiceUnavailable {
+	if err := d.admit(t.Context(), nonceRequest); !errors.As(err, &told) || told.status != http.StatusServiceUnavailable {
 		t.Errorf("rome enrolls: %v, want that it tries again later", err)
 	}
 	if err := SpendTokens(t.Context(), &options, "rome", began.Time); err != nil {
@@ -113,7 +113,7 @@ func TestTokensOfTheNextPeeringStayValid(t *testing.T) {
 	if err := options.Client.Patch(t.Context(), tenant, before); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.admit(t.Context(), knock); err != nil {
+	if err := d.admit(t.Context(), nonceRequest); err != nil {
 		t.Errorf("rome enrolls after the end: %v", err)
 	}
 	if _, err := Issue(t.Context(), &options, &forRome); err != nil {
