@@ -31,7 +31,7 @@ type ips struct {
 	events   events.EventRecorder
 	external types.NamespacedName
 	services *services
-	book     book
+	pending  pendingAllocations
 }
 
 // Reconcile plans all IPs.
@@ -41,7 +41,7 @@ func (r *ips) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Res
 	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing IPs: %w", err)
 	}
-	current, pause, err := r.book.current(ctx, ipEntries(&list), func(ctx context.Context) (entries, error) {
+	current, pause, err := r.pending.current(ctx, ipEntries(&list), func(ctx context.Context) (entries, error) {
 		var there ipamv1alpha1.IPList
 		err := r.live.List(ctx, &there)
 		return ipEntries(&there), err
@@ -127,7 +127,7 @@ func (r *ips) give(ctx context.Context, ip *ipamv1alpha1.IP, plan ipam.IPPlan, m
 	meta.SetStatusCondition(&ip.Status.Conditions, readyCondition(ip.Generation, problem))
 	written, err := patchStatus(ctx, r.client, ip, before, "IP")
 	if written || err != nil {
-		r.book.wrote(client.ObjectKeyFromObject(ip), entry{ip.UID, ip.Status.IP}, err)
+		r.pending.wrote(client.ObjectKeyFromObject(ip), entry{ip.UID, ip.Status.IP}, err)
 	}
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ type networks struct {
 	events   events.EventRecorder
 	pools    []netip.Prefix
 	external types.NamespacedName
-	book     book
+	pending  pendingAllocations
 }
 
 // Reconcile plans all Networks.
@@ -47,7 +47,7 @@ func (r *networks) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	if err := r.client.List(ctx, &list); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing Networks: %w", err)
 	}
-	current, pause, err := r.book.current(ctx, networkEntries(&list), func(ctx context.Context) (entries, error) {
+	current, pause, err := r.pending.current(ctx, networkEntries(&list), func(ctx context.Context) (entries, error) {
 		var there ipamv1alpha1.NetworkList
 		err := r.live.List(ctx, &there)
 		return networkEntries(&there), err
@@ -193,7 +193,7 @@ func (r *networks) give(ctx context.Context, n *ipamv1alpha1.Network, plan ipam.
 	meta.SetStatusCondition(&n.Status.Conditions, readyCondition(n.Generation, plan.Problem))
 	written, err := patchStatus(ctx, r.client, n, before, "Network")
 	if written || err != nil {
-		r.book.wrote(client.ObjectKeyFromObject(n), entry{n.UID, n.Status.CIDR}, err)
+		r.pending.wrote(client.ObjectKeyFromObject(n), entry{n.UID, n.Status.CIDR}, err)
 	}
 	if err != nil || !written {
 		return err

@@ -188,13 +188,13 @@ func TestPendingAllocationsAreVerified(t *testing.T) {
 	cached := entries{key: {uid: "1"}}
 	asked := 0
 	live := func(context.Context) (entries, error) { asked++; return maps.Clone(cached), nil }
-	var b book
+	var b pendingAllocations
 	if current, _, err := b.current(t.Context(), cached, live); !current || err != nil {
 		t.Fatal(current, err)
 	}
 	b.wrote(key, entry{uid: "1", value: "10.0.0.0/8"}, nil)
 	passes := 0
-	for ; passes < 2*patience; passes++ {
+	for ; passes < 2*maxWaits; passes++ {
 		current, _, err := b.current(t.Context(), cached, live)
 		if err != nil {
 			t.Fatal(err)
@@ -203,7 +203,7 @@ func TestPendingAllocationsAreVerified(t *testing.T) {
 			break
 		}
 	}
-	if passes != patience || asked != 2 {
+	if passes != maxWaits || asked != 2 {
 		t.Errorf("%d passes, asked %d times", passes, asked)
 	}
 }
@@ -216,7 +216,7 @@ func TestPendingAllocationsAreListedRarely(t *testing.T) {
 		asked++
 		return entries{key: {uid: "1", value: "10.0.0.0/8"}}, nil
 	}
-	var b book
+	var b pendingAllocations
 	var waited time.Duration
 	for old := (entries{key: {uid: "1"}}); waited < time.Minute; {
 		current, pause, err := b.current(t.Context(), old, live)
