@@ -181,10 +181,10 @@ func runVirtualKubelet(ctx context.Context, opts *virtualKubeletOptions, localCo
 			return err
 		}
 		measuredNode.certificate = certificate.Leaf
-		gate := node.NewGate(local, opts.nodeName, clock.RealClock{})
+		authorizer := node.NewAuthorizer(local, opts.nodeName, clock.RealClock{})
 		run(virtual.RunLease)
 		run(certificate.Run)
-		run(func(ctx context.Context) error { return server.Serve(ctx, opts.listen, gate, certificate) })
+		run(func(ctx context.Context) error { return server.Serve(ctx, opts.listen, authorizer, certificate) })
 	}
 	registry.MustRegister(metrics.Computed(measuredNode.measure))
 	log.Info("Started the virtual kubelet", "node", opts.nodeName, "clusterID", opts.foreignClusterID, "server", remoteConfig.Host)

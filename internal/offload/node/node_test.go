@@ -113,11 +113,11 @@ func TestNodeOnAPIServer(t *testing.T) {
 	must(err)
 	server, err := NewServer(remote.IdentityOf(&rest.Config{Host: "http://127.0.0.1:1"}), onePod{}, "milan", "Pod", log)
 	must(err)
-	gate := NewGate(watching, "milan", clock.RealClock{})
+	authorizer := NewAuthorizer(watching, "milan", clock.RealClock{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })
-	for _, run := range []func(context.Context) error{n.Run, n.RunLease, certificate.Run, func(ctx context.Context) error { return server.Serve(ctx, address, gate, certificate) }} {
+	for _, run := range []func(context.Context) error{n.Run, n.RunLease, certificate.Run, func(ctx context.Context) error { return server.Serve(ctx, address, authorizer, certificate) }} {
 		running.Go(func() {
 			if err := run(ctx); err != nil {
 				t.Error(err)

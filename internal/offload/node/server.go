@@ -240,15 +240,15 @@ func plainError(resp *http.Response) error {
 	return nil
 }
 
-// Serve serves the kubelet API on listen, protected by gate, until ctx ends and then returns nil.
-func (s *Server) Serve(ctx context.Context, listen string, gate *Gate, certificate *Certificate) error {
+// Serve serves the kubelet API on listen, protected by authorizer, until ctx ends and then returns nil.
+func (s *Server) Serve(ctx context.Context, listen string, authorizer *Authorizer, certificate *Certificate) error {
 	server := &http.Server{
 		Addr:              listen,
-		Handler:           gate.Wrap(s.Handler()),
+		Handler:           authorizer.Wrap(s.Handler()),
 		ReadHeaderTimeout: 10 * time.Second,
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12, GetCertificate: certificate.Get,
-			// The gate verifies client certificates, since its CA may change. A client with a token has no certificate.
+			// The authorizer verifies client certificates, since its CA may change. A client with a token has no certificate.
 			ClientAuth: tls.RequestClientCert,
 		},
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
