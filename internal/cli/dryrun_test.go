@@ -73,8 +73,8 @@ func TestDryRunOnAPIServer(t *testing.T) {
 	}
 }
 
-// rehearse: dry runs of what two clusters take part in are checked by both, and write nothing.
-func (n networks) rehearse() {
+// dryRuns: dry runs of what two clusters take part in are checked by both, and write nothing.
+func (n networks) dryRuns() {
 	t := n.T
 	private, public, err := peering.NewKey(peering.Ed25519, strings.NewReader(strings.Repeat("r", 64)))
 	if err != nil {

@@ -248,7 +248,7 @@ func newTrial(t *testing.T, row lawRow, at worldSnapshot) *trial {
 
 func (l *trial) judge(t *testing.T) {
 	l.abandoned(t)
-	l.rehearsed(t)
+	l.dryRun(t)
 	l.uninstalled(t)
 	once := map[string]bool{}
 	for _, request := range slices.Sorted(slices.Values(l.want.seen)) {

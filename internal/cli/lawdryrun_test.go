@@ -32,9 +32,9 @@ func changesTold(said string) (out []string) {
 	return out
 }
 
-// rehearsed runs the command with --dry-run: that writes nothing, succeeds where the command does, and tells all that the command then changes. Commands that
+// dryRun runs the command with --dry-run: that writes nothing, succeeds where the command does, and tells all that the command then changes. Commands that
 // change nothing have no such flag.
-func (l *trial) rehearsed(t *testing.T) {
+func (l *trial) dryRun(t *testing.T) {
 	t.Helper()
 	words := strings.Fields(l.command)
 	command, _, err := newApp(genericiooptions.NewTestIOStreamsDiscard()).command().Find(words)

@@ -67,7 +67,7 @@ func TestNetworkOnAPIServers(t *testing.T) {
 	}{
 		{"info peer", networks.infoPeer},
 		{"in-band", networks.inBand},
-		{"dry runs", networks.rehearse},
+		{"dry runs", networks.dryRuns},
 		{"uninstall names the network", networks.uninstallNamesTheNetwork},
 		{"once more changes nothing", networks.connectAgain},
 		{"from the other side it is the same tunnel", networks.connectFromTheOtherSide},

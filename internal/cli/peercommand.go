@@ -79,7 +79,7 @@ func (c *cluster) printPeerCommand(ctx context.Context, o *peerCommandOptions) e
 	}
 	token := peering.Token{Expires: time.Now().Add(o.lifetime), Consumer: o.consumer}
 	text, err := c.sealed(ctx, &token, !o.trusted)
-	if err != nil || c.rehearses() {
+	if err != nil || c.isDryRun() {
 		return err // a dry run does not persist the secret, so its token would be useless
 	}
 	if !o.onlyCommand {
