@@ -130,7 +130,7 @@ func (f *fabric) want(ctx context.Context) ([]dataplane.State, error) {
 		}
 		problems = append(problems, network.Refusals(&known, host)...)
 	}
-	f.problems.Tell(problems)
+	f.problems.Report(problems)
 	active, err := f.choice.Of(known.Peers)
 	if err != nil {
 		return nil, err

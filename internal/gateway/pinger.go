@@ -118,7 +118,7 @@ func (p *Pinger) Run(ctx context.Context) error {
 			if opened, err := listen(ctx, p.local(), p.opts.Link); err == nil {
 				socket, done = opened, closeWith(ctx, opened)
 				p.use(opened)
-				go p.hear(opened)
+				go p.receive(opened)
 			}
 		}
 		if socket != nil {
@@ -170,8 +170,8 @@ func (p *Pinger) ask(socket *net.UDPConn) error {
 	return err
 }
 
-// hear receives answers until the socket is closed.
-func (p *Pinger) hear(socket *net.UDPConn) {
+// receive handles answers until the socket is closed.
+func (p *Pinger) receive(socket *net.UDPConn) {
 	buffer := make([]byte, messageSize)
 	for {
 		n, from, err := socket.ReadFromUDPAddrPort(buffer)

@@ -77,7 +77,7 @@ func (p *Prober) Run(ctx context.Context) error {
 		return fmt.Errorf("opening a socket to ask replicas of gateways: %w", err)
 	}
 	defer closeWith(ctx, socket)()
-	go p.hear(socket)
+	go p.receive(socket)
 	tick := time.NewTicker(p.opts.Interval)
 	defer tick.Stop()
 	for {
@@ -109,7 +109,7 @@ func (p *Prober) questions() map[netip.Addr][]byte {
 	return out
 }
 
-func (p *Prober) hear(socket *net.UDPConn) {
+func (p *Prober) receive(socket *net.UDPConn) {
 	buffer := make([]byte, messageSize)
 	for {
 		n, from, err := socket.ReadFromUDPAddrPort(buffer)

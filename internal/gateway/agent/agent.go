@@ -182,7 +182,7 @@ func (a *Agent) want(ctx context.Context) ([]dataplane.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.problems.Tell(problems)
+	a.problems.Report(problems)
 	a.mu.Lock()
 	a.known = &known
 	a.mu.Unlock()

@@ -100,10 +100,10 @@ func (a *Agent) input(ctx context.Context, now time.Time) (gateway.Input, bool) 
 	}
 	private, err := a.opts.PrivateKey(ctx)
 	if err != nil {
-		a.keys.Tell([]network.Problem{{ClusterID: peer.ClusterID, Object: "keys of the gateway", Text: err.Error()}})
+		a.keys.Report([]network.Problem{{ClusterID: peer.ClusterID, Object: "keys of the gateway", Text: err.Error()}})
 		return gateway.Input{}, false
 	}
-	a.keys.Tell(nil)
+	a.keys.Report(nil)
 	in := gateway.Input{
 		Now: now, Peer: peer, Private: private, Device: a.recentDevice(now), PingStats: a.pinger.PingStats(),
 		Self: a.opts.Pod, Siblings: a.probeSiblings(&peer),
@@ -163,7 +163,7 @@ func (a *Agent) leave(ctx context.Context) {
 	for time.Since(since) < leaveTimeout {
 		a.step(ctx, time.Now())
 		if a.followed(ctx, since) {
-			a.takeLeave(ctx)
+			a.sendShutdownNotice(ctx)
 			return
 		}
 		select {
@@ -174,9 +174,9 @@ func (a *Agent) leave(ctx context.Context) {
 	}
 }
 
-// takeLeave notifies the client of a server that is about to end. The client then looks for another server at once, and not only
+// sendShutdownNotice notifies the client of a server that is about to end. The client then looks for another server at once, and not only
 // after the timeout of the tunnel.
-func (a *Agent) takeLeave(ctx context.Context) {
+func (a *Agent) sendShutdownNotice(ctx context.Context) {
 	if a.opts.Role != network.Server {
 		return
 	}

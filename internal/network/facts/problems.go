@@ -12,8 +12,8 @@ type ProblemLog struct {
 	told map[string]bool
 }
 
-// Tell logs the problems that were not in the previous call.
-func (l *ProblemLog) Tell(problems []network.Problem) {
+// Report logs the problems that were not in the previous call.
+func (l *ProblemLog) Report(problems []network.Problem) {
 	now := make(map[string]bool, len(problems))
 	for _, p := range problems {
 		text := p.String()
