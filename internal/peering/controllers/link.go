@@ -91,7 +91,7 @@ func (k *link) run(ctx context.Context) {
 	k.all.done.Go(func() { _ = k.health.Run(ctx) }) // it returns nil when ctx ends
 	overdue := time.NewTimer(grace)
 	defer overdue.Stop()
-	rights := time.NewTimer(k.patience())
+	rights := time.NewTimer(k.rightsInterval())
 	defer rights.Stop()
 	stop := func() {}
 	defer func() { stop() }()
@@ -105,7 +105,7 @@ func (k *link) run(ctx context.Context) {
 			continue
 		case <-rights.C:
 			changed := k.askForRights(ctx)
-			rights.Reset(k.patience())
+			rights.Reset(k.rightsInterval())
 			if !changed {
 				continue
 			}
@@ -123,7 +123,7 @@ func (k *link) run(ctx context.Context) {
 			k.answered(state.Up)
 			if state.Up {
 				k.askForRights(ctx)
-				rights.Reset(k.patience())
+				rights.Reset(k.rightsInterval())
 				stop = k.startWatching(ctx)
 			}
 			k.all.resync.announce(types.NamespacedName{Name: k.namespace})
@@ -148,7 +148,7 @@ const (
 	rightsSoon  = time.Second
 )
 
-func (k *link) patience() time.Duration {
+func (k *link) rightsInterval() time.Duration {
 	if k.isRefused() {
 		return min(rightsSoon, k.all.rightsEvery)
 	}
