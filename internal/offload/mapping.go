@@ -15,7 +15,7 @@ import (
 
 // DesiredMapping returns the desired mapping of the NamespaceMap for one provider: remote name by local name. It covers every local namespace whose
 // NamespaceOffloading is not being deleted and selects one of the provider's virtual nodes. It leaves out the namespaces in protected, see
-// ProtectedNamespaces. The argument nodes holds the VirtualNodes of that provider only; lost is explained at Picked.
+// ProtectedNamespaces. The argument nodes holds the VirtualNodes of that provider only; lost is explained at SelectedClusters.
 func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string],
 	protected map[string]string, consumer string) map[string]string {
 	desired := map[string]string{}
@@ -24,7 +24,7 @@ func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes [
 		if o.Name != offloadingv1beta1.NamespaceOffloadingName || !o.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if protected[o.Namespace] == "" && len(Picked(o, nodes, lost)) > 0 {
+		if protected[o.Namespace] == "" && len(SelectedClusters(o, nodes, lost)) > 0 {
 			desired[o.Namespace] = RemoteNamespace(&o.Spec, o.Namespace, consumer)
 		}
 	}
@@ -124,7 +124,7 @@ func MarkNamespace(meta *metav1.ObjectMeta, m *offloadingv1beta1.NamespaceMap, c
 
 // Compile returns the status of a NamespaceOffloading. A cluster without a virtual node is listed only while it still holds the remote namespace.
 //
-// The argument nodes holds all VirtualNodes, and current the current mapping by provider; lost is explained at Picked. If the namespace is protected
+// The argument nodes holds all VirtualNodes, and current the current mapping by provider; lost is explained at SelectedClusters. If the namespace is protected
 // from offloading (see ProtectedNamespaces), why is the reason, otherwise it is empty. Conditions that change get the transition time now.
 func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string],
 	current map[string]map[string]offloadingv1beta1.RemoteNamespaceStatus, why, consumer string, now metav1.Time) offloadingv1beta1.NamespaceOffloadingStatus {
@@ -136,7 +136,7 @@ func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1
 	deleting := !o.DeletionTimestamp.IsZero()
 	var selected []string
 	if !deleting && why == "" {
-		selected = Picked(o, nodes, lost)
+		selected = SelectedClusters(o, nodes, lost)
 	}
 	clusters := Clusters(nodes)
 	for id, mapping := range current {

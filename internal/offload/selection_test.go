@@ -69,12 +69,12 @@ func TestSelectionWhileANodeIsLost(t *testing.T) {
 	labelled := []offloadingv1beta1.VirtualNode{virtualNode("naples", "naples", map[string]string{"region": "south"}), plain[1]}
 	lost := sets.New("naples", "turin")
 	o := offloading("demo", inRegion("south"))
-	if got := Picked(&o, plain, lost); len(got) != 0 {
+	if got := SelectedClusters(&o, plain, lost); len(got) != 0 {
 		t.Errorf("never found, and picked: %v", got)
 	}
 	o.Status = Compile(&o, labelled, nil, nil, "", "rome", noon)
 	for range 2 { // and it stays so
-		if got := Picked(&o, plain, lost); !slices.Equal(got, []string{"naples"}) {
+		if got := SelectedClusters(&o, plain, lost); !slices.Equal(got, []string{"naples"}) {
 			t.Errorf("while the Node is lost %v is picked", got)
 		}
 		o.Status = Compile(&o, plain, lost, nil, "", "rome", noon)
@@ -82,11 +82,11 @@ func TestSelectionWhileANodeIsLost(t *testing.T) {
 	if got := DesiredMapping([]offloadingv1beta1.NamespaceOffloading{o}, plain[:1], lost, nil, "rome"); got["demo"] != "demo-rome" {
 		t.Errorf("the provider is asked for %v", got)
 	}
-	if got := Picked(&o, plain, nil); len(got) != 0 {
+	if got := SelectedClusters(&o, plain, nil); len(got) != 0 {
 		t.Errorf("the Node is back without the label, and picked is %v", got)
 	}
 	o.Generation++
-	if got := Picked(&o, plain, lost); len(got) != 0 {
+	if got := SelectedClusters(&o, plain, lost); len(got) != 0 {
 		t.Errorf("another specification, and picked is %v", got)
 	}
 }

@@ -208,7 +208,7 @@ func onTerminating(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Po
 	case !env.RemoteSynced:
 		return Step{Why: "it is being deleted, and the provider does not answer"}
 	case ours && shadow.DeletionTimestamp == nil:
-		if seconds, asked := kinds.AskedGrace(local); asked && kinds.MadeFor(shadow, local) {
+		if seconds, asked := kinds.RequestedGrace(local); asked && kinds.MadeFor(shadow, local) {
 			return withGracePeriod(seconds, local, shadow, remote, env)
 		}
 		return deleteShadow(shadow, "the pod is being deleted", false)
@@ -221,20 +221,20 @@ func onTerminating(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Po
 	}
 }
 
-// gracePatience is how long the provider may take to delete a Pod with a grace period other than the one in its spec. After that, its ShadowPod is deleted
+// graceTimeout is how long the provider may take to delete a Pod with a grace period other than the one in its spec. After that, its ShadowPod is deleted
 // regardless.
-const gracePatience = 10 * time.Second
+const graceTimeout = 10 * time.Second
 
 // withGracePeriod decides for a local Pod that has to terminate within the given seconds. A ShadowPod has no grace period. So the step first annotates the
 // ShadowPod with the seconds, which lets the provider delete the remote Pod, and deletes the ShadowPod once that deletion has begun.
 func withGracePeriod(seconds int64, local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	since := local.DeletionTimestamp.Add(-time.Duration(seconds) * time.Second)
 	told, found := kinds.Grace(shadow)
-	switch rest := gracePatience - env.Now.Sub(since); {
+	switch rest := graceTimeout - env.Now.Sub(since); {
 	case remote == nil || remote.DeletionTimestamp != nil || kinds.Finished(remote) || rest <= 0:
 		return deleteShadow(shadow, "the pod is being deleted", false)
 	case found && told == seconds:
-		return Step{Why: "the provider is about to end the remote pod", After: min(rest, gracePatience)}
+		return Step{Why: "the provider is about to end the remote pod", After: min(rest, graceTimeout)}
 	default:
 		return Step{Action: PatchRemote, Object: kinds.WithGrace(shadow, seconds), Old: shadow, Why: fmt.Sprintf("the pod is to end within %d s", seconds)}
 	}

@@ -116,7 +116,7 @@ func (r *namespaceOffloadings) tellLeft(ctx context.Context, o *offloadingv1beta
 	if err := r.live.List(ctx, &pods, client.InNamespace(o.Namespace)); err != nil {
 		return fmt.Errorf("listing the pods of namespace %s: %w", o.Namespace, err)
 	}
-	left := offload.Left(pods.Items, &o.Spec, r.RuntimeClass)
+	left := offload.PodsBeforeStrategy(pods.Items, &o.Spec, r.RuntimeClass)
 	if len(left) == 0 {
 		return nil
 	}

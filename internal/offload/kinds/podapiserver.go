@@ -31,14 +31,14 @@ func usesOriginAPIServer(local *corev1.Pod, o PodOptions) bool {
 	case APIServerRemote, APIServerDisabled:
 		return false
 	default:
-		return o.APIServer.Host != "" && AsksForTokens(local)
+		return o.APIServer.Host != "" && RequestsTokens(local)
 	}
 }
 
 // WaitsForAPIServer returns what a Pod has to wait for before it can be offloaded, empty for nothing.
 func WaitsForAPIServer(local *corev1.Pod, o PodOptions) string {
 	support := local.Annotations[AnnotationAPIServerSupport]
-	if support == APIServerRemote || support == APIServerDisabled || !AsksForTokens(local) {
+	if support == APIServerRemote || support == APIServerDisabled || !RequestsTokens(local) {
 		return ""
 	}
 	return o.APIServer.Waiting

@@ -262,7 +262,7 @@ func TestRequestedGracePeriod(t *testing.T) {
 		"at once":                   {nil, new(int64(0)), 0, true},
 		"nobody said":               {nil, nil, 0, false},
 	} {
-		got, ok := AskedGrace(pod(func(p *corev1.Pod) {
+		got, ok := RequestedGrace(pod(func(p *corev1.Pod) {
 			p.Spec.TerminationGracePeriodSeconds, p.DeletionGracePeriodSeconds = test.own, test.asked
 		}))
 		if got != test.want || ok != test.ok {

@@ -105,8 +105,8 @@ func Tokens(local *corev1.Pod, o PodOptions) []Token {
 	return out
 }
 
-// AsksForTokens tells whether a Pod requests service account tokens in its volumes.
-func AsksForTokens(local *corev1.Pod) bool {
+// RequestsTokens tells whether a Pod requests service account tokens in its volumes.
+func RequestsTokens(local *corev1.Pod) bool {
 	return slices.ContainsFunc(local.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
 	})

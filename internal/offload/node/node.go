@@ -127,7 +127,7 @@ func (n *Node) Run(ctx context.Context) error {
 	group.Go(func() error { return n.nodes.Run(ctx, n.opts.Local, "") })
 	group.Go(func() error { return n.clusters.Run(ctx, n.opts.Local, "") })
 	group.Go(func() error {
-		var retry, patience <-chan time.Time
+		var retry, recheck <-chan time.Time
 		told := ""
 		for {
 			select {
@@ -136,13 +136,13 @@ func (n *Node) Run(ctx context.Context) error {
 			case <-n.wake:
 			case <-health:
 			case <-retry:
-			case <-patience:
+			case <-recheck:
 			}
 			retry = nil
 			again, err := n.reconcile(ctx)
-			patience = nil
+			recheck = nil
 			if again > 0 {
-				patience = n.opts.Clock.After(again)
+				recheck = n.opts.Clock.After(again)
 			}
 			switch {
 			case err == nil:
@@ -223,8 +223,8 @@ func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 	return again, n.update(ctx, have, want)
 }
 
-// revokedPatience is how long the provider must refuse access to all remote namespaces before the Node becomes NotReady.
-const revokedPatience = time.Minute
+// revokedTimeout is how long the provider must refuse access to all remote namespaces before the Node becomes NotReady.
+const revokedTimeout = time.Minute
 
 // revoked tells whether the provider has revoked the permissions of this cluster. If this is undecided yet, in is the time until the decision,
 // otherwise zero.
@@ -236,8 +236,8 @@ func (n *Node) revoked(now time.Time) (revoked bool, in time.Duration) {
 	if since.IsZero() {
 		return false, 0
 	}
-	rest := revokedPatience - now.Sub(since)
-	return rest <= 0, min(max(rest, 0), revokedPatience)
+	rest := revokedTimeout - now.Sub(since)
+	return rest <= 0, min(max(rest, 0), revokedTimeout)
 }
 
 // Check triggers a reconciliation of the Node. Call it when the result of RefusedSince may have changed.

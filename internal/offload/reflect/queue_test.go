@@ -24,7 +24,9 @@ func taken(q queue) (names []string) {
 
 func TestProviderEventsHavePriority(t *testing.T) {
 	rest := func(name string) func(queue) { return func(q queue) { q.Add(types.NamespacedName{Name: name}) } }
-	told := func(name string) func(queue) { return func(q queue) { q.addTold(types.NamespacedName{Name: name}) } }
+	told := func(name string) func(queue) {
+		return func(q queue) { q.addRemoteTriggered(types.NamespacedName{Name: name}) }
+	}
 	for what, row := range map[string]struct {
 		adds []func(queue)
 		want []string
@@ -45,8 +47,8 @@ func TestProviderEventsHavePriority(t *testing.T) {
 			if got := taken(q); !slices.Equal(got, row.want) {
 				t.Errorf("got %v, want %v", got, row.want)
 			}
-			if rest := taken(q); len(rest) > 0 || len(q.lanes.told) > 0 || len(q.lanes.lane) > 0 {
-				t.Errorf("left are %v, %v, %v", rest, q.lanes.told, q.lanes.lane)
+			if rest := taken(q); len(rest) > 0 || len(q.priorities.remoteTriggered) > 0 || len(q.priorities.priority) > 0 {
+				t.Errorf("left are %v, %v, %v", rest, q.priorities.remoteTriggered, q.priorities.priority)
 			}
 		})
 	}
@@ -58,7 +60,7 @@ func TestQueuePrioritiesAlternate(t *testing.T) {
 	defer q.ShutDown()
 	for i := range 3 * turn {
 		q.Add(types.NamespacedName{Name: "rest" + strconv.Itoa(i)})
-		q.addTold(types.NamespacedName{Name: "told" + strconv.Itoa(i)})
+		q.addRemoteTriggered(types.NamespacedName{Name: "told" + strconv.Itoa(i)})
 	}
 	var turns []string
 	lengths := map[string]int{}
@@ -81,7 +83,7 @@ func TestEventDuringReconcileRequeues(t *testing.T) {
 		q.Add(types.NamespacedName{Name: strconv.Itoa(i)})
 	}
 	key, _ := q.Get()
-	q.addTold(key) // while it is being reconciled
+	q.addRemoteTriggered(key) // while it is being reconciled
 	q.Done(key)
 	if got, want := taken(q), []string{"1", "2", "3", "4", "0"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)

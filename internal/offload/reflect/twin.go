@@ -217,7 +217,7 @@ func (r *reflector) enqueueRemote(t *twin, i int, key types.NamespacedName, stat
 	if name := r.localName(i, key.Name, states); name != "" {
 		here := types.NamespacedName{Namespace: t.local, Name: name}
 		r.queue.Forget(here)
-		r.queue.addTold(here)
+		r.queue.addRemoteTriggered(here)
 	}
 }
 
