@@ -267,20 +267,20 @@ func TestUsageTrackerLaws(t *testing.T) {
 func TestUsageTrackerForgets(t *testing.T) {
 	l := NewUsageTracker()
 	key := types.NamespacedName{Namespace: "shop", Name: "web"}
-	l.Begin(key, "rome", cpus(2), time.Unix(0, 0))
+	l.Reserve(key, "rome", cpus(2), time.Unix(0, 0))
 	if used := l.Used("rome", key); len(used) > 0 {
 		t.Errorf("its own name counts: %v", used)
 	}
-	l.Made(key, "a")
-	l.See(key, "a", "rome", cpus(2))
-	if freed := l.See(key, "a", "rome", nil); freed != "rome" {
+	l.Confirm(key, "a")
+	l.Observe(key, "a", "rome", cpus(2))
+	if freed := l.Observe(key, "a", "rome", nil); freed != "rome" {
 		t.Errorf("it finished, and gave room to %q", freed)
 	}
-	l.See(key, "a", "rome", cpus(2))
-	if freed := l.Miss(key, "b"); freed != "" {
+	l.Observe(key, "a", "rome", cpus(2))
+	if freed := l.Forget(key, "b"); freed != "" {
 		t.Errorf("another one of that name went, and gave room to %q", freed)
 	}
-	l.Miss(key, "a")
+	l.Forget(key, "a")
 	if len(l.seen)+len(l.ahead)+len(l.used) > 0 {
 		t.Errorf("what is left: %+v", l)
 	}
@@ -290,8 +290,8 @@ func TestUsageTrackerForgets(t *testing.T) {
 // meanwhile.
 func TestUsageTrackerFreesNothingBeforeTheNode(t *testing.T) {
 	l, key := NewUsageTracker(), types.NamespacedName{Namespace: "shop", Name: "web"}
-	l.See(key, "a", "rome", cpus(8))
-	if freed := l.Begin(key, "rome", cpus(2), time.Unix(0, 0)); freed != "" {
+	l.Observe(key, "a", "rome", cpus(8))
+	if freed := l.Reserve(key, "rome", cpus(2), time.Unix(0, 0)); freed != "" {
 		t.Errorf("a resize gave room to %q", freed)
 	}
 	used := func(want int64) {
@@ -304,7 +304,7 @@ func TestUsageTrackerFreesNothingBeforeTheNode(t *testing.T) {
 	if rest := l.Used("rome", key); len(rest) > 0 {
 		t.Errorf("its own name counts: %v", rest)
 	}
-	if freed := l.See(key, "a", "rome", cpus(1)); freed != "rome" {
+	if freed := l.Observe(key, "a", "rome", cpus(1)); freed != "rome" {
 		t.Errorf("its node made it smaller, and gave room to %q", freed)
 	}
 	used(2)
