@@ -81,7 +81,7 @@ func TestShutdownNoticeIsReceived(t *testing.T) {
 	// Both ends have one port, on addresses of their own.
 	far := NewPinger(PingerOptions{Far: netip.AddrPortFrom(client, 1), Address: server, Local: port, Interval: 2 * time.Millisecond})
 	near := NewPinger(PingerOptions{
-		Far: netip.AddrPortFrom(server, 1), Address: client, Local: port, Interval: 2 * time.Millisecond, Left: func() { left <- struct{}{} },
+		Far: netip.AddrPortFrom(server, 1), Address: client, Local: port, Interval: 2 * time.Millisecond, OnShutdownNotice: func() { left <- struct{}{} },
 	})
 	if err := far.Leave(); err != nil {
 		t.Errorf("leaving before there was a tunnel: %v", err)

@@ -127,7 +127,7 @@ type Options struct {
 	// Failed is called for every step that failed; may be nil.
 	Failed func(kind, namespace string)
 	// Stale tells that the local caches may be outdated and that another process may be active in our place. While it returns true, the engine
-	// decides nothing. When it returns false again, the caller must call Look. May be nil.
+	// decides nothing. When it returns false again, the caller must call Resync. May be nil.
 	Stale func() bool
 	// AccessChanged is called when the provider starts or stops refusing access to a remote namespace; see RefusedSince. May be nil.
 	AccessChanged func()
