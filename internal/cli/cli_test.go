@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// run calls liqoctl with the arguments and returns its exit code and what it wrote.
+// run calls liqoctl with the arguments and returns its exit code and output.
 func run(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -199,7 +199,7 @@ func TestConnections(t *testing.T) {
 		return path
 	}
 	empty := file("empty", "apiVersion: v1\nkind: Config\n")
-	// The port of a listener that is closed: nobody answers there.
+	// The port of a closed listener: connections are refused.
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// everything is what a command could change in a cluster.
+// everything lists the objects that a command could change in a cluster.
 func everything(t *testing.T, c client.Client) (out []string) {
 	t.Helper()
 	for _, list := range []client.ObjectList{
@@ -73,7 +73,7 @@ func TestDryRunOnAPIServer(t *testing.T) {
 	}
 }
 
-// dryRuns: dry runs of what two clusters take part in are checked by both, and write nothing.
+// dryRuns: both clusters check the dry run of a command that changes both, and store nothing.
 func (n networks) dryRuns() {
 	t := n.T
 	private, public, err := peering.NewKey(peering.Ed25519, strings.NewReader(strings.Repeat("r", 64)))

@@ -97,7 +97,7 @@ func installedWorld(t *testing.T) *world {
 	return w
 }
 
-// direct is the way of controllers to a server, which nobody counts or disturbs.
+// direct is the client of controllers. Its requests are neither counted nor disturbed.
 type direct struct{ *memory }
 
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) { return d.serve(r), nil }
@@ -112,7 +112,7 @@ func (w *world) snapshot() worldSnapshot {
 	return out
 }
 
-// begin brings the clusters back to a snapshot, and forgets what was asked.
+// begin restores a snapshot of the clusters, and clears the recorded requests.
 func (w *world) begin(at worldSnapshot) {
 	for id, c := range w.clusters {
 		c.restore(at[id])
@@ -176,7 +176,7 @@ func (w *world) isDry(r *http.Request) bool {
 	return isDry(r.URL.Query(), r.Method, body)
 }
 
-// RoundTrip serves a request of the command, and has the controllers react to what it changed.
+// RoundTrip serves a request of the command, and lets the controllers react to its changes.
 func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err

@@ -69,7 +69,7 @@ func peeringControllers(t *testing.T, rome, milan *memorySide) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 	running.Go(func() {
 		for ctx.Err() == nil {
-			// The next pass comes to what failed.
+			// The next pass reaches the failed request.
 			_, _, _, _, err := rome.secrets(ctx, milan), milan.secrets(ctx, rome), milan.tenants(ctx, rome), rome.requests(ctx, milan), recordOf(ctx, rome.client)
 			if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
 				t.Logf("the record of milan: %v", err)

@@ -145,7 +145,7 @@ func TestPeerReplacesNoOtherCluster(t *testing.T) {
 			t.Errorf("the key was not replaced: %v", err)
 		}
 	}
-	// Nothing needs --force that takes nobody's place.
+	// A peering that replaces no other cluster needs no --force.
 	for _, at := range []worldSnapshot{apart, peered, authenticated} {
 		if ran := w.in(t, at, "peer"+lawBoth, nil); ran.code != 0 {
 			t.Errorf("code %d: %s", ran.code, ran.said)

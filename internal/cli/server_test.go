@@ -86,7 +86,7 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 	}
 }
 
-// peeringObjects are what two controller managers leave in a consumer.
+// peeringObjects are the objects that two controller managers create in a consumer.
 func peeringObjects() []client.Object {
 	ready := []corev1beta1.Condition{{Type: corev1beta1.AuthIdentityControlPlaneStatus, Status: corev1beta1.StatusReady}}
 	bad := []corev1beta1.Condition{{Type: corev1beta1.OffloadingNodeStatus, Status: corev1beta1.StatusNotReady, Message: "no heartbeat"}}

@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// tenancy is what a consumer has in a provider.
+// tenancy holds the objects of a consumer in a provider.
 func tenancy(consumer string) []client.Object {
 	namespace := "tenant-of-" + consumer
 	copied := map[string]string{api.LabelReplicated: api.True, api.LabelReplication: api.False, api.LabelOriginID: consumer, api.LabelRemoteClusterID: consumer}

@@ -97,7 +97,7 @@ func TestUnpeerAcrossAPartition(t *testing.T) {
 			}
 		}
 	}
-	// The link is back, and the finalizer goes: the same command ends what it began.
+	// The link is back and the finalizer is removed: the same command completes the removal.
 	back := change(half, func() {
 		w.partition(t, "rome", "milan", false)
 		node := &offloadingv1beta1.VirtualNode{}
@@ -117,7 +117,7 @@ func TestUnpeerAcrossAPartition(t *testing.T) {
 	if diff := cmp.Diff(essence(want.left), essence(got.left)); want.code != 0 || got.code != 0 || diff != "" {
 		t.Errorf("resumed: codes %d and %d: %s%s", want.code, got.code, got.said, diff)
 	}
-	// Who has given the provider up is not asked whether it can be reached.
+	// After force unpeer, the command does not check whether the provider is reachable.
 	if ran := w.in(t, apart, "force unpeer milan --skip-confirm"+lawOne, nil); ran.code != 0 {
 		t.Errorf("force unpeer: code %d: %s", ran.code, ran.said)
 	}
