@@ -21,7 +21,7 @@ func podSpec(t *testing.T, text string) *corev1.PodSpec {
 	return spec
 }
 
-// quantities are what a list says, in the canonical form.
+// quantities returns a resource list in canonical form.
 func quantities(list corev1.ResourceList) map[string]string {
 	out := map[string]string{}
 	for name, q := range list {

@@ -50,7 +50,7 @@ func cpus(n int64) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(n, resource.DecimalSI)}
 }
 
-// wake puts those back to work that were refused for want of what was freed.
+// wake retries the requests that were refused for lack of the freed resources.
 func (b *books) wake(user string) {
 	for key := range b.held {
 		if user != "" && b.wanted[key].user == user {

@@ -270,7 +270,7 @@ func eventually[T client.Object](t *testing.T, c *cluster, obj T, what string, c
 	})
 }
 
-// gone waits until the object is not there any more.
+// gone waits until the object is deleted.
 func (c *cluster) gone(t *testing.T, obj client.Object) {
 	t.Helper()
 	apitesting.Eventually(t, within, fmt.Sprintf("%T %s to be gone", obj, obj.GetName()), func() error {

@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// world of a drain: what is deleted by force, and what a disruption budget protects.
+// world of a drain: the pods that were deleted by force, and the pods that a disruption budget protects.
 type drained struct {
 	client.WithWatch
 	forced []string

@@ -61,7 +61,7 @@ func TestQuotasOnAPIServer(t *testing.T) {
 	}
 	c.create(t, quota)
 
-	// Whenever there is a place, somebody takes it, and never more than one: what ends makes room.
+	// Whenever a pod ends, exactly one waiting pod starts.
 	running, ended := map[string]bool{}, 0
 	for ended < wanted {
 		select {
@@ -145,7 +145,7 @@ func TestQuotasOnAPIServer(t *testing.T) {
 	})
 	eventually(t, c, later, "the pod to grow", has(limit+2))
 
-	// What its node has not made smaller yet takes what it had, also when it is made greater again meanwhile.
+	// A pod that its node has not resized down yet counts with its former resources, also if it is resized up again meanwhile.
 	still := func(cpu int64) {
 		t.Helper()
 		report(t, c, later, func(p *corev1.Pod) {

@@ -191,7 +191,7 @@ func TestObjectsThatAreNotReflected(t *testing.T) {
 	}
 }
 
-// accepted is what a provider's API server makes of a copy that is new.
+// accepted returns a new copy with the fields that the provider's API server sets.
 func accepted(s *corev1.Service) *corev1.Service {
 	out := s.DeepCopy()
 	out.UID = "r1"

@@ -32,11 +32,11 @@ import (
 
 // churned is a kind whose objects come, change and go, on the side that it comes from.
 type churned struct {
-	// here and there are lists of what there is of it on both sides.
+	// here and there list the objects on both sides.
 	here, there client.ObjectList
 	// back tells that it comes from the provider.
 	back bool
-	// write makes an object say n; obj is a new one, or what is there.
+	// write sets n in an object. obj is a new object or the existing one.
 	write func(meta metav1.ObjectMeta, n int) client.Object
 	// read tells what an object says, on either side.
 	read func(client.Object) int
@@ -271,7 +271,7 @@ func (w *world) letWork() {
 	w.untilRefused()
 }
 
-// untilRefused waits until the provider's policies are in force: API servers take a moment, and what is let through meanwhile proves nothing.
+// untilRefused waits until the provider's policies are in force. API servers need a moment for that, and accept objects meanwhile.
 func (w *world) untilRefused() {
 	w.t.Helper()
 	config := rest.CopyConfig(w.farConfig)

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// taken takes everything that waits, in order, and says what it is called.
+// taken pops all objects in order, and returns their names.
 func taken(q queue) (names []string) {
 	for q.Len() > 0 {
 		key, _ := q.Get()

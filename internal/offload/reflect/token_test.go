@@ -110,7 +110,7 @@ func TestTokensOnAPIServers(t *testing.T) {
 		}
 		return nil
 	})
-	// The API server remembers for ten seconds what it thought of a token.
+	// The API server caches the verdict on a token for ten seconds.
 	liqotesting.Eventually(t, 20*time.Second, "the tokens to end with their pod", func() error {
 		for _, old := range [][]byte{first, second, third} {
 			if review(w.near, old).Authenticated {

@@ -172,7 +172,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		}
 	}
 
-	// The group of all control planes is nobody's origin, whoever is in it.
+	// The group of all control planes is no origin, whatever user is in it.
 	both := rest.CopyConfig(config)
 	both.Impersonate = rest.ImpersonationConfig{UserName: "rome", Groups: []string{"rome", peering.OrganizationControlPlane, "system:authenticated"}}
 	err := apitesting.Client(t, both).Create(t.Context(), service(func(s *corev1.Service) { s.Labels[api.LabelOrigin] = peering.OrganizationControlPlane }))
@@ -282,7 +282,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 	if err != nil || !slices.Contains(skipped, "cloud.google.com/neg") {
 		t.Errorf("annotations that stay here: %v, %v", skipped, err)
 	}
-	// An administrator may refuse more; what is there stays as it is.
+	// An administrator may refuse more, and existing objects stay as they are.
 	enforce := func(t *testing.T, policy map[string]any) {
 		t.Helper()
 		strict := values()

@@ -212,7 +212,7 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 		}
 	}
 
-	// What is not its own it neither changes nor removes: the CA that the provider's pods trust, say.
+	// It neither changes nor deletes objects of others, for example the CA that the provider's pods trust.
 	theirs := configMap(func(c *corev1.ConfigMap) { c.Name, c.Labels = "kube-root-ca.crt", nil }).(*corev1.ConfigMap)
 	if err := admin.Create(t.Context(), theirs); err != nil {
 		t.Fatal(err)

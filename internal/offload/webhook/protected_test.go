@@ -104,7 +104,7 @@ func TestProtectedNamespacesOnAPIServer(t *testing.T) {
 	if err := ada.Create(t.Context(), asked("copy", map[string]string{api.LabelReplicated: api.True}, "kube-system")); err != nil {
 		t.Errorf("a copy of another cluster's map: %v", err)
 	}
-	// What is there already can be cut, not changed.
+	// Entries of an existing map can be removed, but not changed.
 	old.Spec.PodOffloadingStrategy = offloadingv1beta1.PodsRemote
 	if err := ada.Update(t.Context(), old); err == nil {
 		t.Error("the NamespaceOffloading of a protected namespace was changed")
