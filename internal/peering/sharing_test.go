@@ -49,7 +49,7 @@ func (m *market) pod(owner string, requests ...string) *market {
 	return m
 }
 
-// slice of "consumer/slice" asks for resources; each is younger than the one before.
+// slice returns ResourceSlice "consumer/slice" with these requests. Each is younger than the previous one.
 func (m *market) slice(name string, requests ...string) *authv1beta1.ResourceSlice {
 	key := keyOf(name)
 	if m.tenant(key.Namespace) == nil {

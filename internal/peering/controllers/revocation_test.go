@@ -22,7 +22,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// stolen is what somebody holds who once read the kubeconfigs of a consumer, and what they are good for.
+// stolen holds the clients of a thief who once read the kubeconfigs of a consumer.
 type stolen struct {
 	controlPlane, slice client.Client
 	// remoteNamespace is a namespace created for the consumer.
@@ -98,8 +98,8 @@ func (s *stolen) may(t *testing.T, want bool) {
 	})
 }
 
-// revoked: certificates outlive a drain, what they are good for does not; and the consumer is told. Somebody who holds them gains nothing once the
-// Tenant is gone, nor does a certificate that ended, ever.
+// revoked: a drain revokes the permissions of valid certificates, and the consumer gets a message. A thief with the certificates gains nothing after the
+// deletion of the Tenant, nor with an expired certificate.
 func revoked(t *testing.T, rome, milan *cluster) {
 	t.Helper()
 	thief := steal(t, rome, milan, "shop-rome")

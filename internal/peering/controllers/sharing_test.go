@@ -15,7 +15,7 @@ import (
 // sharingPolicy of the clusters of these tests.
 var sharingPolicy = peering.SharingPolicy{Percentage: 90, Threshold: 5, SliceLimit: 4, Defaults: resources("cpu", "4", "memory", "8Gi")}
 
-// node makes a Node that takes pods, with so much to allocate, or changes what it has.
+// node creates a schedulable Node with these allocatable resources, or changes them.
 func (c *cluster) node(t *testing.T, name string, allocatable ...string) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
