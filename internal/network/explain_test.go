@@ -65,7 +65,7 @@ func remote(node int, host byte) func([]Cluster) End {
 	return func(all []Cluster) End { return pod(&all[1], node, host) }
 }
 
-// cure is what a fault ends with: something to do.
+// cure matches the end of a fault's text: an instruction.
 var cure = regexp.MustCompile(`[;:] (add|call|compare|connect|correct|create|delete|give|run|see|start|take|wait) `)
 
 // TestFaults finds what is broken, and the text says where and how to repair it.

@@ -110,7 +110,7 @@ func TestInvalidTemplates(t *testing.T) {
 	}
 }
 
-// FuzzRender: no template makes it panic, and what comes out is an object that JSON can carry.
+// FuzzRender: no template causes a panic, and the result can be encoded as JSON.
 func FuzzRender(f *testing.F) {
 	f.Add(`{"spec":{"deployment":{"spec":{"replicas":"{{ .Spec.mtu }}"}}}}`)
 	f.Add(`{"spec":{"deployment":[],"service":{"metadata":{"labels":"{{ .Name }}"}}}}`)

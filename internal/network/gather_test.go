@@ -266,7 +266,7 @@ func TestGatherReportsProblems(t *testing.T) {
 	}
 }
 
-// TestProblemsOfOnePeerAffectNoOther: what is wrong with one peer is nothing to the others.
+// TestProblemsOfOnePeerAffectNoOther: problems with the objects of one peer do not change the facts about others.
 func TestProblemsOfOnePeerAffectNoOther(t *testing.T) {
 	o := objects(t)
 	turin := o.Configurations[0].DeepCopy()
@@ -304,7 +304,7 @@ func TestExposedAddresses(t *testing.T) {
 	}
 }
 
-// randomObjects are what careless people and half-done controllers could leave: the same few values everywhere.
+// randomObjects are objects as careless users and interrupted controllers could leave them, with few different values.
 func randomObjects(r *rand.Rand) Objects {
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }
 	cidr := func() string {

@@ -182,7 +182,7 @@ func (w *tunnelWorld) choose(all []*replica) {
 	w.nodes[role] = Choose(candidates, w.nodes[role], w.heard[role], w.now, w.timing)
 }
 
-// step is what the agent of a replica does.
+// step runs one step of the agent of a replica.
 func (w *tunnelWorld) step(r *replica) {
 	if r.dead {
 		return
@@ -300,7 +300,7 @@ func (w *tunnelWorld) trouble(losses ...float64) {
 	clear(w.cut)
 }
 
-// works says what is wrong, or nothing: one active replica on each side, a session between the two, everybody routes to them.
+// works returns what is wrong, empty if nothing: each side has one active replica, the two have a session, and all nodes route to them.
 func (w *tunnelWorld) works() string {
 	active := func(all []*replica) (found []*replica) {
 		for _, r := range all {

@@ -135,7 +135,7 @@ func testGatewayServer(t *testing.T, c *cluster) {
 	eventually(t, c, gw, "connected again", func(gw *networkingv1beta1.GatewayServer) bool {
 		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionTrue, "Connected", "")
 	})
-	// What somebody changes or deletes is put right.
+	// Changes and deletions by others are undone.
 	change(t, c, service, func(s *corev1.Service) { s.Spec.Selector = map[string]string{"nobody": "1"} })
 	c.delete(t, &rbacv1.Role{ObjectMeta: child(id)})
 	eventually(t, c, service, "its pods again", func(s *corev1.Service) bool { return s.Spec.Selector[networkingv1beta1.LabelGatewayName] == id })
@@ -297,7 +297,7 @@ func testSecretRef(t *testing.T, c *cluster) {
 	c.gone(t, gw)
 }
 
-// testGatewayElsewhere: what its pods' keeper may change is as little where no tenant is.
+// testGatewayElsewhere: the permissions of a gateway are as few outside of a tenant namespace.
 func testGatewayElsewhere(t *testing.T, c *cluster) {
 	const id = "volterra"
 	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.TenantNamespace(id)}})

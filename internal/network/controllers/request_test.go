@@ -56,7 +56,7 @@ func made[T client.Object](t *testing.T, c *cluster, q *networkingv1beta1.Networ
 	})
 }
 
-// testRequestOfConsumer: the provider makes its end of the network out of what the consumer tells, and tells its own in turn.
+// testRequestOfConsumer: the provider creates its side of the network from the consumer's request, and reports its own network.
 func testRequestOfConsumer(t *testing.T, c *cluster) {
 	const id = "asti"
 	c.tenant(t, id)
@@ -133,7 +133,7 @@ func testRequestToProvider(t *testing.T, c *cluster) {
 		t.Errorf("what an administrator made was changed: %+v", conf)
 	}
 
-	// A request the other way shares what is there, and the gateway stays the client that it is.
+	// A request in the other direction uses the existing objects, and the gateway stays a client.
 	back := requestOf(id, true)
 	back.Name, back.Spec.Consumer = "back", facts
 	c.create(t, back)
