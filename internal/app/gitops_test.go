@@ -152,7 +152,7 @@ func testDefinitions(t *testing.T, c client.Client, config *rest.Config) {
 	}
 }
 
-// apiEqual compares what is said of the kind.
+// apiEqual compares two definitions of a kind.
 func apiEqual(a, b *apiextensionsv1.CustomResourceDefinitionSpec) bool {
 	first, errA := yaml.Marshal(a)
 	second, errB := yaml.Marshal(b)

@@ -420,7 +420,7 @@ func (a *agents) testUninstallation(t *testing.T) {
 		return nil
 	})
 
-	// An agent that did not see it, as it was cut off, is not known any more; missing rights alone are no end.
+	// A disconnected agent missed the deletion, and its account no longer exists. Missing permissions alone do not mean an uninstallation.
 	stranger := rest.AnonymousClientConfig(a.fabric)
 	stranger.BearerToken = "of an account that is gone"
 	for _, c := range []struct {

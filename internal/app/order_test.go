@@ -32,11 +32,11 @@ var (
 	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "where TestAnyOrderOnAPIServer takes its orders from")
 )
 
-// manifest is what an administrator keeps in a file for one of two clusters.
+// manifest is the content of a file that an administrator applies to one of two clusters.
 type manifest struct {
 	name    string
 	cluster *whole
-	// text is made when it is applied: an error tells what it needs from a cluster that is not there yet.
+	// text is computed when the manifest is applied. Its error names the missing object of a cluster that it needs.
 	text func(context.Context) (string, error)
 }
 
@@ -169,7 +169,7 @@ func (p *plan) remove(t *testing.T, manifests []manifest) {
 	}
 }
 
-// is reads an object and asks what is missing.
+// is reads an object and returns an error that says what is missing.
 func is[T client.Object](t *testing.T, c *whole, namespace, name string, object T, missing func(T) string) {
 	t.Helper()
 	apitesting.Eventually(t, settles, fmt.Sprintf("%T %s/%s in %s", object, namespace, name, c.id), func() error {
@@ -237,7 +237,7 @@ func (p *plan) complete(t *testing.T) {
 	})
 }
 
-// nothing waits until nothing is left of an order but the namespaces, which nobody deletes here, and the records of former peers.
+// nothing waits until only the namespaces, which this test does not delete, and the records of former peers are left.
 func (p *plan) nothing(t *testing.T) {
 	t.Helper()
 	for _, c := range []*whole{p.rome, p.milan} {

@@ -29,7 +29,7 @@ import (
 	kubetesting "liqo.io/liqo/internal/testing"
 )
 
-// restricted is what an administrator gives an API server so that namespaces that say nothing take restricted pods only.
+// restricted is the admission configuration by which an API server enforces the restricted level in namespaces without a label.
 const restricted = `
 apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration

@@ -56,7 +56,7 @@ type listing struct {
 
 func (listing) IsWatchListSemanticsUnSupported() bool { return true }
 
-// Watch tells that the watch is there: what is written between a list and its watch, a fake client tells nobody.
+// Watch signals that the watch has started: a fake client sends no event for a write between a list and its watch.
 func (l listing) Watch(ctx context.Context, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
 	w, err := l.WithWatch.Watch(ctx, list, opts...)
 	select {
@@ -222,7 +222,7 @@ func TestClassesOfTheProvider(t *testing.T) {
 	}
 	node.Spec.IngressClasses[1].IngressClassName = "e"
 	liqotesting.Eventually(t, 10*time.Second, "news of another class", func() error {
-		// The fake server tells a watch nothing of what happened between its list and its beginning: so it happens again.
+		// The fake server sends no event for a change between a list and its watch, so the test repeats the change.
 		if err := c.Update(t.Context(), node); err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,5 @@
 // Package archtest holds the rules of the house as tests: which folders may import which, which names are banned, that the pure
-// roots stay pure. It asks the go command, so it sees what is imported through others too.
+// roots stay pure. It uses the go command, so it sees indirect imports too.
 package archtest
 
 import (
@@ -22,7 +22,7 @@ import (
 
 const module = "liqo.io/liqo"
 
-// pkg is what the go command tells of a package.
+// pkg is the go command's description of a package.
 type pkg struct {
 	ImportPath, Dir, Name, Doc string
 	GoFiles                    []string
@@ -89,7 +89,7 @@ var layers = []struct {
 // concerns must not import one another: they meet through API objects only.
 var concerns = []string{"internal/peering", "internal/offload", "internal/install", "internal/network"}
 
-// bannedNames say nothing about what is inside.
+// bannedNames are folder names that do not describe the content.
 var bannedNames = []string{"utils", "util", "common", "helpers", "helper", "types", "consts", "constants", "getters", "misc", "base", "shared"}
 
 func packages(t *testing.T) []pkg {

@@ -16,7 +16,7 @@ var (
 	elsewhere = netip.MustParseAddrPort("192.0.2.2:51840")
 )
 
-// lab is a session and what it sees.
+// lab is a session with its input.
 type lab struct {
 	*testing.T
 	session *Session

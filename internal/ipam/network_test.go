@@ -313,7 +313,7 @@ func TestLawsOfNetworks(t *testing.T) {
 	}
 }
 
-// checkNetworkLaws checks one plan against what it was made from.
+// checkNetworkLaws checks one plan against its input.
 func checkNetworkLaws(t *testing.T, objects NetworkObjects, plan map[types.NamespacedName]NetworkPlan) {
 	t.Helper()
 	type placed struct {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// notes keeps what is recorded.
+// notes records the notes of Events.
 type notes struct {
 	events.EventRecorder
 	all []string

@@ -23,11 +23,11 @@ import (
 
 const finalizer = "tenant.liqo.io/finalizer"
 
-// world is a fake API server that counts what is written to it.
+// world is a fake API server that records its writes.
 type world struct {
 	client.Client
 	writes []string
-	// refuse, if set, is what the API server answers to status writes.
+	// refuse, if set, is the error of status writes.
 	refuse error
 }
 

@@ -40,7 +40,7 @@ func TestInterruptedWatchesStartWithAList(t *testing.T) {
 			return &http.Response{StatusCode: http.StatusOK, Body: &cutBody{err}}, nil
 		}
 	}
-	// do returns the status, 0 if nobody answered, once the body was read.
+	// do reads the body and returns the status, 0 without a response.
 	do := func(url string) int {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		if err != nil {

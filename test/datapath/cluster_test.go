@@ -114,7 +114,7 @@ func (c *cluster) expose(e network.Exposed) netip.Addr {
 	return e.External
 }
 
-// internet is what lies between clusters: gateways have an address there.
+// internet is the network between clusters: gateways have an address in it.
 type internet struct {
 	*lan
 	next netip.Addr

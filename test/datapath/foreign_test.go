@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/internal/dataplane/conformance"
 )
 
-// overlayState has something of everything that somebody else could change.
+// overlayState has an object of each kind that other programs could change.
 func overlayState() dataplane.State {
 	member := netip.MustParseAddr("10.200.1.9")
 	prefix := netip.MustParsePrefix("10.71.0.0/16")

@@ -239,7 +239,7 @@ func TestEmptyPlanRemovesEverything(t *testing.T) {
 	}
 }
 
-// vxlan is what carries a packet to a member of the overlay.
+// vxlan returns the VXLAN packet that carries a packet to a member of the overlay.
 func vxlan(packet []byte, member netip.Addr) []byte {
 	b := make([]byte, 22)
 	b[0] = 8

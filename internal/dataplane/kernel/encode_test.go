@@ -124,7 +124,7 @@ func TestCountersAreRead(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever comes from the kernel is read, refused or foreign; what is read is written as the same again.
+// FuzzDecode: every message of the kernel is decoded, rejected or marked as foreign. A decoded rule is encoded as the same message.
 func FuzzDecode(f *testing.F) {
 	for seed := range uint64(20) {
 		r := canonical(conformance.NewDice(seed, dataplane.Ours()).Rule())

@@ -21,7 +21,7 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// pod is a gateway pod on a kernel in memory, a client of milan's; what its agent hears and tells is the test's.
+// pod is a gateway pod on a kernel in memory, a client of milan. The test supplies the agent's input and records its output.
 type pod struct {
 	*fake.Kernel
 	*Agent
@@ -128,7 +128,7 @@ func (p *pod) works() bool {
 	return len(p.reports) > 0 && p.reports[len(p.reports)-1].Works
 }
 
-// tunnel is what WireGuard was told.
+// tunnel returns the WireGuard configuration.
 func (p *pod) tunnel() dataplane.WireGuard {
 	p.t.Helper()
 	state, err := p.Read(context.Background(), dataplane.Ours())
@@ -151,7 +151,7 @@ func (p *pod) device() gateway.Device {
 	return d
 }
 
-// keys are those that WireGuard talks to milan with; the first carries traffic.
+// keys are the public keys of milan in WireGuard. The first carries traffic.
 func (p *pod) keys() string {
 	var carries, others []string
 	for _, peer := range p.tunnel().Peers {

@@ -271,7 +271,7 @@ func (c *cluster) told(t *testing.T, namespace, name, reason, part string) {
 	})
 }
 
-// everything is what all Networks and IPs have, and when it was last written.
+// everything returns the values of all Networks and IPs, and the times of their last writes.
 func (c *cluster) everything(t *testing.T) string {
 	t.Helper()
 	var networks ipamv1alpha1.NetworkList

@@ -25,7 +25,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// past is a client whose lists of IPs and Networks are as old as the test wants, like those of a cache; what it writes is written.
+// past is a client with lists of IPs and Networks as old as the test wants, like those of a cache. Its writes take effect at once.
 type past struct {
 	client.Client
 	ips      ipamv1alpha1.IPList
@@ -266,7 +266,7 @@ func rivals(t *testing.T, c client.Client, namespace string, external types.Name
 	return "", ""
 }
 
-// valueOf is what an object was given, as the API server knows it.
+// valueOf returns the value assigned to an object in the API server.
 func valueOf(t *testing.T, c client.Client, obj client.Object) string {
 	t.Helper()
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
