@@ -33,14 +33,14 @@ func TestNetworkOnAPIServer(t *testing.T) {
 		{"gateway outside a tenant namespace", testGatewayElsewhere},
 		{"types of services", testServiceTypes},
 		{"gateway client", testGatewayClient},
-		{"keys of somebody else", testSecretRef},
+		{"keys of a user", testSecretRef},
 		{"names in use", testNamesInUse},
 		{"wrong gateways", testWrongGateways},
 		{"request of a consumer", testRequestOfConsumer},
 		{"request to a provider", testRequestToProvider},
 		{"hostile requests", testHostileRequests},
 		{"any order", testAnyOrder},
-		{"a new start changes nothing", testNewStart}, // the last one: all that the others made is there
+		{"a restart changes nothing", testNewStart}, // the last one: all that the others made is there
 	} {
 		t.Run(scenario.name, func(t *testing.T) { scenario.run(t, c) })
 	}
