@@ -81,7 +81,7 @@ func TestResourceVerdicts(t *testing.T) {
 		"cordoned, nothing granted before": {nil, "", nil, none, cordoned, offer, Share{},
 			result{"Denied", "ResourceSliceResourcesDenied", "the tenant or this ResourceSlice is cordoned", nil}},
 		"cordoned, the grant stays": {list("cpu", "2"), "", nil, before, cordoned, offer, kept,
-			result{"Accepted", "ResourceSliceResourcesAccepted", "the resources stay granted; a cordon refuses further ones", before.Resources}},
+			result{"Accepted", "ResourceSliceResourcesAccepted", "the granted resources stay; more are refused because of a cordon", before.Resources}},
 		"cordoned, the change is not granted": {list("cpu", "100"), "", nil, before, cordoned, offer, kept,
 			result{"Accepted", "ResourceSliceResourcesAccepted", "the resources granted before stay; the changed request is not granted because of a cordon", before.Resources}},
 		"this slice is cordoned": {nil, "", map[string]string{"liqo.io/cordon": "true"}, none, active, offer, Share{},
