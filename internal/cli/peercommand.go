@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/peering"
-	"liqo.io/liqo/internal/peering/door"
+	"liqo.io/liqo/internal/peering/enrollment"
 )
 
 // peerCommandOptions holds the flags of generate peer-command.
@@ -48,7 +48,7 @@ func (a *app) generatePeerCommandCommand() *cobra.Command {
 				return fmt.Errorf("--token-lifetime %s: want more than 0 and at most %s", o.lifetime, maxTokenLifetime)
 			}
 			if o.url != "" {
-				if err := peering.CheckDoorURL(o.url); err != nil {
+				if err := peering.CheckEnrollmentURL(o.url); err != nil {
 					return fmt.Errorf("--auth-url: %w", err)
 				}
 			}
@@ -79,7 +79,7 @@ func (c *cluster) printPeerCommand(ctx context.Context, o *peerCommandOptions) e
 	}
 	token := peering.Token{Expires: time.Now().Add(o.lifetime), Consumer: o.consumer}
 	text, err := c.sealed(ctx, &token, !o.trusted)
-	if err != nil || c.rehearses() {
+	if err != nil || c.isDryRun() {
 		return err // a dry run does not persist the secret, so its token would be useless
 	}
 	if !o.onlyCommand {
@@ -96,9 +96,9 @@ func (c *cluster) printPeerCommand(ctx context.Context, o *peerCommandOptions) e
 // sealed returns the text of a token for the authentication service of this cluster. With pinned, the token contains the pin of the
 // service's certificate.
 func (c *cluster) sealed(ctx context.Context, token *peering.Token, pinned bool) (string, error) {
-	options := &door.Options{Namespace: c.namespace, Client: c, Reader: c, Now: time.Now, Random: rand.Reader}
+	options := &enrollment.Options{Namespace: c.namespace, Client: c, Reader: c, Now: time.Now, Random: rand.Reader}
 	if pinned {
-		pair, err := door.EnsureCertificate(ctx, options)
+		pair, err := enrollment.EnsureCertificate(ctx, options)
 		if err != nil {
 			return "", err
 		}
@@ -108,13 +108,13 @@ func (c *cluster) sealed(ctx context.Context, token *peering.Token, pinned bool)
 		}
 		token.Pin = peering.PinOf(certificate)
 	}
-	return door.Issue(ctx, options, token)
+	return enrollment.Issue(ctx, options, token)
 }
 
 // doorURL returns the URL at which consumers reach the authentication service.
 func (c *cluster) doorURL(ctx context.Context, silent bool) (string, error) {
 	var service corev1.Service
-	key := client.ObjectKey{Namespace: c.namespace, Name: peering.DoorService}
+	key := client.ObjectKey{Namespace: c.namespace, Name: peering.EnrollmentService}
 	err := c.Get(ctx, key, &service)
 	if apierrors.IsNotFound(err) {
 		return "", fmt.Errorf("there is no Service %s: this cluster is installed without the authentication service (auth.enabled=true installs it)", key)
@@ -126,9 +126,9 @@ func (c *cluster) doorURL(ctx context.Context, silent bool) (string, error) {
 	if err := c.List(ctx, &nodes); err != nil {
 		return "", fmt.Errorf("listing nodes: %w", err)
 	}
-	url, err := peering.DoorURL(&service, nodes.Items)
+	url, err := peering.EnrollmentURL(&service, nodes.Items)
 	if err == nil && !silent && service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 0 &&
-		service.Annotations[peering.AnnotationDoorAddress] == "" {
+		service.Annotations[peering.AnnotationEnrollmentAddress] == "" {
 		c.Warn("Service %s has no load balancer, or not yet: the command names a node of this cluster", key)
 	}
 	return url, err

@@ -36,7 +36,7 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 		Aliases: []string{"oob"},
 		Short:   "Peer with a provider by a token, without its kubeconfig",
 		Long: "Peer the local cluster, the consumer, with a provider whose administrator ran generate peer-command and handed the command over.\n" +
-			"The local cluster introduces itself to the provider's authentication service, to which the token opens the door, and gets an\n" +
+			"The local cluster introduces itself to the provider's authentication service, with the token, and gets an\n" +
 			"identity of its own there. NAME is what the virtual node is called.",
 		Example: example(`
 			# On the provider
@@ -87,7 +87,7 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 
 // check validates the user's input and returns the parsed token.
 func (i *invitation) check(now time.Time) (peering.Token, error) {
-	if err := peering.CheckDoorURL(i.url); err != nil {
+	if err := peering.CheckEnrollmentURL(i.url); err != nil {
 		return peering.Token{}, fmt.Errorf("--auth-url: %w", err)
 	}
 	for what, value := range map[string]string{"NAME": i.name, "--cluster-id": i.id} {
