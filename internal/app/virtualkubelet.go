@@ -121,7 +121,7 @@ func runVirtualKubelet(
 			return v.Spec.StorageClasses
 		}
 		return nil
-	}, func(key types.NamespacedName) { engine.Enqueue(reflect.PersistentVolumeClaimKind, key) }, func() { engine.Look(reflect.PersistentVolumeClaimKind) })
+	}, func(key types.NamespacedName) { engine.Enqueue(reflect.PersistentVolumeClaimKind, key) }, func() { engine.Resync(reflect.PersistentVolumeClaimKind) })
 	engine = reflect.New(reflect.Options{
 		Local: local, Remote: far, Health: health, Log: log,
 		Namespace: opts.tenantNamespace, Map: opts.foreignClusterID,

@@ -159,7 +159,7 @@ func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1
 		wanted := slices.Contains(selected, id)
 		remote, held := current[id][o.Namespace]
 		var kept []Volume
-		if held && why == "" && i < withNode && twin.Phase == offloadingv1beta1.MappingAccepted {
+		if held && why == "" && i < withNode && remote.Phase == offloadingv1beta1.MappingAccepted {
 			kept = KeptVolumes(o, volumes, id)
 		}
 		var conditions []offloadingv1beta1.RemoteNamespaceCondition
@@ -168,7 +168,7 @@ func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1
 			conditions = append(conditions,
 				condition(offloadingv1beta1.RemoteNamespaceRequired, false, offloadingv1beta1.ReasonVolumesKept,
 					VolumesMessage(kept, "namespaceoffloading", o.Namespace, o.Name)),
-				twinCondition(twin.RemoteNamespace, id, twin, held))
+				remoteNamespaceReady(remote.RemoteNamespace, id, remote, held))
 		case wanted:
 			conditions = append(conditions, condition(offloadingv1beta1.RemoteNamespaceRequired, true, offloadingv1beta1.ReasonClusterSelected,
 				"The remote cluster has been selected through the ClusterSelector field"))

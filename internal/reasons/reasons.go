@@ -105,6 +105,12 @@ const (
 	DrainTimedOut             = "DrainTimedOut"
 )
 
+// Reasons of storage. Other provisioners use the same ones.
+const (
+	ProvisioningSucceeded = "ProvisioningSucceeded"
+	ProvisioningFailed    = "ProvisioningFailed"
+)
+
 // Reasons of the conditions of a virtual Node.
 const (
 	KubeletReady                     = "KubeletReady"

@@ -35,7 +35,7 @@ const (
 func Areas() []Area {
 	return []Area{
 		{"Several kinds", several()}, {"Authentication and resources", authentication()}, {"ForeignCluster", foreignCluster()},
-		{"Addresses", addresses()}, {"Network", network()}, {"Offloading", offloading()}, {"Virtual nodes", virtualNodes()},
+		{"Addresses", addresses()}, {"Network", network()}, {"Offloading", offloading()}, {"Virtual nodes", virtualNodes()}, {"Storage", storage()},
 	}
 }
 
@@ -188,6 +188,9 @@ func offloading() []Reason {
 		{offloadingv1beta1.ReasonCreationLoopBackOff, namespace, "condition Ready",
 			"The provider cannot create the remote namespace. The message lists the possible causes. The provider retries."},
 		{offloadingv1beta1.ReasonTerminating, namespace + ", NamespaceMap, VirtualNode", "condition Ready, log", "The provider is deleting the remote namespaces."},
+		{offloadingv1beta1.ReasonVolumesKept, namespace + ", VirtualNode", "conditions OffloadingRequired, Node, Event, log",
+			"The end of the offloading would delete data of volumes in the provider, so it waits. The message names the claims. Copy the data and " +
+				"delete the claims, or give the data up with annotation liqo.io/delete-volumes=true."},
 		{PodsNotRescheduled, namespace, event,
 			"Pods of the namespace are older than its strategy, so it does not apply to them. Delete them to have them created again."},
 		{WaitingForAdmission, namespace, logged, "The API server does not call the webhook for new pods of the namespace yet."},
@@ -245,5 +248,13 @@ func virtualNodes() []Reason {
 		{RemoteClusterHasSufficientMemory, "Node", "condition MemoryPressure", "Constant: memory is the provider's concern."},
 		{RemoteClusterHasNoDiskPressure, "Node", "condition DiskPressure", "Constant: disks are the provider's concern."},
 		{RemoteClusterHasNoPIDPressure, "Node", "condition PIDPressure", "Constant: process IDs are the provider's concern."},
+	}
+}
+
+func storage() []Reason {
+	return []Reason{
+		{ProvisioningSucceeded, "PersistentVolumeClaim", event, "Liqo created the volume of the claim."},
+		{ProvisioningFailed, "PersistentVolumeClaim, Pod", event,
+			"Liqo cannot create the volume of the claim, and retries. The message says why."},
 	}
 }
