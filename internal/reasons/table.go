@@ -213,7 +213,8 @@ func offloading() []Reason {
 			"The provider has not mapped the ranges of the consumer yet."},
 		{ConsumerUnreachable, "ShadowEndpointSlice", logged, "The consumer is unreachable. When that lasts, the provider marks the endpoints not ready."},
 		{SuccessfulReflection, "reflected objects", event, "The provider has the present version of the object."},
-		{FailedReflection, "reflected objects", event, "The provider rejected the object, or has another one of its name. The message says why."},
+		{FailedReflection, "reflected objects", event,
+			"The provider rejected the object, has another one of its name, or gives a claim no volume. The message says why."},
 	}
 }
 
