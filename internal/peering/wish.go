@@ -344,7 +344,7 @@ func (f *Facts) unpeer() Plan {
 	case w.Mapped:
 		return leaving(reasons.ReleasingResources, "waiting for the remote namespaces in cluster %s to be deleted", id)
 	case f.Identity == nil || f.Identity.DeletionTimestamp != nil:
-		return leaving(reasons.Resigning, "waiting for cluster %s to be told that the peering has ended", id)
+		return leaving(reasons.Resigning, "waiting for the Tenant of this cluster in cluster %s to be deleted", id)
 	}
 	if w.Kubeconfig != nil && w.Kubeconfig.Annotations[AnnotationResign] != api.True {
 		plan.Resign = w.Kubeconfig
